@@ -1,0 +1,1 @@
+"""Ids, offsets, epochs, the error table and Decision: the nouns that every layer shares."""

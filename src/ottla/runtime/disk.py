@@ -1,0 +1,130 @@
+"""The real disk behind `ottla.env.seams.Storage`: thin calls on os, nothing cached."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Sequence
+
+from typing_extensions import Buffer
+
+
+class DiskFile:
+    __slots__ = ("_fd", "path")
+
+    def __init__(self, path: str, fd: int) -> None:
+        self.path = path
+        self._fd = fd
+
+    def pread(self, length: int, position: int) -> bytes:
+        data = os.pread(self._fd, length, position)
+        if len(data) == length or not data:
+            return data
+        pieces = [data]
+        missing = length - len(data)
+        while missing > 0:
+            data = os.pread(self._fd, missing, position + length - missing)
+            if not data:
+                break
+            pieces.append(data)
+            missing -= len(data)
+        return b"".join(pieces)
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        view = memoryview(data).cast("B") if not isinstance(data, bytes) else data
+        length = len(view)
+        written = os.pwrite(self._fd, view, position)
+        while written < length:
+            written += os.pwrite(self._fd, view[written:], position + written)
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            os.close(fd)
+
+
+class DiskStorage:
+    """Stateless; one instance serves every log directory of a process."""
+
+    __slots__ = ()
+
+    def open(self, path: str, *, create: bool = False) -> DiskFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return DiskFile(path, os.open(path, flags, 0o644))
+
+    def read_bytes(self, path: str) -> bytes:
+        with open(path, "rb") as file:
+            return file.read()
+
+    def write_atomic(self, path: str, data: bytes) -> None:
+        temporary = path + ".tmp"
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        self.sync_dir(os.path.dirname(path) or ".")
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def is_dir(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def list_dir(self, path: str) -> Sequence[str]:
+        return sorted(os.listdir(path))
+
+    def make_dirs(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, source: str, target: str) -> None:
+        os.replace(source, target)
+
+    def remove(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+    def remove_tree(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(path)
+
+    def sync_dir(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def disk_space(self, path: str) -> tuple[int, int]:
+        stat = os.statvfs(path)
+        return stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize
+
+    def lock(self, path: str) -> Callable[[], None] | None:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            # Java's FileChannel.tryLock is a POSIX record lock: lockf keeps us and a real Kafka apart.
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            return None
+        return lambda: os.close(fd)
