@@ -1,0 +1,67 @@
+# One word for everyday work. Everything runs from .venv, which `make setup` builds with nothing but python3:
+# the interpreter is checked, the hashed lock is installed, and Ottla itself is installed editable.
+
+PYTHON ?= python3
+VENV   := .venv
+PY     := $(VENV)/bin/python
+STAMP  := $(VENV)/.ottla-setup
+JOBS   ?= 2
+ARGS   ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench up sim soak docs lock clean
+
+help:  ## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+
+setup: $(STAMP)  ## make .venv from the lock; nothing to do when it is up to date
+
+# The recipe re-runs only when the lock or the project's metadata changed.
+$(STAMP): requirements-dev.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Ottla needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V 2>&1). Set PYTHON=..." >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null \
+	  || { echo "$(PYTHON) has no venv/ensurepip; install it (Debian: apt-get install python3-venv)." >&2; exit 1; }
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	@$(PY) -m pip --version >/dev/null 2>&1 || $(PY) -m ensurepip -q
+	@echo "installing the locked packages into $(VENV) ..."
+	@$(PY) -m pip install -q --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@$(PY) -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: setup  ## run the main job end to end
+	@$(PY) -m ottla.demo $(ARGS)
+
+test: setup  ## all tests, in parallel; ARGS="-k name" narrows
+	@$(PY) -m pytest -n $(JOBS) --dist worksteal -m "not soak" $(ARGS)
+
+check: setup  ## ruff, mypy --strict, import-linter, tidy
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m mypy
+	@$(VENV)/bin/lint-imports
+	@$(PY) -m pytest -q -p no:cacheprovider tests/test_tidy.py
+
+bench: setup  ## Ottla beside Apache Kafka (needs java and mvn)
+	@$(PY) -m bench $(ARGS)
+
+up: setup  ## a node in the foreground
+	@$(VENV)/bin/ottla up $(ARGS)
+
+sim:  ## the simulator: does not exist yet
+	@echo "There is no simulator yet, so there is nothing to run (SEED=$(SEED))." >&2; exit 2
+
+soak: setup  ## the long tests
+	@$(PY) -m pytest -n 0 -m soak $(ARGS)
+
+docs: setup  ## rewrite the generated pages of docs/
+	@$(PY) -m tools.docs
+
+lock: setup  ## resolve the locks again (uv; no addresses are written)
+	@for extra in "" "--extra dev"; do \
+	  $(VENV)/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --upgrade \
+	    --no-header --no-annotate --no-emit-index-url --no-emit-find-links $$extra pyproject.toml \
+	    -o requirements$${extra:+-dev}.lock || exit 1; done
+
+clean:  ## remove what make and the tools made
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist build
