@@ -1,0 +1,201 @@
+"""The row and the class: a setting is declared once, as an attribute of a `Settings` class, and everything reads that.
+
+    class LogSettings(Settings):
+        __slots__ = ()
+        log_segment_bytes: int = setting(INT, 1 << 30, at_least(1 << 20), "Size at which ...", mode=CLUSTER)
+
+The attribute's name is Kafka's with dots turned into underscores. A group class only declares; the class that is
+instantiated inherits its groups and adds `__slots__ = slots_of(...)`, whose descriptors hide the rows. No code is
+generated (a dataclass of 360 fields would take longer to build than the server may take to start), yet instances are
+frozen, slotted, keyword-only and typed. Constructing checks nothing: values that come from outside go through the
+parser, values from code are trusted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from enum import IntEnum
+from typing import Any, ClassVar, Final, NamedTuple, Self
+
+from typing_extensions import dataclass_transform
+
+
+class Kind(IntEnum):
+    """A setting's type; the numbers are those of DescribeConfigs' ConfigType."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+BOOLEAN, STRING, INT, SHORT, LONG = Kind.BOOLEAN, Kind.STRING, Kind.INT, Kind.SHORT, Kind.LONG
+DOUBLE, LIST, CLASS, PASSWORD = Kind.DOUBLE, Kind.LIST, Kind.CLASS, Kind.PASSWORD
+
+HIGH: Final = "high"
+MEDIUM: Final = "medium"
+LOW: Final = "low"
+
+READ_ONLY: Final = "read-only"
+PER_BROKER: Final = "per-broker"
+CLUSTER: Final = "cluster-wide"
+
+USED: Final = "used"
+
+
+class Required:
+    """The default of a setting that must be given."""
+
+    def __repr__(self) -> str:
+        return "REQUIRED"
+
+
+REQUIRED: Final = Required()
+
+Check = Callable[[str, Any], str | None]
+"""`check(name, value)`: why Kafka refuses the value, in Kafka's words, or None."""
+
+
+class Synonym(NamedTuple):
+    """A server property that gives a topic or group setting its default; `factor` turns hours or minutes into ms."""
+
+    name: str
+    factor: int = 1
+
+
+class Setting(NamedTuple):
+    name: str
+    kind: Kind
+    default: Any
+    check: Check | None
+    doc: str
+    importance: str = MEDIUM
+    mode: str = READ_ONLY
+    effect: str = USED
+    """`used`, or `no effect here: ` and the reason."""
+    synonyms: tuple[Synonym, ...] = ()
+    """Most specific first."""
+    internal: bool = False
+    """Kafka accepts it but shows it nowhere."""
+    convert: Callable[[Any], Any] | None = None
+    """From the parsed value to the attribute's type, where a list is better kept as a set."""
+
+    @property
+    def attribute(self) -> str:
+        return self.name.replace(".", "_")
+
+    @property
+    def used(self) -> bool:
+        return self.effect == USED
+
+    def typed(self, value: Any) -> Any:
+        return value if self.convert is None or value is None else self.convert(value)
+
+
+class _Row(NamedTuple):
+    """A declaration that does not know its attribute yet."""
+
+    fields: dict[str, Any]
+
+
+def setting(
+    kind: Kind,
+    default: Any,
+    check: Check | None,
+    doc: str,
+    *,
+    importance: str = MEDIUM,
+    mode: str = READ_ONLY,
+    effect: str = USED,
+    synonyms: tuple[Synonym, ...] = (),
+    internal: bool = False,
+    convert: Callable[[Any], Any] | None = None,
+) -> Any:
+    return _Row(
+        {
+            "kind": kind,
+            "default": default,
+            "check": check,
+            "doc": doc,
+            "importance": importance,
+            "mode": mode,
+            "effect": effect,
+            "synonyms": synonyms,
+            "internal": internal,
+            "convert": convert,
+        }
+    )
+
+
+def no_effect(reason: str) -> str:
+    return f"no effect here: {reason}"
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(setting,))
+class Settings:
+    """Frozen values of a group of settings, and the table they come from."""
+
+    __slots__ = ()
+
+    TABLE: ClassVar[dict[str, Setting]] = {}
+    """Kafka's name -> row, of this class and its bases, in the order of declaration."""
+
+    def __init_subclass__(cls) -> None:
+        table: dict[str, Setting] = {}
+        for base in cls.__bases__:
+            table.update(getattr(base, "TABLE", {}))
+        for attribute, row in list(vars(cls).items()):
+            if isinstance(row, _Row):
+                name = attribute.replace("_", ".")
+                table[name] = Setting(name=name, **row.fields)
+        cls.TABLE = table
+
+    def __init__(self, **values: Any) -> None:
+        put = object.__setattr__
+        for row in self.TABLE.values():
+            attribute = row.attribute
+            if attribute in values:
+                put(self, attribute, values.pop(attribute))
+            else:
+                put(self, attribute, row.typed(None if row.default is REQUIRED else row.default))
+        if values:
+            raise TypeError(f"{type(self).__name__} has no setting {', '.join(sorted(values))}")
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{type(self).__name__} is frozen; {name} cannot be set")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"{type(self).__name__} is frozen; {name} cannot be deleted")
+
+    def replace(self, **changes: Any) -> Self:
+        return type(self)(**{**dict(self.items()), **changes})
+
+    def items(self) -> Iterator[tuple[str, Any]]:
+        """(attribute, value) of every setting."""
+        return ((row.attribute, getattr(self, row.attribute)) for row in self.TABLE.values())
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(value == getattr(other, attribute) for attribute, value in self.items())
+
+    def __hash__(self) -> int:
+        return hash(tuple(value for _, value in self.items()))
+
+    def __repr__(self) -> str:
+        """Only what differs from the default, and never a password."""
+        changed = (
+            f"{row.attribute}={'[hidden]' if row.kind is PASSWORD else repr(getattr(self, row.attribute))}"
+            for row in self.TABLE.values()
+            if getattr(self, row.attribute) != row.typed(None if row.default is REQUIRED else row.default)
+        )
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+
+def slots_of(*groups: type[Settings]) -> tuple[str, ...]:
+    return tuple(row.attribute for group in groups for row in group.TABLE.values())
