@@ -1,0 +1,1 @@
+"""Generated messages and records; see tools/protocol. Never edited."""
