@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tools.protocol.classes import default_value
+from tools.protocol.classes import annotation, default_value
 from tools.protocol.layouts import FORMATS, Module, split
 from tools.protocol.schema import Field
 
@@ -38,7 +38,7 @@ class Reader:
         self.flush()
         self.lines += ["n = buf[pos]", "pos += 1", "if n > 127:", "    n, pos = uvarint_rest(buf, pos, n)"]
 
-    def length(self, field: Field, *, flexible: bool, code: str) -> None:
+    def length(self, *, flexible: bool, code: str) -> None:
         """Leave the length in `n`: -1 for null."""
         if flexible:
             self.uvarint()
@@ -64,7 +64,7 @@ class Reader:
         elif field.is_struct:
             self.single_struct(field, target, nullable=nullable)
         else:
-            self.length(field, flexible=flexible, code="h" if field.type == "string" else "i")
+            self.length(flexible=flexible, code="h" if field.type == "string" else "i")
             self.blob(field.type, target, nullable=nullable or field.type == "records", label=label)
 
     def blob(self, kind: str, target: str, *, nullable: bool, label: str) -> None:
@@ -88,7 +88,7 @@ class Reader:
             self.lines += lines
 
     def array(self, field: Field, target: str, *, flexible: bool, nullable: bool, label: str) -> None:
-        self.length(field, flexible=flexible, code="i")
+        self.length(flexible=flexible, code="i")
         self.lines.append("if n < 0:")
         if nullable:
             self.lines += ["    if n != -1:", f'        bad_length("{label}", n)', f"    {target} = None", "else:"]
@@ -117,12 +117,12 @@ class Reader:
                 *check,
                 f"{target} = []",
                 "for _ in range(n):",
-                f"    item, pos = {reader}(buf, pos)",
-                f"    {target}.append(item)",
+                f"    {target}_item, pos = {reader}(buf, pos)",
+                f"    {target}.append({target}_item)",
             ]
         inner = Reader(self.module, self.struct, self.version)
         flexible = self.module.is_flexible(self.version, field)
-        inner.length(field, flexible=flexible, code="h" if field.element == "string" else "i")
+        inner.length(flexible=flexible, code="h" if field.element == "string" else "i")
         inner.blob(field.element, "element", nullable=False, label=label)
         return [
             *check,
@@ -154,7 +154,7 @@ class Reader:
             return
         self.uvarint()
         for field in tagged:
-            self.lines.insert(0, f"{local(field)} = {default_value(field)}")
+            self.lines.insert(0, f"{local(field)}: {annotation(field)} = {default_value(field)}")
         self.lines += ["for _ in range(n):", "    tag, pos = read_uvarint(buf, pos)"]
         self.lines += ["    size, pos = read_uvarint(buf, pos)", "    after = pos + size"]
         keyword = "if"

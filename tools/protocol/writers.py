@@ -7,6 +7,8 @@ from tools.protocol.layouts import FORMATS, Module, split
 from tools.protocol.schema import Field
 
 ZERO = "\\0"
+ONE = "\\x01"
+NULL = "\\xff"
 
 
 class Writer:
@@ -47,16 +49,19 @@ class Writer:
             return [f"{self.out}.append(UVARINT[0])"]
         return [f"{self.out}.append({self.module.packer(code)}(-1))"]
 
-    def plain(self, field: Field, value: str) -> None:
+    def plain(self, field: Field, value: str, *, known_present: bool = False) -> None:
         if field.type in FORMATS:
             self.fixed(FORMATS[field.type][0], value)
             return
         flexible = self.module.is_flexible(self.version, field)
         nullable = self.version in field.nullable or field.type == "records"
         if field.is_struct and not field.is_array:
-            self.single_struct(field, value, nullable=nullable)
+            self.single_struct(field, value, nullable=nullable, known_present=known_present)
             return
         code = "h" if field.type == "string" else "i"
+        if known_present:
+            self.present(field, value, flexible=flexible, code=code)
+            return
         if not nullable:
             if field.default == "null" or field.nullable.low <= field.nullable.high:
                 self.flush()
@@ -65,8 +70,8 @@ class Writer:
             return
         self.flush()
         inner = Writer(self.module, self.struct, self.version, self.out)
-        inner.present(field, "value", flexible=flexible, code=code)
-        self.lines += [f"value = {value}", "if value is None:"]
+        inner.present(field, f"{field.attribute}_value", flexible=flexible, code=code)
+        self.lines += [f"{field.attribute}_value = {value}", f"if {field.attribute}_value is None:"]
         self.lines += [f"    {line}" for line in self.null(flexible=flexible, code=code)]
         self.lines += ["else:", *(f"    {line}" for line in inner.lines)]
 
@@ -91,7 +96,7 @@ class Writer:
                 self.lines.append(f'{self.out}.append(pack(f">{{len({value})}}{code}", *{value}))')
         elif field.is_struct:
             writer = write_function(self.module, field.element, self.version)
-            self.lines += [f"for item in {value}:", f"    {writer}(item, {self.out})"]
+            self.lines += [f"for {field.attribute}_item in {value}:", f"    {writer}({field.attribute}_item, {self.out})"]
         else:
             inner = Writer(self.module, self.struct, self.version, self.out)
             if field.element == "string":
@@ -102,23 +107,26 @@ class Writer:
             inner.lines.append(f"{self.out}.append(raw)")
             self.lines += [f"for element in {value}:", *(f"    {line}" for line in inner.lines)]
 
-    def single_struct(self, field: Field, value: str, *, nullable: bool) -> None:
+    def single_struct(self, field: Field, value: str, *, nullable: bool, known_present: bool) -> None:
         writer = write_function(self.module, field.element, self.version)
         self.flush()
+        if nullable and known_present:
+            self.lines += [f'{self.out}.append(b"{ONE}")', f"{writer}({value}, {self.out})"]
+            return
         if not nullable:
             if field.nullable.low <= field.nullable.high:
                 self.lines += [f"if {value} is None:", f'    unexpected_null("{self.struct}.{field.attribute}")']
             self.lines.append(f"{writer}({value}, {self.out})")
             return
-        self.lines += [f"if {value} is None:", f'    {self.out}.append(b"{chr(92)}xff")', "else:"]
-        self.lines += [f'    {self.out}.append(b"{chr(92)}x01")', f"    {writer}({value}, {self.out})"]
+        self.lines += [f"if {value} is None:", f'    {self.out}.append(b"{NULL}")', "else:"]
+        self.lines += [f'    {self.out}.append(b"{ONE}")', f"    {writer}({value}, {self.out})"]
 
     def tags(self, tagged: list[Field]) -> None:
         if not tagged:
             self.fixed("x", "")
             return
         self.flush()
-        self.lines.append("tags: list[tuple[int, bytes]] = []")
+        self.lines += ["tags: list[tuple[int, bytes]] = []", "piece: list[Any]"]
         for field in tagged:
             default = default_value(field)
             test = f"self.{field.attribute} is not None" if default == "None" else f"self.{field.attribute} != {default}"
@@ -127,9 +135,9 @@ class Writer:
                 if field.nullable.low <= field.nullable.high:
                     test = f"self.{field.attribute} is None or self.{field.attribute}"
             inner = Writer(self.module, self.struct, self.version, "piece")
-            inner.plain(field, f"self.{field.attribute}")
+            inner.plain(field, f"self.{field.attribute}", known_present=default == "None")
             inner.flush()
-            self.lines += [f"if {test}:", "    piece: list[Any] = []", *(f"    {line}" for line in inner.lines)]
+            self.lines += [f"if {test}:", "    piece = []", *(f"    {line}" for line in inner.lines)]
             self.lines.append(f'    tags.append(({field.tag}, b"".join(piece)))')
         self.lines.append("write_tags(out, tags)")
 

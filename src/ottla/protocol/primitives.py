@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any, ClassVar, NoReturn, TypeVar
-
-from typing_extensions import Buffer, Self, TypeAlias
+from typing import Any, ClassVar, NoReturn, Self, TypeAlias
 
 Source: TypeAlias = "bytes | bytearray | memoryview[int]"
 Pieces: TypeAlias = "list[Any]"
@@ -41,7 +39,7 @@ def bad_length(field: str, length: int) -> NoReturn:
 class Struct:
     """A generated structure: slots are its fields, in schema order."""
 
-    __slots__ = ()
+    __slots__: tuple[str, ...] = ()
 
     def __eq__(self, other: object) -> bool:
         if other.__class__ is not self.__class__:
@@ -56,7 +54,6 @@ class Struct:
 
 
 _DECODE_FAILURES = (IndexError, struct.error, OverflowError)
-MessageT = TypeVar("MessageT", bound="Message")
 
 
 class Message(Struct):
@@ -88,7 +85,7 @@ class Message(Struct):
         self.WRITERS[version](self, out)
 
     def to_bytes(self, version: int) -> bytes:
-        out: list[Buffer] = []
+        out: Pieces = []
         self.WRITERS[version](self, out)
         return b"".join(out)
 

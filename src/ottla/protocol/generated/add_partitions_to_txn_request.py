@@ -140,8 +140,8 @@ def _read_add_partitions_to_txn_request_v0(buf: Any, pos: int) -> tuple[AddParti
         truncated()
     v3_and_below_topics = []
     for _ in range(n):
-        item, pos = _read_add_partitions_to_txn_topic_v0(buf, pos)
-        v3_and_below_topics.append(item)
+        v3_and_below_topics_item, pos = _read_add_partitions_to_txn_topic_v0(buf, pos)
+        v3_and_below_topics.append(v3_and_below_topics_item)
     return AddPartitionsToTxnRequest([], v3_and_below_transactional_id, v3_and_below_producer_id, v3_and_below_producer_epoch, v3_and_below_topics), pos
 
 
@@ -208,8 +208,8 @@ def _read_add_partitions_to_txn_request_v3(buf: Any, pos: int) -> tuple[AddParti
         truncated()
     v3_and_below_topics = []
     for _ in range(n):
-        item, pos = _read_add_partitions_to_txn_topic_v3(buf, pos)
-        v3_and_below_topics.append(item)
+        v3_and_below_topics_item, pos = _read_add_partitions_to_txn_topic_v3(buf, pos)
+        v3_and_below_topics.append(v3_and_below_topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -246,8 +246,8 @@ def _read_add_partitions_to_txn_transaction_v4(buf: Any, pos: int) -> tuple[AddP
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_add_partitions_to_txn_topic_v3(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_add_partitions_to_txn_topic_v3(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -267,8 +267,8 @@ def _read_add_partitions_to_txn_request_v4(buf: Any, pos: int) -> tuple[AddParti
         truncated()
     transactions = []
     for _ in range(n):
-        item, pos = _read_add_partitions_to_txn_transaction_v4(buf, pos)
-        transactions.append(item)
+        transactions_item, pos = _read_add_partitions_to_txn_transaction_v4(buf, pos)
+        transactions.append(transactions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -289,8 +289,8 @@ def _write_add_partitions_to_txn_request_v0(self: AddPartitionsToTxnRequest, out
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_qhi(self.v3_and_below_producer_id, self.v3_and_below_producer_epoch, len(self.v3_and_below_topics)))
-    for item in self.v3_and_below_topics:
-        _write_add_partitions_to_txn_topic_v0(item, out)
+    for v3_and_below_topics_item in self.v3_and_below_topics:
+        _write_add_partitions_to_txn_topic_v0(v3_and_below_topics_item, out)
 
 
 def _write_add_partitions_to_txn_topic_v3(self: AddPartitionsToTxnTopic, out: list[Any]) -> None:
@@ -312,8 +312,8 @@ def _write_add_partitions_to_txn_request_v3(self: AddPartitionsToTxnRequest, out
     out.append(_P_qh(self.v3_and_below_producer_id, self.v3_and_below_producer_epoch))
     n = len(self.v3_and_below_topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.v3_and_below_topics:
-        _write_add_partitions_to_txn_topic_v3(item, out)
+    for v3_and_below_topics_item in self.v3_and_below_topics:
+        _write_add_partitions_to_txn_topic_v3(v3_and_below_topics_item, out)
     out.append(b"\0")
 
 
@@ -325,16 +325,16 @@ def _write_add_partitions_to_txn_transaction_v4(self: AddPartitionsToTxnTransact
     out.append(_P_qho(self.producer_id, self.producer_epoch, self.verify_only))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_add_partitions_to_txn_topic_v3(item, out)
+    for topics_item in self.topics:
+        _write_add_partitions_to_txn_topic_v3(topics_item, out)
     out.append(b"\0")
 
 
 def _write_add_partitions_to_txn_request_v4(self: AddPartitionsToTxnRequest, out: list[Any]) -> None:
     n = len(self.transactions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.transactions:
-        _write_add_partitions_to_txn_transaction_v4(item, out)
+    for transactions_item in self.transactions:
+        _write_add_partitions_to_txn_transaction_v4(transactions_item, out)
     out.append(b"\0")
 
 

@@ -123,8 +123,8 @@ def _read_add_partitions_to_txn_topic_result_v0(buf: Any, pos: int) -> tuple[Add
         truncated()
     results_by_partition = []
     for _ in range(n):
-        item, pos = _read_add_partitions_to_txn_partition_result_v0(buf, pos)
-        results_by_partition.append(item)
+        results_by_partition_item, pos = _read_add_partitions_to_txn_partition_result_v0(buf, pos)
+        results_by_partition.append(results_by_partition_item)
     return AddPartitionsToTxnTopicResult(name, results_by_partition), pos
 
 
@@ -137,8 +137,8 @@ def _read_add_partitions_to_txn_response_v0(buf: Any, pos: int) -> tuple[AddPart
         truncated()
     results_by_topic_v3_and_below = []
     for _ in range(n):
-        item, pos = _read_add_partitions_to_txn_topic_result_v0(buf, pos)
-        results_by_topic_v3_and_below.append(item)
+        results_by_topic_v3_and_below_item, pos = _read_add_partitions_to_txn_topic_result_v0(buf, pos)
+        results_by_topic_v3_and_below.append(results_by_topic_v3_and_below_item)
     return AddPartitionsToTxnResponse(throttle_time_ms, 0, [], results_by_topic_v3_and_below), pos
 
 
@@ -179,8 +179,8 @@ def _read_add_partitions_to_txn_topic_result_v3(buf: Any, pos: int) -> tuple[Add
         truncated()
     results_by_partition = []
     for _ in range(n):
-        item, pos = _read_add_partitions_to_txn_partition_result_v3(buf, pos)
-        results_by_partition.append(item)
+        results_by_partition_item, pos = _read_add_partitions_to_txn_partition_result_v3(buf, pos)
+        results_by_partition.append(results_by_partition_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -202,8 +202,8 @@ def _read_add_partitions_to_txn_response_v3(buf: Any, pos: int) -> tuple[AddPart
         truncated()
     results_by_topic_v3_and_below = []
     for _ in range(n):
-        item, pos = _read_add_partitions_to_txn_topic_result_v3(buf, pos)
-        results_by_topic_v3_and_below.append(item)
+        results_by_topic_v3_and_below_item, pos = _read_add_partitions_to_txn_topic_result_v3(buf, pos)
+        results_by_topic_v3_and_below.append(results_by_topic_v3_and_below_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -238,8 +238,8 @@ def _read_add_partitions_to_txn_result_v4(buf: Any, pos: int) -> tuple[AddPartit
         truncated()
     topic_results = []
     for _ in range(n):
-        item, pos = _read_add_partitions_to_txn_topic_result_v3(buf, pos)
-        topic_results.append(item)
+        topic_results_item, pos = _read_add_partitions_to_txn_topic_result_v3(buf, pos)
+        topic_results.append(topic_results_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -261,8 +261,8 @@ def _read_add_partitions_to_txn_response_v4(buf: Any, pos: int) -> tuple[AddPart
         truncated()
     results_by_transaction = []
     for _ in range(n):
-        item, pos = _read_add_partitions_to_txn_result_v4(buf, pos)
-        results_by_transaction.append(item)
+        results_by_transaction_item, pos = _read_add_partitions_to_txn_result_v4(buf, pos)
+        results_by_transaction.append(results_by_transaction_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -279,14 +279,14 @@ def _write_add_partitions_to_txn_topic_result_v0(self: AddPartitionsToTxnTopicRe
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.results_by_partition)))
-    for item in self.results_by_partition:
-        _write_add_partitions_to_txn_partition_result_v0(item, out)
+    for results_by_partition_item in self.results_by_partition:
+        _write_add_partitions_to_txn_partition_result_v0(results_by_partition_item, out)
 
 
 def _write_add_partitions_to_txn_response_v0(self: AddPartitionsToTxnResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.results_by_topic_v3_and_below)))
-    for item in self.results_by_topic_v3_and_below:
-        _write_add_partitions_to_txn_topic_result_v0(item, out)
+    for results_by_topic_v3_and_below_item in self.results_by_topic_v3_and_below:
+        _write_add_partitions_to_txn_topic_result_v0(results_by_topic_v3_and_below_item, out)
 
 
 def _write_add_partitions_to_txn_partition_result_v3(self: AddPartitionsToTxnPartitionResult, out: list[Any]) -> None:
@@ -300,8 +300,8 @@ def _write_add_partitions_to_txn_topic_result_v3(self: AddPartitionsToTxnTopicRe
     out.append(raw)
     n = len(self.results_by_partition) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.results_by_partition:
-        _write_add_partitions_to_txn_partition_result_v3(item, out)
+    for results_by_partition_item in self.results_by_partition:
+        _write_add_partitions_to_txn_partition_result_v3(results_by_partition_item, out)
     out.append(b"\0")
 
 
@@ -309,8 +309,8 @@ def _write_add_partitions_to_txn_response_v3(self: AddPartitionsToTxnResponse, o
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.results_by_topic_v3_and_below) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.results_by_topic_v3_and_below:
-        _write_add_partitions_to_txn_topic_result_v3(item, out)
+    for results_by_topic_v3_and_below_item in self.results_by_topic_v3_and_below:
+        _write_add_partitions_to_txn_topic_result_v3(results_by_topic_v3_and_below_item, out)
     out.append(b"\0")
 
 
@@ -321,8 +321,8 @@ def _write_add_partitions_to_txn_result_v4(self: AddPartitionsToTxnResult, out: 
     out.append(raw)
     n = len(self.topic_results) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topic_results:
-        _write_add_partitions_to_txn_topic_result_v3(item, out)
+    for topic_results_item in self.topic_results:
+        _write_add_partitions_to_txn_topic_result_v3(topic_results_item, out)
     out.append(b"\0")
 
 
@@ -330,8 +330,8 @@ def _write_add_partitions_to_txn_response_v4(self: AddPartitionsToTxnResponse, o
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
     n = len(self.results_by_transaction) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.results_by_transaction:
-        _write_add_partitions_to_txn_result_v4(item, out)
+    for results_by_transaction_item in self.results_by_transaction:
+        _write_add_partitions_to_txn_result_v4(results_by_transaction_item, out)
     out.append(b"\0")
 
 

@@ -147,8 +147,8 @@ def _read_add_raft_voter_request_v0(buf: Any, pos: int) -> tuple[AddRaftVoterReq
         truncated()
     listeners = []
     for _ in range(n):
-        item, pos = _read_listener_v0(buf, pos)
-        listeners.append(item)
+        listeners_item, pos = _read_listener_v0(buf, pos)
+        listeners.append(listeners_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -188,8 +188,8 @@ def _read_add_raft_voter_request_v1(buf: Any, pos: int) -> tuple[AddRaftVoterReq
         truncated()
     listeners = []
     for _ in range(n):
-        item, pos = _read_listener_v0(buf, pos)
-        listeners.append(item)
+        listeners_item, pos = _read_listener_v0(buf, pos)
+        listeners.append(listeners_item)
     (ack_when_committed,) = _U_o(buf, pos)
     pos += 1
     if buf[pos]:
@@ -212,36 +212,36 @@ def _write_listener_v0(self: Listener, out: list[Any]) -> None:
 
 
 def _write_add_raft_voter_request_v0(self: AddRaftVoterRequest, out: list[Any]) -> None:
-    value = self.cluster_id
-    if value is None:
+    cluster_id_value = self.cluster_id
+    if cluster_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = cluster_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     out.append(_P_ii16s(self.timeout_ms, self.voter_id, self.voter_directory_id))
     n = len(self.listeners) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.listeners:
-        _write_listener_v0(item, out)
+    for listeners_item in self.listeners:
+        _write_listener_v0(listeners_item, out)
     out.append(b"\0")
 
 
 def _write_add_raft_voter_request_v1(self: AddRaftVoterRequest, out: list[Any]) -> None:
-    value = self.cluster_id
-    if value is None:
+    cluster_id_value = self.cluster_id
+    if cluster_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = cluster_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     out.append(_P_ii16s(self.timeout_ms, self.voter_id, self.voter_directory_id))
     n = len(self.listeners) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.listeners:
-        _write_listener_v0(item, out)
+    for listeners_item in self.listeners:
+        _write_listener_v0(listeners_item, out)
     out.append(_P_ox(self.ack_when_committed))
 
 

@@ -152,8 +152,8 @@ def _read_entry_data_v0(buf: Any, pos: int) -> tuple[EntryData, int]:
         truncated()
     entity = []
     for _ in range(n):
-        item, pos = _read_entity_data_v0(buf, pos)
-        entity.append(item)
+        entity_item, pos = _read_entity_data_v0(buf, pos)
+        entity.append(entity_item)
     (n,) = _U_i(buf, pos)
     pos += 4
     if n < 0:
@@ -162,8 +162,8 @@ def _read_entry_data_v0(buf: Any, pos: int) -> tuple[EntryData, int]:
         truncated()
     ops = []
     for _ in range(n):
-        item, pos = _read_op_data_v0(buf, pos)
-        ops.append(item)
+        ops_item, pos = _read_op_data_v0(buf, pos)
+        ops.append(ops_item)
     return EntryData(entity, ops), pos
 
 
@@ -176,8 +176,8 @@ def _read_alter_client_quotas_request_v0(buf: Any, pos: int) -> tuple[AlterClien
         truncated()
     entries = []
     for _ in range(n):
-        item, pos = _read_entry_data_v0(buf, pos)
-        entries.append(item)
+        entries_item, pos = _read_entry_data_v0(buf, pos)
+        entries.append(entries_item)
     (validate_only,) = _U_o(buf, pos)
     pos += 1
     return AlterClientQuotasRequest(entries, validate_only), pos
@@ -261,8 +261,8 @@ def _read_entry_data_v1(buf: Any, pos: int) -> tuple[EntryData, int]:
         truncated()
     entity = []
     for _ in range(n):
-        item, pos = _read_entity_data_v1(buf, pos)
-        entity.append(item)
+        entity_item, pos = _read_entity_data_v1(buf, pos)
+        entity.append(entity_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -274,8 +274,8 @@ def _read_entry_data_v1(buf: Any, pos: int) -> tuple[EntryData, int]:
         truncated()
     ops = []
     for _ in range(n):
-        item, pos = _read_op_data_v1(buf, pos)
-        ops.append(item)
+        ops_item, pos = _read_op_data_v1(buf, pos)
+        ops.append(ops_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -295,8 +295,8 @@ def _read_alter_client_quotas_request_v1(buf: Any, pos: int) -> tuple[AlterClien
         truncated()
     entries = []
     for _ in range(n):
-        item, pos = _read_entry_data_v1(buf, pos)
-        entries.append(item)
+        entries_item, pos = _read_entry_data_v1(buf, pos)
+        entries.append(entries_item)
     (validate_only,) = _U_o(buf, pos)
     pos += 1
     if buf[pos]:
@@ -310,11 +310,11 @@ def _write_entity_data_v0(self: EntityData, out: list[Any]) -> None:
     raw = self.entity_type.encode()
     out.append(_P_h(len(raw)))
     out.append(raw)
-    value = self.entity_name
-    if value is None:
+    entity_name_value = self.entity_name
+    if entity_name_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = entity_name_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
 
@@ -328,17 +328,17 @@ def _write_op_data_v0(self: OpData, out: list[Any]) -> None:
 
 def _write_entry_data_v0(self: EntryData, out: list[Any]) -> None:
     out.append(_P_i(len(self.entity)))
-    for item in self.entity:
-        _write_entity_data_v0(item, out)
+    for entity_item in self.entity:
+        _write_entity_data_v0(entity_item, out)
     out.append(_P_i(len(self.ops)))
-    for item in self.ops:
-        _write_op_data_v0(item, out)
+    for ops_item in self.ops:
+        _write_op_data_v0(ops_item, out)
 
 
 def _write_alter_client_quotas_request_v0(self: AlterClientQuotasRequest, out: list[Any]) -> None:
     out.append(_P_i(len(self.entries)))
-    for item in self.entries:
-        _write_entry_data_v0(item, out)
+    for entries_item in self.entries:
+        _write_entry_data_v0(entries_item, out)
     out.append(_P_o(self.validate_only))
 
 
@@ -347,11 +347,11 @@ def _write_entity_data_v1(self: EntityData, out: list[Any]) -> None:
     n = len(raw) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
-    value = self.entity_name
-    if value is None:
+    entity_name_value = self.entity_name
+    if entity_name_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = entity_name_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -369,20 +369,20 @@ def _write_op_data_v1(self: OpData, out: list[Any]) -> None:
 def _write_entry_data_v1(self: EntryData, out: list[Any]) -> None:
     n = len(self.entity) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.entity:
-        _write_entity_data_v1(item, out)
+    for entity_item in self.entity:
+        _write_entity_data_v1(entity_item, out)
     n = len(self.ops) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.ops:
-        _write_op_data_v1(item, out)
+    for ops_item in self.ops:
+        _write_op_data_v1(ops_item, out)
     out.append(b"\0")
 
 
 def _write_alter_client_quotas_request_v1(self: AlterClientQuotasRequest, out: list[Any]) -> None:
     n = len(self.entries) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.entries:
-        _write_entry_data_v1(item, out)
+    for entries_item in self.entries:
+        _write_entry_data_v1(entries_item, out)
     out.append(_P_ox(self.validate_only))
 
 

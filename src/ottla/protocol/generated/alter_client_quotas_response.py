@@ -132,8 +132,8 @@ def _read_entry_data_v0(buf: Any, pos: int) -> tuple[EntryData, int]:
         truncated()
     entity = []
     for _ in range(n):
-        item, pos = _read_entity_data_v0(buf, pos)
-        entity.append(item)
+        entity_item, pos = _read_entity_data_v0(buf, pos)
+        entity.append(entity_item)
     return EntryData(error_code, error_message, entity), pos
 
 
@@ -146,8 +146,8 @@ def _read_alter_client_quotas_response_v0(buf: Any, pos: int) -> tuple[AlterClie
         truncated()
     entries = []
     for _ in range(n):
-        item, pos = _read_entry_data_v0(buf, pos)
-        entries.append(item)
+        entries_item, pos = _read_entry_data_v0(buf, pos)
+        entries.append(entries_item)
     return AlterClientQuotasResponse(throttle_time_ms, entries), pos
 
 
@@ -224,8 +224,8 @@ def _read_entry_data_v1(buf: Any, pos: int) -> tuple[EntryData, int]:
         truncated()
     entity = []
     for _ in range(n):
-        item, pos = _read_entity_data_v1(buf, pos)
-        entity.append(item)
+        entity_item, pos = _read_entity_data_v1(buf, pos)
+        entity.append(entity_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -247,8 +247,8 @@ def _read_alter_client_quotas_response_v1(buf: Any, pos: int) -> tuple[AlterClie
         truncated()
     entries = []
     for _ in range(n):
-        item, pos = _read_entry_data_v1(buf, pos)
-        entries.append(item)
+        entries_item, pos = _read_entry_data_v1(buf, pos)
+        entries.append(entries_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -260,33 +260,33 @@ def _write_entity_data_v0(self: EntityData, out: list[Any]) -> None:
     raw = self.entity_type.encode()
     out.append(_P_h(len(raw)))
     out.append(raw)
-    value = self.entity_name
-    if value is None:
+    entity_name_value = self.entity_name
+    if entity_name_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = entity_name_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
 
 
 def _write_entry_data_v0(self: EntryData, out: list[Any]) -> None:
     out.append(_P_h(self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_i(len(self.entity)))
-    for item in self.entity:
-        _write_entity_data_v0(item, out)
+    for entity_item in self.entity:
+        _write_entity_data_v0(entity_item, out)
 
 
 def _write_alter_client_quotas_response_v0(self: AlterClientQuotasResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.entries)))
-    for item in self.entries:
-        _write_entry_data_v0(item, out)
+    for entries_item in self.entries:
+        _write_entry_data_v0(entries_item, out)
 
 
 def _write_entity_data_v1(self: EntityData, out: list[Any]) -> None:
@@ -294,11 +294,11 @@ def _write_entity_data_v1(self: EntityData, out: list[Any]) -> None:
     n = len(raw) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
-    value = self.entity_name
-    if value is None:
+    entity_name_value = self.entity_name
+    if entity_name_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = entity_name_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -307,18 +307,18 @@ def _write_entity_data_v1(self: EntityData, out: list[Any]) -> None:
 
 def _write_entry_data_v1(self: EntryData, out: list[Any]) -> None:
     out.append(_P_h(self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     n = len(self.entity) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.entity:
-        _write_entity_data_v1(item, out)
+    for entity_item in self.entity:
+        _write_entity_data_v1(entity_item, out)
     out.append(b"\0")
 
 
@@ -326,8 +326,8 @@ def _write_alter_client_quotas_response_v1(self: AlterClientQuotasResponse, out:
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.entries) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.entries:
-        _write_entry_data_v1(item, out)
+    for entries_item in self.entries:
+        _write_entry_data_v1(entries_item, out)
     out.append(b"\0")
 
 

@@ -125,8 +125,8 @@ def _read_reassignable_topic_v0(buf: Any, pos: int) -> tuple[ReassignableTopic, 
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_reassignable_partition_v0(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_reassignable_partition_v0(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -148,8 +148,8 @@ def _read_alter_partition_reassignments_request_v0(buf: Any, pos: int) -> tuple[
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_reassignable_topic_v0(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_reassignable_topic_v0(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -171,8 +171,8 @@ def _read_alter_partition_reassignments_request_v1(buf: Any, pos: int) -> tuple[
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_reassignable_topic_v0(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_reassignable_topic_v0(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -182,13 +182,13 @@ def _read_alter_partition_reassignments_request_v1(buf: Any, pos: int) -> tuple[
 
 def _write_reassignable_partition_v0(self: ReassignablePartition, out: list[Any]) -> None:
     out.append(_P_i(self.partition_index))
-    value = self.replicas
-    if value is None:
+    replicas_value = self.replicas
+    if replicas_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(replicas_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        out.append(pack(f">{len(value)}i", *value))
+        out.append(pack(f">{len(replicas_value)}i", *replicas_value))
     out.append(b"\0")
 
 
@@ -199,8 +199,8 @@ def _write_reassignable_topic_v0(self: ReassignableTopic, out: list[Any]) -> Non
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_reassignable_partition_v0(item, out)
+    for partitions_item in self.partitions:
+        _write_reassignable_partition_v0(partitions_item, out)
     out.append(b"\0")
 
 
@@ -208,8 +208,8 @@ def _write_alter_partition_reassignments_request_v0(self: AlterPartitionReassign
     out.append(_P_i(self.timeout_ms))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_reassignable_topic_v0(item, out)
+    for topics_item in self.topics:
+        _write_reassignable_topic_v0(topics_item, out)
     out.append(b"\0")
 
 
@@ -217,8 +217,8 @@ def _write_alter_partition_reassignments_request_v1(self: AlterPartitionReassign
     out.append(_P_io(self.timeout_ms, self.allow_replication_factor_change))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_reassignable_topic_v0(item, out)
+    for topics_item in self.topics:
+        _write_reassignable_topic_v0(topics_item, out)
     out.append(b"\0")
 
 

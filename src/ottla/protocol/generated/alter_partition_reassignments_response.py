@@ -138,8 +138,8 @@ def _read_reassignable_topic_response_v0(buf: Any, pos: int) -> tuple[Reassignab
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_reassignable_partition_response_v0(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_reassignable_partition_response_v0(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -179,8 +179,8 @@ def _read_alter_partition_reassignments_response_v0(buf: Any, pos: int) -> tuple
         truncated()
     responses = []
     for _ in range(n):
-        item, pos = _read_reassignable_topic_response_v0(buf, pos)
-        responses.append(item)
+        responses_item, pos = _read_reassignable_topic_response_v0(buf, pos)
+        responses.append(responses_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -220,8 +220,8 @@ def _read_alter_partition_reassignments_response_v1(buf: Any, pos: int) -> tuple
         truncated()
     responses = []
     for _ in range(n):
-        item, pos = _read_reassignable_topic_response_v0(buf, pos)
-        responses.append(item)
+        responses_item, pos = _read_reassignable_topic_response_v0(buf, pos)
+        responses.append(responses_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -231,11 +231,11 @@ def _read_alter_partition_reassignments_response_v1(buf: Any, pos: int) -> tuple
 
 def _write_reassignable_partition_response_v0(self: ReassignablePartitionResponse, out: list[Any]) -> None:
     out.append(_P_ih(self.partition_index, self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -249,42 +249,42 @@ def _write_reassignable_topic_response_v0(self: ReassignableTopicResponse, out: 
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_reassignable_partition_response_v0(item, out)
+    for partitions_item in self.partitions:
+        _write_reassignable_partition_response_v0(partitions_item, out)
     out.append(b"\0")
 
 
 def _write_alter_partition_reassignments_response_v0(self: AlterPartitionReassignmentsResponse, out: list[Any]) -> None:
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     n = len(self.responses) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.responses:
-        _write_reassignable_topic_response_v0(item, out)
+    for responses_item in self.responses:
+        _write_reassignable_topic_response_v0(responses_item, out)
     out.append(b"\0")
 
 
 def _write_alter_partition_reassignments_response_v1(self: AlterPartitionReassignmentsResponse, out: list[Any]) -> None:
     out.append(_P_ioh(self.throttle_time_ms, self.allow_replication_factor_change, self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     n = len(self.responses) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.responses:
-        _write_reassignable_topic_response_v0(item, out)
+    for responses_item in self.responses:
+        _write_reassignable_topic_response_v0(responses_item, out)
     out.append(b"\0")
 
 

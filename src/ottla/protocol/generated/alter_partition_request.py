@@ -141,8 +141,8 @@ def _read_topic_data_v2(buf: Any, pos: int) -> tuple[TopicData, int]:
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_partition_data_v2(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_partition_data_v2(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -164,8 +164,8 @@ def _read_alter_partition_request_v2(buf: Any, pos: int) -> tuple[AlterPartition
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_topic_data_v2(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_topic_data_v2(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -197,8 +197,8 @@ def _read_partition_data_v3(buf: Any, pos: int) -> tuple[PartitionData, int]:
         truncated()
     new_isr_with_epochs = []
     for _ in range(n):
-        item, pos = _read_broker_state_v3(buf, pos)
-        new_isr_with_epochs.append(item)
+        new_isr_with_epochs_item, pos = _read_broker_state_v3(buf, pos)
+        new_isr_with_epochs.append(new_isr_with_epochs_item)
     leader_recovery_state, partition_epoch = _U_bi(buf, pos)
     pos += 5
     if buf[pos]:
@@ -222,8 +222,8 @@ def _read_topic_data_v3(buf: Any, pos: int) -> tuple[TopicData, int]:
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_partition_data_v3(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_partition_data_v3(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -245,8 +245,8 @@ def _read_alter_partition_request_v3(buf: Any, pos: int) -> tuple[AlterPartition
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_topic_data_v3(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_topic_data_v3(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -266,8 +266,8 @@ def _write_topic_data_v2(self: TopicData, out: list[Any]) -> None:
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_partition_data_v2(item, out)
+    for partitions_item in self.partitions:
+        _write_partition_data_v2(partitions_item, out)
     out.append(b"\0")
 
 
@@ -275,8 +275,8 @@ def _write_alter_partition_request_v2(self: AlterPartitionRequest, out: list[Any
     out.append(_P_iq(self.broker_id, self.broker_epoch))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_topic_data_v2(item, out)
+    for topics_item in self.topics:
+        _write_topic_data_v2(topics_item, out)
     out.append(b"\0")
 
 
@@ -288,8 +288,8 @@ def _write_partition_data_v3(self: PartitionData, out: list[Any]) -> None:
     out.append(_P_ii(self.partition_index, self.leader_epoch))
     n = len(self.new_isr_with_epochs) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.new_isr_with_epochs:
-        _write_broker_state_v3(item, out)
+    for new_isr_with_epochs_item in self.new_isr_with_epochs:
+        _write_broker_state_v3(new_isr_with_epochs_item, out)
     out.append(_P_bix(self.leader_recovery_state, self.partition_epoch))
 
 
@@ -297,8 +297,8 @@ def _write_topic_data_v3(self: TopicData, out: list[Any]) -> None:
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_partition_data_v3(item, out)
+    for partitions_item in self.partitions:
+        _write_partition_data_v3(partitions_item, out)
     out.append(b"\0")
 
 
@@ -306,8 +306,8 @@ def _write_alter_partition_request_v3(self: AlterPartitionRequest, out: list[Any
     out.append(_P_iq(self.broker_id, self.broker_epoch))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_topic_data_v3(item, out)
+    for topics_item in self.topics:
+        _write_topic_data_v3(topics_item, out)
     out.append(b"\0")
 
 

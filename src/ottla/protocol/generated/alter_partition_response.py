@@ -129,8 +129,8 @@ def _read_topic_data_v2(buf: Any, pos: int) -> tuple[TopicData, int]:
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_partition_data_v2(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_partition_data_v2(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -152,8 +152,8 @@ def _read_alter_partition_response_v2(buf: Any, pos: int) -> tuple[AlterPartitio
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_topic_data_v2(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_topic_data_v2(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -173,8 +173,8 @@ def _write_topic_data_v2(self: TopicData, out: list[Any]) -> None:
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_partition_data_v2(item, out)
+    for partitions_item in self.partitions:
+        _write_partition_data_v2(partitions_item, out)
     out.append(b"\0")
 
 
@@ -182,8 +182,8 @@ def _write_alter_partition_response_v2(self: AlterPartitionResponse, out: list[A
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_topic_data_v2(item, out)
+    for topics_item in self.topics:
+        _write_topic_data_v2(topics_item, out)
     out.append(b"\0")
 
 

@@ -113,8 +113,8 @@ def _read_alter_replica_log_dir_v1(buf: Any, pos: int) -> tuple[AlterReplicaLogD
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_alter_replica_log_dir_topic_v1(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_alter_replica_log_dir_topic_v1(buf, pos)
+        topics.append(topics_item)
     return AlterReplicaLogDir(path, topics), pos
 
 
@@ -127,8 +127,8 @@ def _read_alter_replica_log_dirs_request_v1(buf: Any, pos: int) -> tuple[AlterRe
         truncated()
     dirs = []
     for _ in range(n):
-        item, pos = _read_alter_replica_log_dir_v1(buf, pos)
-        dirs.append(item)
+        dirs_item, pos = _read_alter_replica_log_dir_v1(buf, pos)
+        dirs.append(dirs_item)
     return AlterReplicaLogDirsRequest(dirs), pos
 
 
@@ -193,8 +193,8 @@ def _read_alter_replica_log_dir_v2(buf: Any, pos: int) -> tuple[AlterReplicaLogD
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_alter_replica_log_dir_topic_v2(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_alter_replica_log_dir_topic_v2(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -214,8 +214,8 @@ def _read_alter_replica_log_dirs_request_v2(buf: Any, pos: int) -> tuple[AlterRe
         truncated()
     dirs = []
     for _ in range(n):
-        item, pos = _read_alter_replica_log_dir_v2(buf, pos)
-        dirs.append(item)
+        dirs_item, pos = _read_alter_replica_log_dir_v2(buf, pos)
+        dirs.append(dirs_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -236,14 +236,14 @@ def _write_alter_replica_log_dir_v1(self: AlterReplicaLogDir, out: list[Any]) ->
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.topics)))
-    for item in self.topics:
-        _write_alter_replica_log_dir_topic_v1(item, out)
+    for topics_item in self.topics:
+        _write_alter_replica_log_dir_topic_v1(topics_item, out)
 
 
 def _write_alter_replica_log_dirs_request_v1(self: AlterReplicaLogDirsRequest, out: list[Any]) -> None:
     out.append(_P_i(len(self.dirs)))
-    for item in self.dirs:
-        _write_alter_replica_log_dir_v1(item, out)
+    for dirs_item in self.dirs:
+        _write_alter_replica_log_dir_v1(dirs_item, out)
 
 
 def _write_alter_replica_log_dir_topic_v2(self: AlterReplicaLogDirTopic, out: list[Any]) -> None:
@@ -264,16 +264,16 @@ def _write_alter_replica_log_dir_v2(self: AlterReplicaLogDir, out: list[Any]) ->
     out.append(raw)
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_alter_replica_log_dir_topic_v2(item, out)
+    for topics_item in self.topics:
+        _write_alter_replica_log_dir_topic_v2(topics_item, out)
     out.append(b"\0")
 
 
 def _write_alter_replica_log_dirs_request_v2(self: AlterReplicaLogDirsRequest, out: list[Any]) -> None:
     n = len(self.dirs) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.dirs:
-        _write_alter_replica_log_dir_v2(item, out)
+    for dirs_item in self.dirs:
+        _write_alter_replica_log_dir_v2(dirs_item, out)
     out.append(b"\0")
 
 

@@ -103,8 +103,8 @@ def _read_alter_replica_log_dir_topic_result_v1(buf: Any, pos: int) -> tuple[Alt
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_alter_replica_log_dir_partition_result_v1(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_alter_replica_log_dir_partition_result_v1(buf, pos)
+        partitions.append(partitions_item)
     return AlterReplicaLogDirTopicResult(topic_name, partitions), pos
 
 
@@ -117,8 +117,8 @@ def _read_alter_replica_log_dirs_response_v1(buf: Any, pos: int) -> tuple[AlterR
         truncated()
     results = []
     for _ in range(n):
-        item, pos = _read_alter_replica_log_dir_topic_result_v1(buf, pos)
-        results.append(item)
+        results_item, pos = _read_alter_replica_log_dir_topic_result_v1(buf, pos)
+        results.append(results_item)
     return AlterReplicaLogDirsResponse(throttle_time_ms, results), pos
 
 
@@ -159,8 +159,8 @@ def _read_alter_replica_log_dir_topic_result_v2(buf: Any, pos: int) -> tuple[Alt
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_alter_replica_log_dir_partition_result_v2(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_alter_replica_log_dir_partition_result_v2(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -182,8 +182,8 @@ def _read_alter_replica_log_dirs_response_v2(buf: Any, pos: int) -> tuple[AlterR
         truncated()
     results = []
     for _ in range(n):
-        item, pos = _read_alter_replica_log_dir_topic_result_v2(buf, pos)
-        results.append(item)
+        results_item, pos = _read_alter_replica_log_dir_topic_result_v2(buf, pos)
+        results.append(results_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -200,14 +200,14 @@ def _write_alter_replica_log_dir_topic_result_v1(self: AlterReplicaLogDirTopicRe
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for item in self.partitions:
-        _write_alter_replica_log_dir_partition_result_v1(item, out)
+    for partitions_item in self.partitions:
+        _write_alter_replica_log_dir_partition_result_v1(partitions_item, out)
 
 
 def _write_alter_replica_log_dirs_response_v1(self: AlterReplicaLogDirsResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.results)))
-    for item in self.results:
-        _write_alter_replica_log_dir_topic_result_v1(item, out)
+    for results_item in self.results:
+        _write_alter_replica_log_dir_topic_result_v1(results_item, out)
 
 
 def _write_alter_replica_log_dir_partition_result_v2(self: AlterReplicaLogDirPartitionResult, out: list[Any]) -> None:
@@ -221,8 +221,8 @@ def _write_alter_replica_log_dir_topic_result_v2(self: AlterReplicaLogDirTopicRe
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_alter_replica_log_dir_partition_result_v2(item, out)
+    for partitions_item in self.partitions:
+        _write_alter_replica_log_dir_partition_result_v2(partitions_item, out)
     out.append(b"\0")
 
 
@@ -230,8 +230,8 @@ def _write_alter_replica_log_dirs_response_v2(self: AlterReplicaLogDirsResponse,
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.results) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.results:
-        _write_alter_replica_log_dir_topic_result_v2(item, out)
+    for results_item in self.results:
+        _write_alter_replica_log_dir_topic_result_v2(results_item, out)
     out.append(b"\0")
 
 

@@ -106,8 +106,8 @@ def _read_alter_share_group_offsets_request_topic_v0(buf: Any, pos: int) -> tupl
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_alter_share_group_offsets_request_partition_v0(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_alter_share_group_offsets_request_partition_v0(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -142,8 +142,8 @@ def _read_alter_share_group_offsets_request_v0(buf: Any, pos: int) -> tuple[Alte
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_alter_share_group_offsets_request_topic_v0(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_alter_share_group_offsets_request_topic_v0(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -162,8 +162,8 @@ def _write_alter_share_group_offsets_request_topic_v0(self: AlterShareGroupOffse
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_alter_share_group_offsets_request_partition_v0(item, out)
+    for partitions_item in self.partitions:
+        _write_alter_share_group_offsets_request_partition_v0(partitions_item, out)
     out.append(b"\0")
 
 
@@ -174,8 +174,8 @@ def _write_alter_share_group_offsets_request_v0(self: AlterShareGroupOffsetsRequ
     out.append(raw)
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_alter_share_group_offsets_request_topic_v0(item, out)
+    for topics_item in self.topics:
+        _write_alter_share_group_offsets_request_topic_v0(topics_item, out)
     out.append(b"\0")
 
 

@@ -141,8 +141,8 @@ def _read_alter_share_group_offsets_response_topic_v0(buf: Any, pos: int) -> tup
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_alter_share_group_offsets_response_partition_v0(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_alter_share_group_offsets_response_partition_v0(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -182,8 +182,8 @@ def _read_alter_share_group_offsets_response_v0(buf: Any, pos: int) -> tuple[Alt
         truncated()
     responses = []
     for _ in range(n):
-        item, pos = _read_alter_share_group_offsets_response_topic_v0(buf, pos)
-        responses.append(item)
+        responses_item, pos = _read_alter_share_group_offsets_response_topic_v0(buf, pos)
+        responses.append(responses_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -193,11 +193,11 @@ def _read_alter_share_group_offsets_response_v0(buf: Any, pos: int) -> tuple[Alt
 
 def _write_alter_share_group_offsets_response_partition_v0(self: AlterShareGroupOffsetsResponsePartition, out: list[Any]) -> None:
     out.append(_P_ih(self.partition_index, self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -212,25 +212,25 @@ def _write_alter_share_group_offsets_response_topic_v0(self: AlterShareGroupOffs
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_alter_share_group_offsets_response_partition_v0(item, out)
+    for partitions_item in self.partitions:
+        _write_alter_share_group_offsets_response_partition_v0(partitions_item, out)
     out.append(b"\0")
 
 
 def _write_alter_share_group_offsets_response_v0(self: AlterShareGroupOffsetsResponse, out: list[Any]) -> None:
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     n = len(self.responses) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.responses:
-        _write_alter_share_group_offsets_response_topic_v0(item, out)
+    for responses_item in self.responses:
+        _write_alter_share_group_offsets_response_topic_v0(responses_item, out)
     out.append(b"\0")
 
 

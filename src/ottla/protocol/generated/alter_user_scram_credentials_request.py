@@ -168,8 +168,8 @@ def _read_alter_user_scram_credentials_request_v0(buf: Any, pos: int) -> tuple[A
         truncated()
     deletions = []
     for _ in range(n):
-        item, pos = _read_scram_credential_deletion_v0(buf, pos)
-        deletions.append(item)
+        deletions_item, pos = _read_scram_credential_deletion_v0(buf, pos)
+        deletions.append(deletions_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -181,8 +181,8 @@ def _read_alter_user_scram_credentials_request_v0(buf: Any, pos: int) -> tuple[A
         truncated()
     upsertions = []
     for _ in range(n):
-        item, pos = _read_scram_credential_upsertion_v0(buf, pos)
-        upsertions.append(item)
+        upsertions_item, pos = _read_scram_credential_upsertion_v0(buf, pos)
+        upsertions.append(upsertions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -216,12 +216,12 @@ def _write_scram_credential_upsertion_v0(self: ScramCredentialUpsertion, out: li
 def _write_alter_user_scram_credentials_request_v0(self: AlterUserScramCredentialsRequest, out: list[Any]) -> None:
     n = len(self.deletions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.deletions:
-        _write_scram_credential_deletion_v0(item, out)
+    for deletions_item in self.deletions:
+        _write_scram_credential_deletion_v0(deletions_item, out)
     n = len(self.upsertions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.upsertions:
-        _write_scram_credential_upsertion_v0(item, out)
+    for upsertions_item in self.upsertions:
+        _write_scram_credential_upsertion_v0(upsertions_item, out)
     out.append(b"\0")
 
 

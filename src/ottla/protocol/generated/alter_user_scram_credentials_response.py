@@ -117,8 +117,8 @@ def _read_alter_user_scram_credentials_response_v0(buf: Any, pos: int) -> tuple[
         truncated()
     results = []
     for _ in range(n):
-        item, pos = _read_alter_user_scram_credentials_result_v0(buf, pos)
-        results.append(item)
+        results_item, pos = _read_alter_user_scram_credentials_result_v0(buf, pos)
+        results.append(results_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -132,11 +132,11 @@ def _write_alter_user_scram_credentials_result_v0(self: AlterUserScramCredential
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
     out.append(_P_h(self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -147,8 +147,8 @@ def _write_alter_user_scram_credentials_response_v0(self: AlterUserScramCredenti
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.results) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.results:
-        _write_alter_user_scram_credentials_result_v0(item, out)
+    for results_item in self.results:
+        _write_alter_user_scram_credentials_result_v0(results_item, out)
     out.append(b"\0")
 
 

@@ -137,8 +137,8 @@ def _read_api_versions_response_v0(buf: Any, pos: int) -> tuple[ApiVersionsRespo
         truncated()
     api_keys = []
     for _ in range(n):
-        item, pos = _read_api_version_v0(buf, pos)
-        api_keys.append(item)
+        api_keys_item, pos = _read_api_version_v0(buf, pos)
+        api_keys.append(api_keys_item)
     return ApiVersionsResponse(error_code, api_keys, 0, [], -1, [], False), pos
 
 
@@ -151,8 +151,8 @@ def _read_api_versions_response_v1(buf: Any, pos: int) -> tuple[ApiVersionsRespo
         truncated()
     api_keys = []
     for _ in range(n):
-        item, pos = _read_api_version_v0(buf, pos)
-        api_keys.append(item)
+        api_keys_item, pos = _read_api_version_v0(buf, pos)
+        api_keys.append(api_keys_item)
     (throttle_time_ms,) = _U_i(buf, pos)
     pos += 4
     return ApiVersionsResponse(error_code, api_keys, throttle_time_ms, [], -1, [], False), pos
@@ -219,10 +219,10 @@ def _read_finalized_feature_key_v3(buf: Any, pos: int) -> tuple[FinalizedFeature
 
 
 def _read_api_versions_response_v3(buf: Any, pos: int) -> tuple[ApiVersionsResponse, int]:
-    zk_migration_ready = False
-    finalized_features = []
-    finalized_features_epoch = -1
-    supported_features = []
+    zk_migration_ready: bool = False
+    finalized_features: list[FinalizedFeatureKey] = []
+    finalized_features_epoch: int = -1
+    supported_features: list[SupportedFeatureKey] = []
     (error_code,) = _U_h(buf, pos)
     pos += 2
     n = buf[pos]
@@ -236,8 +236,8 @@ def _read_api_versions_response_v3(buf: Any, pos: int) -> tuple[ApiVersionsRespo
         truncated()
     api_keys = []
     for _ in range(n):
-        item, pos = _read_api_version_v3(buf, pos)
-        api_keys.append(item)
+        api_keys_item, pos = _read_api_version_v3(buf, pos)
+        api_keys.append(api_keys_item)
     (throttle_time_ms,) = _U_i(buf, pos)
     pos += 4
     n = buf[pos]
@@ -260,8 +260,8 @@ def _read_api_versions_response_v3(buf: Any, pos: int) -> tuple[ApiVersionsRespo
                 truncated()
             supported_features = []
             for _ in range(n):
-                item, pos = _read_supported_feature_key_v3(buf, pos)
-                supported_features.append(item)
+                supported_features_item, pos = _read_supported_feature_key_v3(buf, pos)
+                supported_features.append(supported_features_item)
         elif tag == 1:
             (finalized_features_epoch,) = _U_q(buf, pos)
             pos += 8
@@ -277,8 +277,8 @@ def _read_api_versions_response_v3(buf: Any, pos: int) -> tuple[ApiVersionsRespo
                 truncated()
             finalized_features = []
             for _ in range(n):
-                item, pos = _read_finalized_feature_key_v3(buf, pos)
-                finalized_features.append(item)
+                finalized_features_item, pos = _read_finalized_feature_key_v3(buf, pos)
+                finalized_features.append(finalized_features_item)
         elif tag == 3:
             (zk_migration_ready,) = _U_o(buf, pos)
             pos += 1
@@ -294,14 +294,14 @@ def _write_api_version_v0(self: ApiVersion, out: list[Any]) -> None:
 
 def _write_api_versions_response_v0(self: ApiVersionsResponse, out: list[Any]) -> None:
     out.append(_P_hi(self.error_code, len(self.api_keys)))
-    for item in self.api_keys:
-        _write_api_version_v0(item, out)
+    for api_keys_item in self.api_keys:
+        _write_api_version_v0(api_keys_item, out)
 
 
 def _write_api_versions_response_v1(self: ApiVersionsResponse, out: list[Any]) -> None:
     out.append(_P_hi(self.error_code, len(self.api_keys)))
-    for item in self.api_keys:
-        _write_api_version_v0(item, out)
+    for api_keys_item in self.api_keys:
+        _write_api_version_v0(api_keys_item, out)
     out.append(_P_i(self.throttle_time_ms))
 
 
@@ -329,30 +329,31 @@ def _write_api_versions_response_v3(self: ApiVersionsResponse, out: list[Any]) -
     out.append(_P_h(self.error_code))
     n = len(self.api_keys) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.api_keys:
-        _write_api_version_v3(item, out)
+    for api_keys_item in self.api_keys:
+        _write_api_version_v3(api_keys_item, out)
     out.append(_P_i(self.throttle_time_ms))
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.supported_features:
-        piece: list[Any] = []
+        piece = []
         n = len(self.supported_features) + 1
         piece.append(UVARINT[n] if n < 128 else uvarint(n))
-        for item in self.supported_features:
-            _write_supported_feature_key_v3(item, piece)
+        for supported_features_item in self.supported_features:
+            _write_supported_feature_key_v3(supported_features_item, piece)
         tags.append((0, b"".join(piece)))
     if self.finalized_features_epoch != -1:
-        piece: list[Any] = []
+        piece = []
         piece.append(_P_q(self.finalized_features_epoch))
         tags.append((1, b"".join(piece)))
     if self.finalized_features:
-        piece: list[Any] = []
+        piece = []
         n = len(self.finalized_features) + 1
         piece.append(UVARINT[n] if n < 128 else uvarint(n))
-        for item in self.finalized_features:
-            _write_finalized_feature_key_v3(item, piece)
+        for finalized_features_item in self.finalized_features:
+            _write_finalized_feature_key_v3(finalized_features_item, piece)
         tags.append((2, b"".join(piece)))
     if self.zk_migration_ready != False:
-        piece: list[Any] = []
+        piece = []
         piece.append(_P_o(self.zk_migration_ready))
         tags.append((3, b"".join(piece)))
     write_tags(out, tags)

@@ -110,8 +110,8 @@ def _read_topic_data_v0(buf: Any, pos: int) -> tuple[TopicData, int]:
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_partition_data_v0(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_partition_data_v0(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -133,8 +133,8 @@ def _read_directory_data_v0(buf: Any, pos: int) -> tuple[DirectoryData, int]:
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_topic_data_v0(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_topic_data_v0(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -156,8 +156,8 @@ def _read_assign_replicas_to_dirs_request_v0(buf: Any, pos: int) -> tuple[Assign
         truncated()
     directories = []
     for _ in range(n):
-        item, pos = _read_directory_data_v0(buf, pos)
-        directories.append(item)
+        directories_item, pos = _read_directory_data_v0(buf, pos)
+        directories.append(directories_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -173,8 +173,8 @@ def _write_topic_data_v0(self: TopicData, out: list[Any]) -> None:
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_partition_data_v0(item, out)
+    for partitions_item in self.partitions:
+        _write_partition_data_v0(partitions_item, out)
     out.append(b"\0")
 
 
@@ -182,8 +182,8 @@ def _write_directory_data_v0(self: DirectoryData, out: list[Any]) -> None:
     out.append(_P_16s(self.id))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_topic_data_v0(item, out)
+    for topics_item in self.topics:
+        _write_topic_data_v0(topics_item, out)
     out.append(b"\0")
 
 
@@ -191,8 +191,8 @@ def _write_assign_replicas_to_dirs_request_v0(self: AssignReplicasToDirsRequest,
     out.append(_P_iq(self.broker_id, self.broker_epoch))
     n = len(self.directories) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.directories:
-        _write_directory_data_v0(item, out)
+    for directories_item in self.directories:
+        _write_directory_data_v0(directories_item, out)
     out.append(b"\0")
 
 

@@ -112,8 +112,8 @@ def _read_topic_data_v0(buf: Any, pos: int) -> tuple[TopicData, int]:
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_partition_data_v0(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_partition_data_v0(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -135,8 +135,8 @@ def _read_directory_data_v0(buf: Any, pos: int) -> tuple[DirectoryData, int]:
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_topic_data_v0(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_topic_data_v0(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -158,8 +158,8 @@ def _read_assign_replicas_to_dirs_response_v0(buf: Any, pos: int) -> tuple[Assig
         truncated()
     directories = []
     for _ in range(n):
-        item, pos = _read_directory_data_v0(buf, pos)
-        directories.append(item)
+        directories_item, pos = _read_directory_data_v0(buf, pos)
+        directories.append(directories_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -175,8 +175,8 @@ def _write_topic_data_v0(self: TopicData, out: list[Any]) -> None:
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_partition_data_v0(item, out)
+    for partitions_item in self.partitions:
+        _write_partition_data_v0(partitions_item, out)
     out.append(b"\0")
 
 
@@ -184,8 +184,8 @@ def _write_directory_data_v0(self: DirectoryData, out: list[Any]) -> None:
     out.append(_P_16s(self.id))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_topic_data_v0(item, out)
+    for topics_item in self.topics:
+        _write_topic_data_v0(topics_item, out)
     out.append(b"\0")
 
 
@@ -193,8 +193,8 @@ def _write_assign_replicas_to_dirs_response_v0(self: AssignReplicasToDirsRespons
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
     n = len(self.directories) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.directories:
-        _write_directory_data_v0(item, out)
+    for directories_item in self.directories:
+        _write_directory_data_v0(directories_item, out)
     out.append(b"\0")
 
 

@@ -134,8 +134,8 @@ def _read_topic_data_v0(buf: Any, pos: int) -> tuple[TopicData, int]:
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_partition_data_v0(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_partition_data_v0(buf, pos)
+        partitions.append(partitions_item)
     return TopicData(topic_name, partitions), pos
 
 
@@ -163,8 +163,8 @@ def _read_begin_quorum_epoch_request_v0(buf: Any, pos: int) -> tuple[BeginQuorum
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_topic_data_v0(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_topic_data_v0(buf, pos)
+        topics.append(topics_item)
     return BeginQuorumEpochRequest(cluster_id, -1, topics, []), pos
 
 
@@ -205,8 +205,8 @@ def _read_topic_data_v1(buf: Any, pos: int) -> tuple[TopicData, int]:
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_partition_data_v1(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_partition_data_v1(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -286,8 +286,8 @@ def _read_begin_quorum_epoch_request_v1(buf: Any, pos: int) -> tuple[BeginQuorum
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_topic_data_v1(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_topic_data_v1(buf, pos)
+        topics.append(topics_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -299,8 +299,8 @@ def _read_begin_quorum_epoch_request_v1(buf: Any, pos: int) -> tuple[BeginQuorum
         truncated()
     leader_endpoints = []
     for _ in range(n):
-        item, pos = _read_leader_endpoint_v1(buf, pos)
-        leader_endpoints.append(item)
+        leader_endpoints_item, pos = _read_leader_endpoint_v1(buf, pos)
+        leader_endpoints.append(leader_endpoints_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -317,21 +317,21 @@ def _write_topic_data_v0(self: TopicData, out: list[Any]) -> None:
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for item in self.partitions:
-        _write_partition_data_v0(item, out)
+    for partitions_item in self.partitions:
+        _write_partition_data_v0(partitions_item, out)
 
 
 def _write_begin_quorum_epoch_request_v0(self: BeginQuorumEpochRequest, out: list[Any]) -> None:
-    value = self.cluster_id
-    if value is None:
+    cluster_id_value = self.cluster_id
+    if cluster_id_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = cluster_id_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_i(len(self.topics)))
-    for item in self.topics:
-        _write_topic_data_v0(item, out)
+    for topics_item in self.topics:
+        _write_topic_data_v0(topics_item, out)
 
 
 def _write_partition_data_v1(self: PartitionData, out: list[Any]) -> None:
@@ -345,8 +345,8 @@ def _write_topic_data_v1(self: TopicData, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_partition_data_v1(item, out)
+    for partitions_item in self.partitions:
+        _write_partition_data_v1(partitions_item, out)
     out.append(b"\0")
 
 
@@ -363,23 +363,23 @@ def _write_leader_endpoint_v1(self: LeaderEndpoint, out: list[Any]) -> None:
 
 
 def _write_begin_quorum_epoch_request_v1(self: BeginQuorumEpochRequest, out: list[Any]) -> None:
-    value = self.cluster_id
-    if value is None:
+    cluster_id_value = self.cluster_id
+    if cluster_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = cluster_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     out.append(_P_i(self.voter_id))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_topic_data_v1(item, out)
+    for topics_item in self.topics:
+        _write_topic_data_v1(topics_item, out)
     n = len(self.leader_endpoints) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.leader_endpoints:
-        _write_leader_endpoint_v1(item, out)
+    for leader_endpoints_item in self.leader_endpoints:
+        _write_leader_endpoint_v1(leader_endpoints_item, out)
     out.append(b"\0")
 
 

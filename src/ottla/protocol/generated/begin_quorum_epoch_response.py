@@ -133,8 +133,8 @@ def _read_topic_data_v0(buf: Any, pos: int) -> tuple[TopicData, int]:
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_partition_data_v0(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_partition_data_v0(buf, pos)
+        partitions.append(partitions_item)
     return TopicData(topic_name, partitions), pos
 
 
@@ -147,8 +147,8 @@ def _read_begin_quorum_epoch_response_v0(buf: Any, pos: int) -> tuple[BeginQuoru
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_topic_data_v0(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_topic_data_v0(buf, pos)
+        topics.append(topics_item)
     return BeginQuorumEpochResponse(error_code, topics, []), pos
 
 
@@ -189,8 +189,8 @@ def _read_topic_data_v1(buf: Any, pos: int) -> tuple[TopicData, int]:
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_partition_data_v1(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_partition_data_v1(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -226,7 +226,7 @@ def _read_node_endpoint_v1(buf: Any, pos: int) -> tuple[NodeEndpoint, int]:
 
 
 def _read_begin_quorum_epoch_response_v1(buf: Any, pos: int) -> tuple[BeginQuorumEpochResponse, int]:
-    node_endpoints = []
+    node_endpoints: list[NodeEndpoint] = []
     (error_code,) = _U_h(buf, pos)
     pos += 2
     n = buf[pos]
@@ -240,8 +240,8 @@ def _read_begin_quorum_epoch_response_v1(buf: Any, pos: int) -> tuple[BeginQuoru
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_topic_data_v1(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_topic_data_v1(buf, pos)
+        topics.append(topics_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -262,8 +262,8 @@ def _read_begin_quorum_epoch_response_v1(buf: Any, pos: int) -> tuple[BeginQuoru
                 truncated()
             node_endpoints = []
             for _ in range(n):
-                item, pos = _read_node_endpoint_v1(buf, pos)
-                node_endpoints.append(item)
+                node_endpoints_item, pos = _read_node_endpoint_v1(buf, pos)
+                node_endpoints.append(node_endpoints_item)
         if after > len(buf):
             truncated()
         pos = after
@@ -279,14 +279,14 @@ def _write_topic_data_v0(self: TopicData, out: list[Any]) -> None:
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for item in self.partitions:
-        _write_partition_data_v0(item, out)
+    for partitions_item in self.partitions:
+        _write_partition_data_v0(partitions_item, out)
 
 
 def _write_begin_quorum_epoch_response_v0(self: BeginQuorumEpochResponse, out: list[Any]) -> None:
     out.append(_P_hi(self.error_code, len(self.topics)))
-    for item in self.topics:
-        _write_topic_data_v0(item, out)
+    for topics_item in self.topics:
+        _write_topic_data_v0(topics_item, out)
 
 
 def _write_partition_data_v1(self: PartitionData, out: list[Any]) -> None:
@@ -300,8 +300,8 @@ def _write_topic_data_v1(self: TopicData, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_partition_data_v1(item, out)
+    for partitions_item in self.partitions:
+        _write_partition_data_v1(partitions_item, out)
     out.append(b"\0")
 
 
@@ -318,15 +318,16 @@ def _write_begin_quorum_epoch_response_v1(self: BeginQuorumEpochResponse, out: l
     out.append(_P_h(self.error_code))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_topic_data_v1(item, out)
+    for topics_item in self.topics:
+        _write_topic_data_v1(topics_item, out)
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.node_endpoints:
-        piece: list[Any] = []
+        piece = []
         n = len(self.node_endpoints) + 1
         piece.append(UVARINT[n] if n < 128 else uvarint(n))
-        for item in self.node_endpoints:
-            _write_node_endpoint_v1(item, piece)
+        for node_endpoints_item in self.node_endpoints:
+            _write_node_endpoint_v1(node_endpoints_item, piece)
         tags.append((0, b"".join(piece)))
     write_tags(out, tags)
 

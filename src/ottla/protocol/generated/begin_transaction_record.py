@@ -34,7 +34,7 @@ class BeginTransactionRecord(Message):
 
 
 def _read_begin_transaction_record_v0(buf: Any, pos: int) -> tuple[BeginTransactionRecord, int]:
-    name = None
+    name: str | None = None
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -70,16 +70,13 @@ def _read_begin_transaction_record_v0(buf: Any, pos: int) -> tuple[BeginTransact
 
 def _write_begin_transaction_record_v0(self: BeginTransactionRecord, out: list[Any]) -> None:
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.name is not None:
-        piece: list[Any] = []
-        value = self.name
-        if value is None:
-            piece.append(UVARINT[0])
-        else:
-            raw = value.encode()
-            n = len(raw) + 1
-            piece.append(UVARINT[n] if n < 128 else uvarint(n))
-            piece.append(raw)
+        piece = []
+        raw = self.name.encode()
+        n = len(raw) + 1
+        piece.append(UVARINT[n] if n < 128 else uvarint(n))
+        piece.append(raw)
         tags.append((0, b"".join(piece)))
     write_tags(out, tags)
 

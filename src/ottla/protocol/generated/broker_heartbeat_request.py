@@ -69,7 +69,7 @@ def _read_broker_heartbeat_request_v0(buf: Any, pos: int) -> tuple[BrokerHeartbe
 
 
 def _read_broker_heartbeat_request_v1(buf: Any, pos: int) -> tuple[BrokerHeartbeatRequest, int]:
-    offline_log_dirs = []
+    offline_log_dirs: list[Uuid] = []
     broker_id, broker_epoch, current_metadata_offset, want_fence, want_shut_down = _U_iqqoo(buf, pos)
     pos += 22
     n = buf[pos]
@@ -99,8 +99,8 @@ def _read_broker_heartbeat_request_v1(buf: Any, pos: int) -> tuple[BrokerHeartbe
 
 
 def _read_broker_heartbeat_request_v2(buf: Any, pos: int) -> tuple[BrokerHeartbeatRequest, int]:
-    cordoned_log_dirs = None
-    offline_log_dirs = []
+    cordoned_log_dirs: list[Uuid] | None = None
+    offline_log_dirs: list[Uuid] = []
     broker_id, broker_epoch, current_metadata_offset, want_fence, want_shut_down = _U_iqqoo(buf, pos)
     pos += 22
     n = buf[pos]
@@ -151,8 +151,9 @@ def _write_broker_heartbeat_request_v0(self: BrokerHeartbeatRequest, out: list[A
 def _write_broker_heartbeat_request_v1(self: BrokerHeartbeatRequest, out: list[Any]) -> None:
     out.append(_P_iqqoo(self.broker_id, self.broker_epoch, self.current_metadata_offset, self.want_fence, self.want_shut_down))
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.offline_log_dirs:
-        piece: list[Any] = []
+        piece = []
         n = len(self.offline_log_dirs) + 1
         piece.append(UVARINT[n] if n < 128 else uvarint(n))
         piece.extend(self.offline_log_dirs)
@@ -163,21 +164,18 @@ def _write_broker_heartbeat_request_v1(self: BrokerHeartbeatRequest, out: list[A
 def _write_broker_heartbeat_request_v2(self: BrokerHeartbeatRequest, out: list[Any]) -> None:
     out.append(_P_iqqoo(self.broker_id, self.broker_epoch, self.current_metadata_offset, self.want_fence, self.want_shut_down))
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.offline_log_dirs:
-        piece: list[Any] = []
+        piece = []
         n = len(self.offline_log_dirs) + 1
         piece.append(UVARINT[n] if n < 128 else uvarint(n))
         piece.extend(self.offline_log_dirs)
         tags.append((0, b"".join(piece)))
     if self.cordoned_log_dirs is not None:
-        piece: list[Any] = []
-        value = self.cordoned_log_dirs
-        if value is None:
-            piece.append(UVARINT[0])
-        else:
-            n = len(value) + 1
-            piece.append(UVARINT[n] if n < 128 else uvarint(n))
-            piece.extend(value)
+        piece = []
+        n = len(self.cordoned_log_dirs) + 1
+        piece.append(UVARINT[n] if n < 128 else uvarint(n))
+        piece.extend(self.cordoned_log_dirs)
         tags.append((1, b"".join(piece)))
     write_tags(out, tags)
 

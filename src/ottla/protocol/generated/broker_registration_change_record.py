@@ -56,7 +56,7 @@ class BrokerRegistrationChangeRecord(Message):
 
 
 def _read_broker_registration_change_record_v0(buf: Any, pos: int) -> tuple[BrokerRegistrationChangeRecord, int]:
-    fenced = 0
+    fenced: int = 0
     broker_id, broker_epoch = _U_iq(buf, pos)
     pos += 12
     n = buf[pos]
@@ -77,8 +77,8 @@ def _read_broker_registration_change_record_v0(buf: Any, pos: int) -> tuple[Brok
 
 
 def _read_broker_registration_change_record_v1(buf: Any, pos: int) -> tuple[BrokerRegistrationChangeRecord, int]:
-    in_controlled_shutdown = 0
-    fenced = 0
+    in_controlled_shutdown: int = 0
+    fenced: int = 0
     broker_id, broker_epoch = _U_iq(buf, pos)
     pos += 12
     n = buf[pos]
@@ -102,9 +102,9 @@ def _read_broker_registration_change_record_v1(buf: Any, pos: int) -> tuple[Brok
 
 
 def _read_broker_registration_change_record_v2(buf: Any, pos: int) -> tuple[BrokerRegistrationChangeRecord, int]:
-    log_dirs = []
-    in_controlled_shutdown = 0
-    fenced = 0
+    log_dirs: list[Uuid] = []
+    in_controlled_shutdown: int = 0
+    fenced: int = 0
     broker_id, broker_epoch = _U_iq(buf, pos)
     pos += 12
     n = buf[pos]
@@ -140,10 +140,10 @@ def _read_broker_registration_change_record_v2(buf: Any, pos: int) -> tuple[Brok
 
 
 def _read_broker_registration_change_record_v3(buf: Any, pos: int) -> tuple[BrokerRegistrationChangeRecord, int]:
-    cordoned_log_dirs = None
-    log_dirs = []
-    in_controlled_shutdown = 0
-    fenced = 0
+    cordoned_log_dirs: list[Uuid] | None = None
+    log_dirs: list[Uuid] = []
+    in_controlled_shutdown: int = 0
+    fenced: int = 0
     broker_id, broker_epoch = _U_iq(buf, pos)
     pos += 12
     n = buf[pos]
@@ -196,8 +196,9 @@ def _read_broker_registration_change_record_v3(buf: Any, pos: int) -> tuple[Brok
 def _write_broker_registration_change_record_v0(self: BrokerRegistrationChangeRecord, out: list[Any]) -> None:
     out.append(_P_iq(self.broker_id, self.broker_epoch))
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.fenced != 0:
-        piece: list[Any] = []
+        piece = []
         piece.append(_P_b(self.fenced))
         tags.append((0, b"".join(piece)))
     write_tags(out, tags)
@@ -206,12 +207,13 @@ def _write_broker_registration_change_record_v0(self: BrokerRegistrationChangeRe
 def _write_broker_registration_change_record_v1(self: BrokerRegistrationChangeRecord, out: list[Any]) -> None:
     out.append(_P_iq(self.broker_id, self.broker_epoch))
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.fenced != 0:
-        piece: list[Any] = []
+        piece = []
         piece.append(_P_b(self.fenced))
         tags.append((0, b"".join(piece)))
     if self.in_controlled_shutdown != 0:
-        piece: list[Any] = []
+        piece = []
         piece.append(_P_b(self.in_controlled_shutdown))
         tags.append((1, b"".join(piece)))
     write_tags(out, tags)
@@ -220,16 +222,17 @@ def _write_broker_registration_change_record_v1(self: BrokerRegistrationChangeRe
 def _write_broker_registration_change_record_v2(self: BrokerRegistrationChangeRecord, out: list[Any]) -> None:
     out.append(_P_iq(self.broker_id, self.broker_epoch))
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.fenced != 0:
-        piece: list[Any] = []
+        piece = []
         piece.append(_P_b(self.fenced))
         tags.append((0, b"".join(piece)))
     if self.in_controlled_shutdown != 0:
-        piece: list[Any] = []
+        piece = []
         piece.append(_P_b(self.in_controlled_shutdown))
         tags.append((1, b"".join(piece)))
     if self.log_dirs:
-        piece: list[Any] = []
+        piece = []
         n = len(self.log_dirs) + 1
         piece.append(UVARINT[n] if n < 128 else uvarint(n))
         piece.extend(self.log_dirs)
@@ -240,29 +243,26 @@ def _write_broker_registration_change_record_v2(self: BrokerRegistrationChangeRe
 def _write_broker_registration_change_record_v3(self: BrokerRegistrationChangeRecord, out: list[Any]) -> None:
     out.append(_P_iq(self.broker_id, self.broker_epoch))
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.fenced != 0:
-        piece: list[Any] = []
+        piece = []
         piece.append(_P_b(self.fenced))
         tags.append((0, b"".join(piece)))
     if self.in_controlled_shutdown != 0:
-        piece: list[Any] = []
+        piece = []
         piece.append(_P_b(self.in_controlled_shutdown))
         tags.append((1, b"".join(piece)))
     if self.log_dirs:
-        piece: list[Any] = []
+        piece = []
         n = len(self.log_dirs) + 1
         piece.append(UVARINT[n] if n < 128 else uvarint(n))
         piece.extend(self.log_dirs)
         tags.append((2, b"".join(piece)))
     if self.cordoned_log_dirs is not None:
-        piece: list[Any] = []
-        value = self.cordoned_log_dirs
-        if value is None:
-            piece.append(UVARINT[0])
-        else:
-            n = len(value) + 1
-            piece.append(UVARINT[n] if n < 128 else uvarint(n))
-            piece.extend(value)
+        piece = []
+        n = len(self.cordoned_log_dirs) + 1
+        piece.append(UVARINT[n] if n < 128 else uvarint(n))
+        piece.extend(self.cordoned_log_dirs)
         tags.append((3, b"".join(piece)))
     write_tags(out, tags)
 

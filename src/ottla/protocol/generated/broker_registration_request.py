@@ -207,8 +207,8 @@ def _read_broker_registration_request_v0(buf: Any, pos: int) -> tuple[BrokerRegi
         truncated()
     listeners = []
     for _ in range(n):
-        item, pos = _read_listener_v0(buf, pos)
-        listeners.append(item)
+        listeners_item, pos = _read_listener_v0(buf, pos)
+        listeners.append(listeners_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -220,8 +220,8 @@ def _read_broker_registration_request_v0(buf: Any, pos: int) -> tuple[BrokerRegi
         truncated()
     features = []
     for _ in range(n):
-        item, pos = _read_feature_v0(buf, pos)
-        features.append(item)
+        features_item, pos = _read_feature_v0(buf, pos)
+        features.append(features_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -278,8 +278,8 @@ def _read_broker_registration_request_v1(buf: Any, pos: int) -> tuple[BrokerRegi
         truncated()
     listeners = []
     for _ in range(n):
-        item, pos = _read_listener_v0(buf, pos)
-        listeners.append(item)
+        listeners_item, pos = _read_listener_v0(buf, pos)
+        listeners.append(listeners_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -291,8 +291,8 @@ def _read_broker_registration_request_v1(buf: Any, pos: int) -> tuple[BrokerRegi
         truncated()
     features = []
     for _ in range(n):
-        item, pos = _read_feature_v0(buf, pos)
-        features.append(item)
+        features_item, pos = _read_feature_v0(buf, pos)
+        features.append(features_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -351,8 +351,8 @@ def _read_broker_registration_request_v2(buf: Any, pos: int) -> tuple[BrokerRegi
         truncated()
     listeners = []
     for _ in range(n):
-        item, pos = _read_listener_v0(buf, pos)
-        listeners.append(item)
+        listeners_item, pos = _read_listener_v0(buf, pos)
+        listeners.append(listeners_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -364,8 +364,8 @@ def _read_broker_registration_request_v2(buf: Any, pos: int) -> tuple[BrokerRegi
         truncated()
     features = []
     for _ in range(n):
-        item, pos = _read_feature_v0(buf, pos)
-        features.append(item)
+        features_item, pos = _read_feature_v0(buf, pos)
+        features.append(features_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -435,8 +435,8 @@ def _read_broker_registration_request_v3(buf: Any, pos: int) -> tuple[BrokerRegi
         truncated()
     listeners = []
     for _ in range(n):
-        item, pos = _read_listener_v0(buf, pos)
-        listeners.append(item)
+        listeners_item, pos = _read_listener_v0(buf, pos)
+        listeners.append(listeners_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -448,8 +448,8 @@ def _read_broker_registration_request_v3(buf: Any, pos: int) -> tuple[BrokerRegi
         truncated()
     features = []
     for _ in range(n):
-        item, pos = _read_feature_v0(buf, pos)
-        features.append(item)
+        features_item, pos = _read_feature_v0(buf, pos)
+        features.append(features_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -519,17 +519,17 @@ def _write_broker_registration_request_v0(self: BrokerRegistrationRequest, out: 
     out.append(_P_16s(self.incarnation_id))
     n = len(self.listeners) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.listeners:
-        _write_listener_v0(item, out)
+    for listeners_item in self.listeners:
+        _write_listener_v0(listeners_item, out)
     n = len(self.features) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.features:
-        _write_feature_v0(item, out)
-    value = self.rack
-    if value is None:
+    for features_item in self.features:
+        _write_feature_v0(features_item, out)
+    rack_value = self.rack
+    if rack_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = rack_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -545,17 +545,17 @@ def _write_broker_registration_request_v1(self: BrokerRegistrationRequest, out: 
     out.append(_P_16s(self.incarnation_id))
     n = len(self.listeners) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.listeners:
-        _write_listener_v0(item, out)
+    for listeners_item in self.listeners:
+        _write_listener_v0(listeners_item, out)
     n = len(self.features) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.features:
-        _write_feature_v0(item, out)
-    value = self.rack
-    if value is None:
+    for features_item in self.features:
+        _write_feature_v0(features_item, out)
+    rack_value = self.rack
+    if rack_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = rack_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -571,17 +571,17 @@ def _write_broker_registration_request_v2(self: BrokerRegistrationRequest, out: 
     out.append(_P_16s(self.incarnation_id))
     n = len(self.listeners) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.listeners:
-        _write_listener_v0(item, out)
+    for listeners_item in self.listeners:
+        _write_listener_v0(listeners_item, out)
     n = len(self.features) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.features:
-        _write_feature_v0(item, out)
-    value = self.rack
-    if value is None:
+    for features_item in self.features:
+        _write_feature_v0(features_item, out)
+    rack_value = self.rack
+    if rack_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = rack_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -601,17 +601,17 @@ def _write_broker_registration_request_v3(self: BrokerRegistrationRequest, out: 
     out.append(_P_16s(self.incarnation_id))
     n = len(self.listeners) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.listeners:
-        _write_listener_v0(item, out)
+    for listeners_item in self.listeners:
+        _write_listener_v0(listeners_item, out)
     n = len(self.features) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.features:
-        _write_feature_v0(item, out)
-    value = self.rack
-    if value is None:
+    for features_item in self.features:
+        _write_feature_v0(features_item, out)
+    rack_value = self.rack
+    if rack_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = rack_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)

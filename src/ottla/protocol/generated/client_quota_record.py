@@ -114,8 +114,8 @@ def _read_client_quota_record_v0(buf: Any, pos: int) -> tuple[ClientQuotaRecord,
         truncated()
     entity = []
     for _ in range(n):
-        item, pos = _read_entity_data_v0(buf, pos)
-        entity.append(item)
+        entity_item, pos = _read_entity_data_v0(buf, pos)
+        entity.append(entity_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -145,11 +145,11 @@ def _write_entity_data_v0(self: EntityData, out: list[Any]) -> None:
     n = len(raw) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
-    value = self.entity_name
-    if value is None:
+    entity_name_value = self.entity_name
+    if entity_name_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = entity_name_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -159,8 +159,8 @@ def _write_entity_data_v0(self: EntityData, out: list[Any]) -> None:
 def _write_client_quota_record_v0(self: ClientQuotaRecord, out: list[Any]) -> None:
     n = len(self.entity) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.entity:
-        _write_entity_data_v0(item, out)
+    for entity_item in self.entity:
+        _write_entity_data_v0(entity_item, out)
     raw = self.key.encode()
     n = len(raw) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))

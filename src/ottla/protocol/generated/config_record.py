@@ -113,11 +113,11 @@ def _write_config_record_v0(self: ConfigRecord, out: list[Any]) -> None:
     n = len(raw) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
-    value = self.value
-    if value is None:
+    value_value = self.value
+    if value_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = value_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)

@@ -72,7 +72,7 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message):
 
 
 def _read_topic_partitions_v0(buf: Any, pos: int) -> tuple[TopicPartitions, int]:
-    assignment_epochs = []
+    assignment_epochs: list[int] | None = []
     (topic_id,) = _U_16s(buf, pos)
     pos += 16
     n = buf[pos]
@@ -129,8 +129,8 @@ def _read_consumer_group_current_member_assignment_value_v0(buf: Any, pos: int) 
         truncated()
     assigned_partitions = []
     for _ in range(n):
-        item, pos = _read_topic_partitions_v0(buf, pos)
-        assigned_partitions.append(item)
+        assigned_partitions_item, pos = _read_topic_partitions_v0(buf, pos)
+        assigned_partitions.append(assigned_partitions_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -142,8 +142,8 @@ def _read_consumer_group_current_member_assignment_value_v0(buf: Any, pos: int) 
         truncated()
     partitions_pending_revocation = []
     for _ in range(n):
-        item, pos = _read_topic_partitions_v0(buf, pos)
-        partitions_pending_revocation.append(item)
+        partitions_pending_revocation_item, pos = _read_topic_partitions_v0(buf, pos)
+        partitions_pending_revocation.append(partitions_pending_revocation_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -157,15 +157,16 @@ def _write_topic_partitions_v0(self: TopicPartitions, out: list[Any]) -> None:
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(pack(f">{len(self.partitions)}i", *self.partitions))
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.assignment_epochs is None or self.assignment_epochs:
-        piece: list[Any] = []
-        value = self.assignment_epochs
-        if value is None:
+        piece = []
+        assignment_epochs_value = self.assignment_epochs
+        if assignment_epochs_value is None:
             piece.append(UVARINT[0])
         else:
-            n = len(value) + 1
+            n = len(assignment_epochs_value) + 1
             piece.append(UVARINT[n] if n < 128 else uvarint(n))
-            piece.append(pack(f">{len(value)}i", *value))
+            piece.append(pack(f">{len(assignment_epochs_value)}i", *assignment_epochs_value))
         tags.append((0, b"".join(piece)))
     write_tags(out, tags)
 
@@ -174,12 +175,12 @@ def _write_consumer_group_current_member_assignment_value_v0(self: ConsumerGroup
     out.append(_P_iib(self.member_epoch, self.previous_member_epoch, self.state))
     n = len(self.assigned_partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.assigned_partitions:
-        _write_topic_partitions_v0(item, out)
+    for assigned_partitions_item in self.assigned_partitions:
+        _write_topic_partitions_v0(assigned_partitions_item, out)
     n = len(self.partitions_pending_revocation) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions_pending_revocation:
-        _write_topic_partitions_v0(item, out)
+    for partitions_pending_revocation_item in self.partitions_pending_revocation:
+        _write_topic_partitions_v0(partitions_pending_revocation_item, out)
     out.append(b"\0")
 
 

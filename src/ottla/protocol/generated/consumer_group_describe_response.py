@@ -203,8 +203,8 @@ def _read_assignment_v0(buf: Any, pos: int) -> tuple[Assignment, int]:
         truncated()
     topic_partitions = []
     for _ in range(n):
-        item, pos = _read_topic_partitions_v0(buf, pos)
-        topic_partitions.append(item)
+        topic_partitions_item, pos = _read_topic_partitions_v0(buf, pos)
+        topic_partitions.append(topic_partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -429,8 +429,8 @@ def _read_described_group_v0(buf: Any, pos: int) -> tuple[DescribedGroup, int]:
         truncated()
     members = []
     for _ in range(n):
-        item, pos = _read_member_v0(buf, pos)
-        members.append(item)
+        members_item, pos = _read_member_v0(buf, pos)
+        members.append(members_item)
     (authorized_operations,) = _U_i(buf, pos)
     pos += 4
     if buf[pos]:
@@ -454,8 +454,8 @@ def _read_consumer_group_describe_response_v0(buf: Any, pos: int) -> tuple[Consu
         truncated()
     groups = []
     for _ in range(n):
-        item, pos = _read_described_group_v0(buf, pos)
-        groups.append(item)
+        groups_item, pos = _read_described_group_v0(buf, pos)
+        groups.append(groups_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -682,8 +682,8 @@ def _read_described_group_v1(buf: Any, pos: int) -> tuple[DescribedGroup, int]:
         truncated()
     members = []
     for _ in range(n):
-        item, pos = _read_member_v1(buf, pos)
-        members.append(item)
+        members_item, pos = _read_member_v1(buf, pos)
+        members.append(members_item)
     (authorized_operations,) = _U_i(buf, pos)
     pos += 4
     if buf[pos]:
@@ -707,8 +707,8 @@ def _read_consumer_group_describe_response_v1(buf: Any, pos: int) -> tuple[Consu
         truncated()
     groups = []
     for _ in range(n):
-        item, pos = _read_described_group_v1(buf, pos)
-        groups.append(item)
+        groups_item, pos = _read_described_group_v1(buf, pos)
+        groups.append(groups_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -731,8 +731,8 @@ def _write_topic_partitions_v0(self: TopicPartitions, out: list[Any]) -> None:
 def _write_assignment_v0(self: Assignment, out: list[Any]) -> None:
     n = len(self.topic_partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topic_partitions:
-        _write_topic_partitions_v0(item, out)
+    for topic_partitions_item in self.topic_partitions:
+        _write_topic_partitions_v0(topic_partitions_item, out)
     out.append(b"\0")
 
 
@@ -741,19 +741,19 @@ def _write_member_v0(self: Member, out: list[Any]) -> None:
     n = len(raw) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
-    value = self.instance_id
-    if value is None:
+    instance_id_value = self.instance_id
+    if instance_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = instance_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
-    value = self.rack_id
-    if value is None:
+    rack_id_value = self.rack_id
+    if rack_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = rack_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -773,11 +773,11 @@ def _write_member_v0(self: Member, out: list[Any]) -> None:
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
-    value = self.subscribed_topic_regex
-    if value is None:
+    subscribed_topic_regex_value = self.subscribed_topic_regex
+    if subscribed_topic_regex_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = subscribed_topic_regex_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -788,11 +788,11 @@ def _write_member_v0(self: Member, out: list[Any]) -> None:
 
 def _write_described_group_v0(self: DescribedGroup, out: list[Any]) -> None:
     out.append(_P_h(self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -811,8 +811,8 @@ def _write_described_group_v0(self: DescribedGroup, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.members) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.members:
-        _write_member_v0(item, out)
+    for members_item in self.members:
+        _write_member_v0(members_item, out)
     out.append(_P_ix(self.authorized_operations))
 
 
@@ -820,8 +820,8 @@ def _write_consumer_group_describe_response_v0(self: ConsumerGroupDescribeRespon
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.groups) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.groups:
-        _write_described_group_v0(item, out)
+    for groups_item in self.groups:
+        _write_described_group_v0(groups_item, out)
     out.append(b"\0")
 
 
@@ -830,19 +830,19 @@ def _write_member_v1(self: Member, out: list[Any]) -> None:
     n = len(raw) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
-    value = self.instance_id
-    if value is None:
+    instance_id_value = self.instance_id
+    if instance_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = instance_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
-    value = self.rack_id
-    if value is None:
+    rack_id_value = self.rack_id
+    if rack_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = rack_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -862,11 +862,11 @@ def _write_member_v1(self: Member, out: list[Any]) -> None:
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
-    value = self.subscribed_topic_regex
-    if value is None:
+    subscribed_topic_regex_value = self.subscribed_topic_regex
+    if subscribed_topic_regex_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = subscribed_topic_regex_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -877,11 +877,11 @@ def _write_member_v1(self: Member, out: list[Any]) -> None:
 
 def _write_described_group_v1(self: DescribedGroup, out: list[Any]) -> None:
     out.append(_P_h(self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -900,8 +900,8 @@ def _write_described_group_v1(self: DescribedGroup, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.members) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.members:
-        _write_member_v1(item, out)
+    for members_item in self.members:
+        _write_member_v1(members_item, out)
     out.append(_P_ix(self.authorized_operations))
 
 
@@ -909,8 +909,8 @@ def _write_consumer_group_describe_response_v1(self: ConsumerGroupDescribeRespon
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.groups) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.groups:
-        _write_described_group_v1(item, out)
+    for groups_item in self.groups:
+        _write_described_group_v1(groups_item, out)
     out.append(b"\0")
 
 

@@ -236,8 +236,8 @@ def _read_consumer_group_heartbeat_request_v0(buf: Any, pos: int) -> tuple[Consu
             truncated()
         topic_partitions = []
         for _ in range(n):
-            item, pos = _read_topic_partitions_v0(buf, pos)
-            topic_partitions.append(item)
+            topic_partitions_item, pos = _read_topic_partitions_v0(buf, pos)
+            topic_partitions.append(topic_partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -396,8 +396,8 @@ def _read_consumer_group_heartbeat_request_v1(buf: Any, pos: int) -> tuple[Consu
             truncated()
         topic_partitions = []
         for _ in range(n):
-            item, pos = _read_topic_partitions_v0(buf, pos)
-            topic_partitions.append(item)
+            topic_partitions_item, pos = _read_topic_partitions_v0(buf, pos)
+            topic_partitions.append(topic_partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -423,50 +423,50 @@ def _write_consumer_group_heartbeat_request_v0(self: ConsumerGroupHeartbeatReque
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
     out.append(_P_i(self.member_epoch))
-    value = self.instance_id
-    if value is None:
+    instance_id_value = self.instance_id
+    if instance_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = instance_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
-    value = self.rack_id
-    if value is None:
+    rack_id_value = self.rack_id
+    if rack_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = rack_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     out.append(_P_i(self.rebalance_timeout_ms))
-    value = self.subscribed_topic_names
-    if value is None:
+    subscribed_topic_names_value = self.subscribed_topic_names
+    if subscribed_topic_names_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(subscribed_topic_names_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for element in value:
+        for element in subscribed_topic_names_value:
             raw = element.encode()
             n = len(raw) + 1
             out.append(UVARINT[n] if n < 128 else uvarint(n))
             out.append(raw)
-    value = self.server_assignor
-    if value is None:
+    server_assignor_value = self.server_assignor
+    if server_assignor_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = server_assignor_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
-    value = self.topic_partitions
-    if value is None:
+    topic_partitions_value = self.topic_partitions
+    if topic_partitions_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(topic_partitions_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for item in value:
-            _write_topic_partitions_v0(item, out)
+        for topic_partitions_item in topic_partitions_value:
+            _write_topic_partitions_v0(topic_partitions_item, out)
     out.append(b"\0")
 
 
@@ -480,58 +480,58 @@ def _write_consumer_group_heartbeat_request_v1(self: ConsumerGroupHeartbeatReque
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
     out.append(_P_i(self.member_epoch))
-    value = self.instance_id
-    if value is None:
+    instance_id_value = self.instance_id
+    if instance_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = instance_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
-    value = self.rack_id
-    if value is None:
+    rack_id_value = self.rack_id
+    if rack_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = rack_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     out.append(_P_i(self.rebalance_timeout_ms))
-    value = self.subscribed_topic_names
-    if value is None:
+    subscribed_topic_names_value = self.subscribed_topic_names
+    if subscribed_topic_names_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(subscribed_topic_names_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for element in value:
+        for element in subscribed_topic_names_value:
             raw = element.encode()
             n = len(raw) + 1
             out.append(UVARINT[n] if n < 128 else uvarint(n))
             out.append(raw)
-    value = self.subscribed_topic_regex
-    if value is None:
+    subscribed_topic_regex_value = self.subscribed_topic_regex
+    if subscribed_topic_regex_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = subscribed_topic_regex_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
-    value = self.server_assignor
-    if value is None:
+    server_assignor_value = self.server_assignor
+    if server_assignor_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = server_assignor_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
-    value = self.topic_partitions
-    if value is None:
+    topic_partitions_value = self.topic_partitions
+    if topic_partitions_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(topic_partitions_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for item in value:
-            _write_topic_partitions_v0(item, out)
+        for topic_partitions_item in topic_partitions_value:
+            _write_topic_partitions_v0(topic_partitions_item, out)
     out.append(b"\0")
 
 

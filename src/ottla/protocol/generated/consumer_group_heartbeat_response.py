@@ -119,8 +119,8 @@ def _read_assignment_v0(buf: Any, pos: int) -> tuple[Assignment, int]:
         truncated()
     topic_partitions = []
     for _ in range(n):
-        item, pos = _read_topic_partitions_v0(buf, pos)
-        topic_partitions.append(item)
+        topic_partitions_item, pos = _read_topic_partitions_v0(buf, pos)
+        topic_partitions.append(topic_partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -193,26 +193,26 @@ def _write_topic_partitions_v0(self: TopicPartitions, out: list[Any]) -> None:
 def _write_assignment_v0(self: Assignment, out: list[Any]) -> None:
     n = len(self.topic_partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topic_partitions:
-        _write_topic_partitions_v0(item, out)
+    for topic_partitions_item in self.topic_partitions:
+        _write_topic_partitions_v0(topic_partitions_item, out)
     out.append(b"\0")
 
 
 def _write_consumer_group_heartbeat_response_v0(self: ConsumerGroupHeartbeatResponse, out: list[Any]) -> None:
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
-    value = self.member_id
-    if value is None:
+    member_id_value = self.member_id
+    if member_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = member_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)

@@ -142,8 +142,8 @@ def _read_classic_member_metadata_v0(buf: Any, pos: int) -> tuple[ClassicMemberM
         truncated()
     supported_protocols = []
     for _ in range(n):
-        item, pos = _read_classic_protocol_v0(buf, pos)
-        supported_protocols.append(item)
+        supported_protocols_item, pos = _read_classic_protocol_v0(buf, pos)
+        supported_protocols.append(supported_protocols_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -152,7 +152,7 @@ def _read_classic_member_metadata_v0(buf: Any, pos: int) -> tuple[ClassicMemberM
 
 
 def _read_consumer_group_member_metadata_value_v0(buf: Any, pos: int) -> tuple[ConsumerGroupMemberMetadataValue, int]:
-    classic_member_metadata = ClassicMemberMetadata()
+    classic_member_metadata: ClassicMemberMetadata | None = ClassicMemberMetadata()
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -320,25 +320,25 @@ def _write_classic_member_metadata_v0(self: ClassicMemberMetadata, out: list[Any
     out.append(_P_i(self.session_timeout_ms))
     n = len(self.supported_protocols) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.supported_protocols:
-        _write_classic_protocol_v0(item, out)
+    for supported_protocols_item in self.supported_protocols:
+        _write_classic_protocol_v0(supported_protocols_item, out)
     out.append(b"\0")
 
 
 def _write_consumer_group_member_metadata_value_v0(self: ConsumerGroupMemberMetadataValue, out: list[Any]) -> None:
-    value = self.instance_id
-    if value is None:
+    instance_id_value = self.instance_id
+    if instance_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = instance_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
-    value = self.rack_id
-    if value is None:
+    rack_id_value = self.rack_id
+    if rack_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = rack_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -357,26 +357,27 @@ def _write_consumer_group_member_metadata_value_v0(self: ConsumerGroupMemberMeta
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
-    value = self.subscribed_topic_regex
-    if value is None:
+    subscribed_topic_regex_value = self.subscribed_topic_regex
+    if subscribed_topic_regex_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = subscribed_topic_regex_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     out.append(_P_i(self.rebalance_timeout_ms))
-    value = self.server_assignor
-    if value is None:
+    server_assignor_value = self.server_assignor
+    if server_assignor_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = server_assignor_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.classic_member_metadata != ClassicMemberMetadata():
-        piece: list[Any] = []
+        piece = []
         if self.classic_member_metadata is None:
             piece.append(b"\xff")
         else:

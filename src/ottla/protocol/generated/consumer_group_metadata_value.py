@@ -38,7 +38,7 @@ class ConsumerGroupMetadataValue(Message):
 
 
 def _read_consumer_group_metadata_value_v0(buf: Any, pos: int) -> tuple[ConsumerGroupMetadataValue, int]:
-    metadata_hash = 0
+    metadata_hash: int = 0
     (epoch,) = _U_i(buf, pos)
     pos += 4
     n = buf[pos]
@@ -61,8 +61,9 @@ def _read_consumer_group_metadata_value_v0(buf: Any, pos: int) -> tuple[Consumer
 def _write_consumer_group_metadata_value_v0(self: ConsumerGroupMetadataValue, out: list[Any]) -> None:
     out.append(_P_i(self.epoch))
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.metadata_hash != 0:
-        piece: list[Any] = []
+        piece = []
         piece.append(_P_q(self.metadata_hash))
         tags.append((0, b"".join(piece)))
     write_tags(out, tags)

@@ -143,8 +143,8 @@ def _read_topic_metadata_v0(buf: Any, pos: int) -> tuple[TopicMetadata, int]:
         truncated()
     partition_metadata = []
     for _ in range(n):
-        item, pos = _read_partition_metadata_v0(buf, pos)
-        partition_metadata.append(item)
+        partition_metadata_item, pos = _read_partition_metadata_v0(buf, pos)
+        partition_metadata.append(partition_metadata_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -164,8 +164,8 @@ def _read_consumer_group_partition_metadata_value_v0(buf: Any, pos: int) -> tupl
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_topic_metadata_v0(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_topic_metadata_v0(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -194,16 +194,16 @@ def _write_topic_metadata_v0(self: TopicMetadata, out: list[Any]) -> None:
     out.append(_P_i(self.num_partitions))
     n = len(self.partition_metadata) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partition_metadata:
-        _write_partition_metadata_v0(item, out)
+    for partition_metadata_item in self.partition_metadata:
+        _write_partition_metadata_v0(partition_metadata_item, out)
     out.append(b"\0")
 
 
 def _write_consumer_group_partition_metadata_value_v0(self: ConsumerGroupPartitionMetadataValue, out: list[Any]) -> None:
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_topic_metadata_v0(item, out)
+    for topics_item in self.topics:
+        _write_topic_metadata_v0(topics_item, out)
     out.append(b"\0")
 
 

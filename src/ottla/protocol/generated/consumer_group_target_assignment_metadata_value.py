@@ -38,7 +38,7 @@ class ConsumerGroupTargetAssignmentMetadataValue(Message):
 
 
 def _read_consumer_group_target_assignment_metadata_value_v0(buf: Any, pos: int) -> tuple[ConsumerGroupTargetAssignmentMetadataValue, int]:
-    assignment_timestamp = 0
+    assignment_timestamp: int = 0
     (assignment_epoch,) = _U_i(buf, pos)
     pos += 4
     n = buf[pos]
@@ -61,8 +61,9 @@ def _read_consumer_group_target_assignment_metadata_value_v0(buf: Any, pos: int)
 def _write_consumer_group_target_assignment_metadata_value_v0(self: ConsumerGroupTargetAssignmentMetadataValue, out: list[Any]) -> None:
     out.append(_P_i(self.assignment_epoch))
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.assignment_timestamp != 0:
-        piece: list[Any] = []
+        piece = []
         piece.append(_P_q(self.assignment_timestamp))
         tags.append((0, b"".join(piece)))
     write_tags(out, tags)

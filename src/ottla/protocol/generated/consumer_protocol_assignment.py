@@ -86,8 +86,8 @@ def _read_consumer_protocol_assignment_v0(buf: Any, pos: int) -> tuple[ConsumerP
         truncated()
     assigned_partitions = []
     for _ in range(n):
-        item, pos = _read_topic_partition_v0(buf, pos)
-        assigned_partitions.append(item)
+        assigned_partitions_item, pos = _read_topic_partition_v0(buf, pos)
+        assigned_partitions.append(assigned_partitions_item)
     (n,) = _U_i(buf, pos)
     pos += 4
     if n < 0:
@@ -114,14 +114,14 @@ def _write_topic_partition_v0(self: TopicPartition, out: list[Any]) -> None:
 
 def _write_consumer_protocol_assignment_v0(self: ConsumerProtocolAssignment, out: list[Any]) -> None:
     out.append(_P_i(len(self.assigned_partitions)))
-    for item in self.assigned_partitions:
-        _write_topic_partition_v0(item, out)
-    value = self.user_data
-    if value is None:
+    for assigned_partitions_item in self.assigned_partitions:
+        _write_topic_partition_v0(assigned_partitions_item, out)
+    user_data_value = self.user_data
+    if user_data_value is None:
         out.append(_P_i(-1))
     else:
-        out.append(_P_i(len(value)))
-        out.append(value)
+        out.append(_P_i(len(user_data_value)))
+        out.append(user_data_value)
 
 
 ConsumerProtocolAssignment.READERS = {

@@ -168,8 +168,8 @@ def _read_consumer_protocol_subscription_v1(buf: Any, pos: int) -> tuple[Consume
         truncated()
     owned_partitions = []
     for _ in range(n):
-        item, pos = _read_topic_partition_v1(buf, pos)
-        owned_partitions.append(item)
+        owned_partitions_item, pos = _read_topic_partition_v1(buf, pos)
+        owned_partitions.append(owned_partitions_item)
     return ConsumerProtocolSubscription(topics, user_data, owned_partitions, -1, None), pos
 
 
@@ -216,8 +216,8 @@ def _read_consumer_protocol_subscription_v2(buf: Any, pos: int) -> tuple[Consume
         truncated()
     owned_partitions = []
     for _ in range(n):
-        item, pos = _read_topic_partition_v1(buf, pos)
-        owned_partitions.append(item)
+        owned_partitions_item, pos = _read_topic_partition_v1(buf, pos)
+        owned_partitions.append(owned_partitions_item)
     (generation_id,) = _U_i(buf, pos)
     pos += 4
     return ConsumerProtocolSubscription(topics, user_data, owned_partitions, generation_id, None), pos
@@ -266,8 +266,8 @@ def _read_consumer_protocol_subscription_v3(buf: Any, pos: int) -> tuple[Consume
         truncated()
     owned_partitions = []
     for _ in range(n):
-        item, pos = _read_topic_partition_v1(buf, pos)
-        owned_partitions.append(item)
+        owned_partitions_item, pos = _read_topic_partition_v1(buf, pos)
+        owned_partitions.append(owned_partitions_item)
     generation_id, n = _U_ih(buf, pos)
     pos += 6
     if n < 0:
@@ -292,12 +292,12 @@ def _write_consumer_protocol_subscription_v0(self: ConsumerProtocolSubscription,
         raw = element.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
-    value = self.user_data
-    if value is None:
+    user_data_value = self.user_data
+    if user_data_value is None:
         out.append(_P_i(-1))
     else:
-        out.append(_P_i(len(value)))
-        out.append(value)
+        out.append(_P_i(len(user_data_value)))
+        out.append(user_data_value)
 
 
 def _write_topic_partition_v1(self: TopicPartition, out: list[Any]) -> None:
@@ -314,15 +314,15 @@ def _write_consumer_protocol_subscription_v1(self: ConsumerProtocolSubscription,
         raw = element.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
-    value = self.user_data
-    if value is None:
+    user_data_value = self.user_data
+    if user_data_value is None:
         out.append(_P_i(-1))
     else:
-        out.append(_P_i(len(value)))
-        out.append(value)
+        out.append(_P_i(len(user_data_value)))
+        out.append(user_data_value)
     out.append(_P_i(len(self.owned_partitions)))
-    for item in self.owned_partitions:
-        _write_topic_partition_v1(item, out)
+    for owned_partitions_item in self.owned_partitions:
+        _write_topic_partition_v1(owned_partitions_item, out)
 
 
 def _write_consumer_protocol_subscription_v2(self: ConsumerProtocolSubscription, out: list[Any]) -> None:
@@ -331,15 +331,15 @@ def _write_consumer_protocol_subscription_v2(self: ConsumerProtocolSubscription,
         raw = element.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
-    value = self.user_data
-    if value is None:
+    user_data_value = self.user_data
+    if user_data_value is None:
         out.append(_P_i(-1))
     else:
-        out.append(_P_i(len(value)))
-        out.append(value)
+        out.append(_P_i(len(user_data_value)))
+        out.append(user_data_value)
     out.append(_P_i(len(self.owned_partitions)))
-    for item in self.owned_partitions:
-        _write_topic_partition_v1(item, out)
+    for owned_partitions_item in self.owned_partitions:
+        _write_topic_partition_v1(owned_partitions_item, out)
     out.append(_P_i(self.generation_id))
 
 
@@ -349,21 +349,21 @@ def _write_consumer_protocol_subscription_v3(self: ConsumerProtocolSubscription,
         raw = element.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
-    value = self.user_data
-    if value is None:
+    user_data_value = self.user_data
+    if user_data_value is None:
         out.append(_P_i(-1))
     else:
-        out.append(_P_i(len(value)))
-        out.append(value)
+        out.append(_P_i(len(user_data_value)))
+        out.append(user_data_value)
     out.append(_P_i(len(self.owned_partitions)))
-    for item in self.owned_partitions:
-        _write_topic_partition_v1(item, out)
+    for owned_partitions_item in self.owned_partitions:
+        _write_topic_partition_v1(owned_partitions_item, out)
     out.append(_P_i(self.generation_id))
-    value = self.rack_id
-    if value is None:
+    rack_id_value = self.rack_id
+    if rack_id_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = rack_id_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
 

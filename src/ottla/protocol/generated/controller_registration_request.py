@@ -171,8 +171,8 @@ def _read_controller_registration_request_v0(buf: Any, pos: int) -> tuple[Contro
         truncated()
     listeners = []
     for _ in range(n):
-        item, pos = _read_listener_v0(buf, pos)
-        listeners.append(item)
+        listeners_item, pos = _read_listener_v0(buf, pos)
+        listeners.append(listeners_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -184,8 +184,8 @@ def _read_controller_registration_request_v0(buf: Any, pos: int) -> tuple[Contro
         truncated()
     features = []
     for _ in range(n):
-        item, pos = _read_feature_v0(buf, pos)
-        features.append(item)
+        features_item, pos = _read_feature_v0(buf, pos)
+        features.append(features_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -217,12 +217,12 @@ def _write_controller_registration_request_v0(self: ControllerRegistrationReques
     out.append(_P_i16so(self.controller_id, self.incarnation_id, self.zk_migration_ready))
     n = len(self.listeners) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.listeners:
-        _write_listener_v0(item, out)
+    for listeners_item in self.listeners:
+        _write_listener_v0(listeners_item, out)
     n = len(self.features) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.features:
-        _write_feature_v0(item, out)
+    for features_item in self.features:
+        _write_feature_v0(features_item, out)
     out.append(b"\0")
 
 

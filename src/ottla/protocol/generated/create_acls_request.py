@@ -127,8 +127,8 @@ def _read_create_acls_request_v1(buf: Any, pos: int) -> tuple[CreateAclsRequest,
         truncated()
     creations = []
     for _ in range(n):
-        item, pos = _read_acl_creation_v1(buf, pos)
-        creations.append(item)
+        creations_item, pos = _read_acl_creation_v1(buf, pos)
+        creations.append(creations_item)
     return CreateAclsRequest(creations), pos
 
 
@@ -203,8 +203,8 @@ def _read_create_acls_request_v2(buf: Any, pos: int) -> tuple[CreateAclsRequest,
         truncated()
     creations = []
     for _ in range(n):
-        item, pos = _read_acl_creation_v2(buf, pos)
-        creations.append(item)
+        creations_item, pos = _read_acl_creation_v2(buf, pos)
+        creations.append(creations_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -227,8 +227,8 @@ def _write_acl_creation_v1(self: AclCreation, out: list[Any]) -> None:
 
 def _write_create_acls_request_v1(self: CreateAclsRequest, out: list[Any]) -> None:
     out.append(_P_i(len(self.creations)))
-    for item in self.creations:
-        _write_acl_creation_v1(item, out)
+    for creations_item in self.creations:
+        _write_acl_creation_v1(creations_item, out)
 
 
 def _write_acl_creation_v2(self: AclCreation, out: list[Any]) -> None:
@@ -252,8 +252,8 @@ def _write_acl_creation_v2(self: AclCreation, out: list[Any]) -> None:
 def _write_create_acls_request_v2(self: CreateAclsRequest, out: list[Any]) -> None:
     n = len(self.creations) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.creations:
-        _write_acl_creation_v2(item, out)
+    for creations_item in self.creations:
+        _write_acl_creation_v2(creations_item, out)
     out.append(b"\0")
 
 

@@ -88,8 +88,8 @@ def _read_create_acls_response_v1(buf: Any, pos: int) -> tuple[CreateAclsRespons
         truncated()
     results = []
     for _ in range(n):
-        item, pos = _read_acl_creation_result_v1(buf, pos)
-        results.append(item)
+        results_item, pos = _read_acl_creation_result_v1(buf, pos)
+        results.append(results_item)
     return CreateAclsResponse(throttle_time_ms, results), pos
 
 
@@ -135,8 +135,8 @@ def _read_create_acls_response_v2(buf: Any, pos: int) -> tuple[CreateAclsRespons
         truncated()
     results = []
     for _ in range(n):
-        item, pos = _read_acl_creation_result_v2(buf, pos)
-        results.append(item)
+        results_item, pos = _read_acl_creation_result_v2(buf, pos)
+        results.append(results_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -146,28 +146,28 @@ def _read_create_acls_response_v2(buf: Any, pos: int) -> tuple[CreateAclsRespons
 
 def _write_acl_creation_result_v1(self: AclCreationResult, out: list[Any]) -> None:
     out.append(_P_h(self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
 
 
 def _write_create_acls_response_v1(self: CreateAclsResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.results)))
-    for item in self.results:
-        _write_acl_creation_result_v1(item, out)
+    for results_item in self.results:
+        _write_acl_creation_result_v1(results_item, out)
 
 
 def _write_acl_creation_result_v2(self: AclCreationResult, out: list[Any]) -> None:
     out.append(_P_h(self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -178,8 +178,8 @@ def _write_create_acls_response_v2(self: CreateAclsResponse, out: list[Any]) -> 
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.results) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.results:
-        _write_acl_creation_result_v2(item, out)
+    for results_item in self.results:
+        _write_acl_creation_result_v2(results_item, out)
     out.append(b"\0")
 
 

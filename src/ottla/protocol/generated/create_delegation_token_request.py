@@ -103,8 +103,8 @@ def _read_create_delegation_token_request_v1(buf: Any, pos: int) -> tuple[Create
         truncated()
     renewers = []
     for _ in range(n):
-        item, pos = _read_creatable_renewers_v1(buf, pos)
-        renewers.append(item)
+        renewers_item, pos = _read_creatable_renewers_v1(buf, pos)
+        renewers.append(renewers_item)
     (max_lifetime_ms,) = _U_q(buf, pos)
     pos += 8
     return CreateDelegationTokenRequest("", "", renewers, max_lifetime_ms), pos
@@ -160,8 +160,8 @@ def _read_create_delegation_token_request_v2(buf: Any, pos: int) -> tuple[Create
         truncated()
     renewers = []
     for _ in range(n):
-        item, pos = _read_creatable_renewers_v2(buf, pos)
-        renewers.append(item)
+        renewers_item, pos = _read_creatable_renewers_v2(buf, pos)
+        renewers.append(renewers_item)
     (max_lifetime_ms,) = _U_q(buf, pos)
     pos += 8
     if buf[pos]:
@@ -219,8 +219,8 @@ def _read_create_delegation_token_request_v3(buf: Any, pos: int) -> tuple[Create
         truncated()
     renewers = []
     for _ in range(n):
-        item, pos = _read_creatable_renewers_v2(buf, pos)
-        renewers.append(item)
+        renewers_item, pos = _read_creatable_renewers_v2(buf, pos)
+        renewers.append(renewers_item)
     (max_lifetime_ms,) = _U_q(buf, pos)
     pos += 8
     if buf[pos]:
@@ -241,8 +241,8 @@ def _write_creatable_renewers_v1(self: CreatableRenewers, out: list[Any]) -> Non
 
 def _write_create_delegation_token_request_v1(self: CreateDelegationTokenRequest, out: list[Any]) -> None:
     out.append(_P_i(len(self.renewers)))
-    for item in self.renewers:
-        _write_creatable_renewers_v1(item, out)
+    for renewers_item in self.renewers:
+        _write_creatable_renewers_v1(renewers_item, out)
     out.append(_P_q(self.max_lifetime_ms))
 
 
@@ -261,32 +261,32 @@ def _write_creatable_renewers_v2(self: CreatableRenewers, out: list[Any]) -> Non
 def _write_create_delegation_token_request_v2(self: CreateDelegationTokenRequest, out: list[Any]) -> None:
     n = len(self.renewers) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.renewers:
-        _write_creatable_renewers_v2(item, out)
+    for renewers_item in self.renewers:
+        _write_creatable_renewers_v2(renewers_item, out)
     out.append(_P_qx(self.max_lifetime_ms))
 
 
 def _write_create_delegation_token_request_v3(self: CreateDelegationTokenRequest, out: list[Any]) -> None:
-    value = self.owner_principal_type
-    if value is None:
+    owner_principal_type_value = self.owner_principal_type
+    if owner_principal_type_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = owner_principal_type_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
-    value = self.owner_principal_name
-    if value is None:
+    owner_principal_name_value = self.owner_principal_name
+    if owner_principal_name_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = owner_principal_name_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     n = len(self.renewers) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.renewers:
-        _write_creatable_renewers_v2(item, out)
+    for renewers_item in self.renewers:
+        _write_creatable_renewers_v2(renewers_item, out)
     out.append(_P_qx(self.max_lifetime_ms))
 
 

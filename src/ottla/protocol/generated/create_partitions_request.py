@@ -114,8 +114,8 @@ def _read_create_partitions_topic_v0(buf: Any, pos: int) -> tuple[CreatePartitio
             truncated()
         assignments = []
         for _ in range(n):
-            item, pos = _read_create_partitions_assignment_v0(buf, pos)
-            assignments.append(item)
+            assignments_item, pos = _read_create_partitions_assignment_v0(buf, pos)
+            assignments.append(assignments_item)
     return CreatePartitionsTopic(name, count, assignments), pos
 
 
@@ -128,8 +128,8 @@ def _read_create_partitions_request_v0(buf: Any, pos: int) -> tuple[CreatePartit
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_create_partitions_topic_v0(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_create_partitions_topic_v0(buf, pos)
+        topics.append(topics_item)
     timeout_ms, validate_only = _U_io(buf, pos)
     pos += 5
     return CreatePartitionsRequest(topics, timeout_ms, validate_only), pos
@@ -186,8 +186,8 @@ def _read_create_partitions_topic_v2(buf: Any, pos: int) -> tuple[CreatePartitio
             truncated()
         assignments = []
         for _ in range(n):
-            item, pos = _read_create_partitions_assignment_v2(buf, pos)
-            assignments.append(item)
+            assignments_item, pos = _read_create_partitions_assignment_v2(buf, pos)
+            assignments.append(assignments_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -207,8 +207,8 @@ def _read_create_partitions_request_v2(buf: Any, pos: int) -> tuple[CreatePartit
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_create_partitions_topic_v2(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_create_partitions_topic_v2(buf, pos)
+        topics.append(topics_item)
     timeout_ms, validate_only = _U_io(buf, pos)
     pos += 5
     if buf[pos]:
@@ -228,19 +228,19 @@ def _write_create_partitions_topic_v0(self: CreatePartitionsTopic, out: list[Any
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(self.count))
-    value = self.assignments
-    if value is None:
+    assignments_value = self.assignments
+    if assignments_value is None:
         out.append(_P_i(-1))
     else:
-        out.append(_P_i(len(value)))
-        for item in value:
-            _write_create_partitions_assignment_v0(item, out)
+        out.append(_P_i(len(assignments_value)))
+        for assignments_item in assignments_value:
+            _write_create_partitions_assignment_v0(assignments_item, out)
 
 
 def _write_create_partitions_request_v0(self: CreatePartitionsRequest, out: list[Any]) -> None:
     out.append(_P_i(len(self.topics)))
-    for item in self.topics:
-        _write_create_partitions_topic_v0(item, out)
+    for topics_item in self.topics:
+        _write_create_partitions_topic_v0(topics_item, out)
     out.append(_P_io(self.timeout_ms, self.validate_only))
 
 
@@ -257,22 +257,22 @@ def _write_create_partitions_topic_v2(self: CreatePartitionsTopic, out: list[Any
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
     out.append(_P_i(self.count))
-    value = self.assignments
-    if value is None:
+    assignments_value = self.assignments
+    if assignments_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(assignments_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for item in value:
-            _write_create_partitions_assignment_v2(item, out)
+        for assignments_item in assignments_value:
+            _write_create_partitions_assignment_v2(assignments_item, out)
     out.append(b"\0")
 
 
 def _write_create_partitions_request_v2(self: CreatePartitionsRequest, out: list[Any]) -> None:
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_create_partitions_topic_v2(item, out)
+    for topics_item in self.topics:
+        _write_create_partitions_topic_v2(topics_item, out)
     out.append(_P_iox(self.timeout_ms, self.validate_only))
 
 

@@ -103,8 +103,8 @@ def _read_create_partitions_response_v0(buf: Any, pos: int) -> tuple[CreateParti
         truncated()
     results = []
     for _ in range(n):
-        item, pos = _read_create_partitions_topic_result_v0(buf, pos)
-        results.append(item)
+        results_item, pos = _read_create_partitions_topic_result_v0(buf, pos)
+        results.append(results_item)
     return CreatePartitionsResponse(throttle_time_ms, results), pos
 
 
@@ -165,8 +165,8 @@ def _read_create_partitions_response_v2(buf: Any, pos: int) -> tuple[CreateParti
         truncated()
     results = []
     for _ in range(n):
-        item, pos = _read_create_partitions_topic_result_v2(buf, pos)
-        results.append(item)
+        results_item, pos = _read_create_partitions_topic_result_v2(buf, pos)
+        results.append(results_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -179,19 +179,19 @@ def _write_create_partitions_topic_result_v0(self: CreatePartitionsTopicResult, 
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_h(self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
 
 
 def _write_create_partitions_response_v0(self: CreatePartitionsResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.results)))
-    for item in self.results:
-        _write_create_partitions_topic_result_v0(item, out)
+    for results_item in self.results:
+        _write_create_partitions_topic_result_v0(results_item, out)
 
 
 def _write_create_partitions_topic_result_v2(self: CreatePartitionsTopicResult, out: list[Any]) -> None:
@@ -200,11 +200,11 @@ def _write_create_partitions_topic_result_v2(self: CreatePartitionsTopicResult, 
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
     out.append(_P_h(self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -215,8 +215,8 @@ def _write_create_partitions_response_v2(self: CreatePartitionsResponse, out: li
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.results) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.results:
-        _write_create_partitions_topic_result_v2(item, out)
+    for results_item in self.results:
+        _write_create_partitions_topic_result_v2(results_item, out)
     out.append(b"\0")
 
 

@@ -170,8 +170,8 @@ def _read_creatable_topic_v2(buf: Any, pos: int) -> tuple[CreatableTopic, int]:
         truncated()
     assignments = []
     for _ in range(n):
-        item, pos = _read_creatable_replica_assignment_v2(buf, pos)
-        assignments.append(item)
+        assignments_item, pos = _read_creatable_replica_assignment_v2(buf, pos)
+        assignments.append(assignments_item)
     (n,) = _U_i(buf, pos)
     pos += 4
     if n < 0:
@@ -180,8 +180,8 @@ def _read_creatable_topic_v2(buf: Any, pos: int) -> tuple[CreatableTopic, int]:
         truncated()
     configs = []
     for _ in range(n):
-        item, pos = _read_creatable_topic_config_v2(buf, pos)
-        configs.append(item)
+        configs_item, pos = _read_creatable_topic_config_v2(buf, pos)
+        configs.append(configs_item)
     return CreatableTopic(name, num_partitions, replication_factor, assignments, configs), pos
 
 
@@ -194,8 +194,8 @@ def _read_create_topics_request_v2(buf: Any, pos: int) -> tuple[CreateTopicsRequ
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_creatable_topic_v2(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_creatable_topic_v2(buf, pos)
+        topics.append(topics_item)
     timeout_ms, validate_only = _U_io(buf, pos)
     pos += 5
     return CreateTopicsRequest(topics, timeout_ms, validate_only), pos
@@ -292,8 +292,8 @@ def _read_creatable_topic_v5(buf: Any, pos: int) -> tuple[CreatableTopic, int]:
         truncated()
     assignments = []
     for _ in range(n):
-        item, pos = _read_creatable_replica_assignment_v5(buf, pos)
-        assignments.append(item)
+        assignments_item, pos = _read_creatable_replica_assignment_v5(buf, pos)
+        assignments.append(assignments_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -305,8 +305,8 @@ def _read_creatable_topic_v5(buf: Any, pos: int) -> tuple[CreatableTopic, int]:
         truncated()
     configs = []
     for _ in range(n):
-        item, pos = _read_creatable_topic_config_v5(buf, pos)
-        configs.append(item)
+        configs_item, pos = _read_creatable_topic_config_v5(buf, pos)
+        configs.append(configs_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -326,8 +326,8 @@ def _read_create_topics_request_v5(buf: Any, pos: int) -> tuple[CreateTopicsRequ
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_creatable_topic_v5(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_creatable_topic_v5(buf, pos)
+        topics.append(topics_item)
     timeout_ms, validate_only = _U_io(buf, pos)
     pos += 5
     if buf[pos]:
@@ -346,11 +346,11 @@ def _write_creatable_topic_config_v2(self: CreatableTopicConfig, out: list[Any])
     raw = self.name.encode()
     out.append(_P_h(len(raw)))
     out.append(raw)
-    value = self.value
-    if value is None:
+    value_value = self.value
+    if value_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = value_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
 
@@ -360,17 +360,17 @@ def _write_creatable_topic_v2(self: CreatableTopic, out: list[Any]) -> None:
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_ihi(self.num_partitions, self.replication_factor, len(self.assignments)))
-    for item in self.assignments:
-        _write_creatable_replica_assignment_v2(item, out)
+    for assignments_item in self.assignments:
+        _write_creatable_replica_assignment_v2(assignments_item, out)
     out.append(_P_i(len(self.configs)))
-    for item in self.configs:
-        _write_creatable_topic_config_v2(item, out)
+    for configs_item in self.configs:
+        _write_creatable_topic_config_v2(configs_item, out)
 
 
 def _write_create_topics_request_v2(self: CreateTopicsRequest, out: list[Any]) -> None:
     out.append(_P_i(len(self.topics)))
-    for item in self.topics:
-        _write_creatable_topic_v2(item, out)
+    for topics_item in self.topics:
+        _write_creatable_topic_v2(topics_item, out)
     out.append(_P_io(self.timeout_ms, self.validate_only))
 
 
@@ -387,11 +387,11 @@ def _write_creatable_topic_config_v5(self: CreatableTopicConfig, out: list[Any])
     n = len(raw) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
-    value = self.value
-    if value is None:
+    value_value = self.value
+    if value_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = value_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -406,20 +406,20 @@ def _write_creatable_topic_v5(self: CreatableTopic, out: list[Any]) -> None:
     out.append(_P_ih(self.num_partitions, self.replication_factor))
     n = len(self.assignments) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.assignments:
-        _write_creatable_replica_assignment_v5(item, out)
+    for assignments_item in self.assignments:
+        _write_creatable_replica_assignment_v5(assignments_item, out)
     n = len(self.configs) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.configs:
-        _write_creatable_topic_config_v5(item, out)
+    for configs_item in self.configs:
+        _write_creatable_topic_config_v5(configs_item, out)
     out.append(b"\0")
 
 
 def _write_create_topics_request_v5(self: CreateTopicsRequest, out: list[Any]) -> None:
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_creatable_topic_v5(item, out)
+    for topics_item in self.topics:
+        _write_creatable_topic_v5(topics_item, out)
     out.append(_P_iox(self.timeout_ms, self.validate_only))
 
 

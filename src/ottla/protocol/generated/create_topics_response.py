@@ -150,8 +150,8 @@ def _read_create_topics_response_v2(buf: Any, pos: int) -> tuple[CreateTopicsRes
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_creatable_topic_result_v2(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_creatable_topic_result_v2(buf, pos)
+        topics.append(topics_item)
     return CreateTopicsResponse(throttle_time_ms, topics), pos
 
 
@@ -199,7 +199,7 @@ def _read_creatable_topic_configs_v5(buf: Any, pos: int) -> tuple[CreatableTopic
 
 
 def _read_creatable_topic_result_v5(buf: Any, pos: int) -> tuple[CreatableTopicResult, int]:
-    topic_config_error_code = 0
+    topic_config_error_code: int = 0
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -251,8 +251,8 @@ def _read_creatable_topic_result_v5(buf: Any, pos: int) -> tuple[CreatableTopicR
             truncated()
         configs = []
         for _ in range(n):
-            item, pos = _read_creatable_topic_configs_v5(buf, pos)
-            configs.append(item)
+            configs_item, pos = _read_creatable_topic_configs_v5(buf, pos)
+            configs.append(configs_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -284,8 +284,8 @@ def _read_create_topics_response_v5(buf: Any, pos: int) -> tuple[CreateTopicsRes
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_creatable_topic_result_v5(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_creatable_topic_result_v5(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -294,7 +294,7 @@ def _read_create_topics_response_v5(buf: Any, pos: int) -> tuple[CreateTopicsRes
 
 
 def _read_creatable_topic_result_v7(buf: Any, pos: int) -> tuple[CreatableTopicResult, int]:
-    topic_config_error_code = 0
+    topic_config_error_code: int = 0
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -346,8 +346,8 @@ def _read_creatable_topic_result_v7(buf: Any, pos: int) -> tuple[CreatableTopicR
             truncated()
         configs = []
         for _ in range(n):
-            item, pos = _read_creatable_topic_configs_v5(buf, pos)
-            configs.append(item)
+            configs_item, pos = _read_creatable_topic_configs_v5(buf, pos)
+            configs.append(configs_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -379,8 +379,8 @@ def _read_create_topics_response_v7(buf: Any, pos: int) -> tuple[CreateTopicsRes
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_creatable_topic_result_v7(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_creatable_topic_result_v7(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -393,19 +393,19 @@ def _write_creatable_topic_result_v2(self: CreatableTopicResult, out: list[Any])
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_h(self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
 
 
 def _write_create_topics_response_v2(self: CreateTopicsResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.topics)))
-    for item in self.topics:
-        _write_creatable_topic_result_v2(item, out)
+    for topics_item in self.topics:
+        _write_creatable_topic_result_v2(topics_item, out)
 
 
 def _write_creatable_topic_configs_v5(self: CreatableTopicConfigs, out: list[Any]) -> None:
@@ -413,11 +413,11 @@ def _write_creatable_topic_configs_v5(self: CreatableTopicConfigs, out: list[Any
     n = len(raw) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
-    value = self.value
-    if value is None:
+    value_value = self.value
+    if value_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = value_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -430,26 +430,27 @@ def _write_creatable_topic_result_v5(self: CreatableTopicResult, out: list[Any])
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
     out.append(_P_h(self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     out.append(_P_ih(self.num_partitions, self.replication_factor))
-    value = self.configs
-    if value is None:
+    configs_value = self.configs
+    if configs_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(configs_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for item in value:
-            _write_creatable_topic_configs_v5(item, out)
+        for configs_item in configs_value:
+            _write_creatable_topic_configs_v5(configs_item, out)
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.topic_config_error_code != 0:
-        piece: list[Any] = []
+        piece = []
         piece.append(_P_h(self.topic_config_error_code))
         tags.append((0, b"".join(piece)))
     write_tags(out, tags)
@@ -459,8 +460,8 @@ def _write_create_topics_response_v5(self: CreateTopicsResponse, out: list[Any])
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_creatable_topic_result_v5(item, out)
+    for topics_item in self.topics:
+        _write_creatable_topic_result_v5(topics_item, out)
     out.append(b"\0")
 
 
@@ -470,26 +471,27 @@ def _write_creatable_topic_result_v7(self: CreatableTopicResult, out: list[Any])
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
     out.append(_P_16sh(self.topic_id, self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     out.append(_P_ih(self.num_partitions, self.replication_factor))
-    value = self.configs
-    if value is None:
+    configs_value = self.configs
+    if configs_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(configs_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for item in value:
-            _write_creatable_topic_configs_v5(item, out)
+        for configs_item in configs_value:
+            _write_creatable_topic_configs_v5(configs_item, out)
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.topic_config_error_code != 0:
-        piece: list[Any] = []
+        piece = []
         piece.append(_P_h(self.topic_config_error_code))
         tags.append((0, b"".join(piece)))
     write_tags(out, tags)
@@ -499,8 +501,8 @@ def _write_create_topics_response_v7(self: CreateTopicsResponse, out: list[Any])
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_creatable_topic_result_v7(item, out)
+    for topics_item in self.topics:
+        _write_creatable_topic_result_v7(topics_item, out)
     out.append(b"\0")
 
 

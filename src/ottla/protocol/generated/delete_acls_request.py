@@ -135,8 +135,8 @@ def _read_delete_acls_request_v1(buf: Any, pos: int) -> tuple[DeleteAclsRequest,
         truncated()
     filters = []
     for _ in range(n):
-        item, pos = _read_delete_acls_filter_v1(buf, pos)
-        filters.append(item)
+        filters_item, pos = _read_delete_acls_filter_v1(buf, pos)
+        filters.append(filters_item)
     return DeleteAclsRequest(filters), pos
 
 
@@ -220,8 +220,8 @@ def _read_delete_acls_request_v2(buf: Any, pos: int) -> tuple[DeleteAclsRequest,
         truncated()
     filters = []
     for _ in range(n):
-        item, pos = _read_delete_acls_filter_v2(buf, pos)
-        filters.append(item)
+        filters_item, pos = _read_delete_acls_filter_v2(buf, pos)
+        filters.append(filters_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -231,26 +231,26 @@ def _read_delete_acls_request_v2(buf: Any, pos: int) -> tuple[DeleteAclsRequest,
 
 def _write_delete_acls_filter_v1(self: DeleteAclsFilter, out: list[Any]) -> None:
     out.append(_P_b(self.resource_type_filter))
-    value = self.resource_name_filter
-    if value is None:
+    resource_name_filter_value = self.resource_name_filter
+    if resource_name_filter_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = resource_name_filter_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_b(self.pattern_type_filter))
-    value = self.principal_filter
-    if value is None:
+    principal_filter_value = self.principal_filter
+    if principal_filter_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = principal_filter_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
-    value = self.host_filter
-    if value is None:
+    host_filter_value = self.host_filter
+    if host_filter_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = host_filter_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_bb(self.operation, self.permission_type))
@@ -258,34 +258,34 @@ def _write_delete_acls_filter_v1(self: DeleteAclsFilter, out: list[Any]) -> None
 
 def _write_delete_acls_request_v1(self: DeleteAclsRequest, out: list[Any]) -> None:
     out.append(_P_i(len(self.filters)))
-    for item in self.filters:
-        _write_delete_acls_filter_v1(item, out)
+    for filters_item in self.filters:
+        _write_delete_acls_filter_v1(filters_item, out)
 
 
 def _write_delete_acls_filter_v2(self: DeleteAclsFilter, out: list[Any]) -> None:
     out.append(_P_b(self.resource_type_filter))
-    value = self.resource_name_filter
-    if value is None:
+    resource_name_filter_value = self.resource_name_filter
+    if resource_name_filter_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = resource_name_filter_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     out.append(_P_b(self.pattern_type_filter))
-    value = self.principal_filter
-    if value is None:
+    principal_filter_value = self.principal_filter
+    if principal_filter_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = principal_filter_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
-    value = self.host_filter
-    if value is None:
+    host_filter_value = self.host_filter
+    if host_filter_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = host_filter_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -295,8 +295,8 @@ def _write_delete_acls_filter_v2(self: DeleteAclsFilter, out: list[Any]) -> None
 def _write_delete_acls_request_v2(self: DeleteAclsRequest, out: list[Any]) -> None:
     n = len(self.filters) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.filters:
-        _write_delete_acls_filter_v2(item, out)
+    for filters_item in self.filters:
+        _write_delete_acls_filter_v2(filters_item, out)
     out.append(b"\0")
 
 

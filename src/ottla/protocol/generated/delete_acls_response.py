@@ -186,8 +186,8 @@ def _read_delete_acls_filter_result_v1(buf: Any, pos: int) -> tuple[DeleteAclsFi
         truncated()
     matching_acls = []
     for _ in range(n):
-        item, pos = _read_delete_acls_matching_acl_v1(buf, pos)
-        matching_acls.append(item)
+        matching_acls_item, pos = _read_delete_acls_matching_acl_v1(buf, pos)
+        matching_acls.append(matching_acls_item)
     return DeleteAclsFilterResult(error_code, error_message, matching_acls), pos
 
 
@@ -200,8 +200,8 @@ def _read_delete_acls_response_v1(buf: Any, pos: int) -> tuple[DeleteAclsRespons
         truncated()
     filter_results = []
     for _ in range(n):
-        item, pos = _read_delete_acls_filter_result_v1(buf, pos)
-        filter_results.append(item)
+        filter_results_item, pos = _read_delete_acls_filter_result_v1(buf, pos)
+        filter_results.append(filter_results_item)
     return DeleteAclsResponse(throttle_time_ms, filter_results), pos
 
 
@@ -316,8 +316,8 @@ def _read_delete_acls_filter_result_v2(buf: Any, pos: int) -> tuple[DeleteAclsFi
         truncated()
     matching_acls = []
     for _ in range(n):
-        item, pos = _read_delete_acls_matching_acl_v2(buf, pos)
-        matching_acls.append(item)
+        matching_acls_item, pos = _read_delete_acls_matching_acl_v2(buf, pos)
+        matching_acls.append(matching_acls_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -339,8 +339,8 @@ def _read_delete_acls_response_v2(buf: Any, pos: int) -> tuple[DeleteAclsRespons
         truncated()
     filter_results = []
     for _ in range(n):
-        item, pos = _read_delete_acls_filter_result_v2(buf, pos)
-        filter_results.append(item)
+        filter_results_item, pos = _read_delete_acls_filter_result_v2(buf, pos)
+        filter_results.append(filter_results_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -350,11 +350,11 @@ def _read_delete_acls_response_v2(buf: Any, pos: int) -> tuple[DeleteAclsRespons
 
 def _write_delete_acls_matching_acl_v1(self: DeleteAclsMatchingAcl, out: list[Any]) -> None:
     out.append(_P_h(self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
     raw = self.resource_name.encode()
@@ -371,31 +371,31 @@ def _write_delete_acls_matching_acl_v1(self: DeleteAclsMatchingAcl, out: list[An
 
 def _write_delete_acls_filter_result_v1(self: DeleteAclsFilterResult, out: list[Any]) -> None:
     out.append(_P_h(self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_i(len(self.matching_acls)))
-    for item in self.matching_acls:
-        _write_delete_acls_matching_acl_v1(item, out)
+    for matching_acls_item in self.matching_acls:
+        _write_delete_acls_matching_acl_v1(matching_acls_item, out)
 
 
 def _write_delete_acls_response_v1(self: DeleteAclsResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.filter_results)))
-    for item in self.filter_results:
-        _write_delete_acls_filter_result_v1(item, out)
+    for filter_results_item in self.filter_results:
+        _write_delete_acls_filter_result_v1(filter_results_item, out)
 
 
 def _write_delete_acls_matching_acl_v2(self: DeleteAclsMatchingAcl, out: list[Any]) -> None:
     out.append(_P_h(self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -418,18 +418,18 @@ def _write_delete_acls_matching_acl_v2(self: DeleteAclsMatchingAcl, out: list[An
 
 def _write_delete_acls_filter_result_v2(self: DeleteAclsFilterResult, out: list[Any]) -> None:
     out.append(_P_h(self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     n = len(self.matching_acls) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.matching_acls:
-        _write_delete_acls_matching_acl_v2(item, out)
+    for matching_acls_item in self.matching_acls:
+        _write_delete_acls_matching_acl_v2(matching_acls_item, out)
     out.append(b"\0")
 
 
@@ -437,8 +437,8 @@ def _write_delete_acls_response_v2(self: DeleteAclsResponse, out: list[Any]) -> 
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.filter_results) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.filter_results:
-        _write_delete_acls_filter_result_v2(item, out)
+    for filter_results_item in self.filter_results:
+        _write_delete_acls_filter_result_v2(filter_results_item, out)
     out.append(b"\0")
 
 

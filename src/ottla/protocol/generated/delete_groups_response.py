@@ -87,8 +87,8 @@ def _read_delete_groups_response_v0(buf: Any, pos: int) -> tuple[DeleteGroupsRes
         truncated()
     results = []
     for _ in range(n):
-        item, pos = _read_deletable_group_result_v0(buf, pos)
-        results.append(item)
+        results_item, pos = _read_deletable_group_result_v0(buf, pos)
+        results.append(results_item)
     return DeleteGroupsResponse(throttle_time_ms, results), pos
 
 
@@ -131,8 +131,8 @@ def _read_delete_groups_response_v2(buf: Any, pos: int) -> tuple[DeleteGroupsRes
         truncated()
     results = []
     for _ in range(n):
-        item, pos = _read_deletable_group_result_v2(buf, pos)
-        results.append(item)
+        results_item, pos = _read_deletable_group_result_v2(buf, pos)
+        results.append(results_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -149,8 +149,8 @@ def _write_deletable_group_result_v0(self: DeletableGroupResult, out: list[Any])
 
 def _write_delete_groups_response_v0(self: DeleteGroupsResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.results)))
-    for item in self.results:
-        _write_deletable_group_result_v0(item, out)
+    for results_item in self.results:
+        _write_deletable_group_result_v0(results_item, out)
 
 
 def _write_deletable_group_result_v2(self: DeletableGroupResult, out: list[Any]) -> None:
@@ -165,8 +165,8 @@ def _write_delete_groups_response_v2(self: DeleteGroupsResponse, out: list[Any])
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.results) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.results:
-        _write_deletable_group_result_v2(item, out)
+    for results_item in self.results:
+        _write_deletable_group_result_v2(results_item, out)
     out.append(b"\0")
 
 

@@ -104,8 +104,8 @@ def _read_delete_records_topic_v0(buf: Any, pos: int) -> tuple[DeleteRecordsTopi
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_delete_records_partition_v0(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_delete_records_partition_v0(buf, pos)
+        partitions.append(partitions_item)
     return DeleteRecordsTopic(name, partitions), pos
 
 
@@ -118,8 +118,8 @@ def _read_delete_records_request_v0(buf: Any, pos: int) -> tuple[DeleteRecordsRe
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_delete_records_topic_v0(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_delete_records_topic_v0(buf, pos)
+        topics.append(topics_item)
     (timeout_ms,) = _U_i(buf, pos)
     pos += 4
     return DeleteRecordsRequest(topics, timeout_ms), pos
@@ -162,8 +162,8 @@ def _read_delete_records_topic_v2(buf: Any, pos: int) -> tuple[DeleteRecordsTopi
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_delete_records_partition_v2(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_delete_records_partition_v2(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -183,8 +183,8 @@ def _read_delete_records_request_v2(buf: Any, pos: int) -> tuple[DeleteRecordsRe
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_delete_records_topic_v2(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_delete_records_topic_v2(buf, pos)
+        topics.append(topics_item)
     (timeout_ms,) = _U_i(buf, pos)
     pos += 4
     if buf[pos]:
@@ -203,14 +203,14 @@ def _write_delete_records_topic_v0(self: DeleteRecordsTopic, out: list[Any]) -> 
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for item in self.partitions:
-        _write_delete_records_partition_v0(item, out)
+    for partitions_item in self.partitions:
+        _write_delete_records_partition_v0(partitions_item, out)
 
 
 def _write_delete_records_request_v0(self: DeleteRecordsRequest, out: list[Any]) -> None:
     out.append(_P_i(len(self.topics)))
-    for item in self.topics:
-        _write_delete_records_topic_v0(item, out)
+    for topics_item in self.topics:
+        _write_delete_records_topic_v0(topics_item, out)
     out.append(_P_i(self.timeout_ms))
 
 
@@ -225,16 +225,16 @@ def _write_delete_records_topic_v2(self: DeleteRecordsTopic, out: list[Any]) -> 
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_delete_records_partition_v2(item, out)
+    for partitions_item in self.partitions:
+        _write_delete_records_partition_v2(partitions_item, out)
     out.append(b"\0")
 
 
 def _write_delete_records_request_v2(self: DeleteRecordsRequest, out: list[Any]) -> None:
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_delete_records_topic_v2(item, out)
+    for topics_item in self.topics:
+        _write_delete_records_topic_v2(topics_item, out)
     out.append(_P_ix(self.timeout_ms))
 
 

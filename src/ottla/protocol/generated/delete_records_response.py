@@ -108,8 +108,8 @@ def _read_delete_records_topic_result_v0(buf: Any, pos: int) -> tuple[DeleteReco
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_delete_records_partition_result_v0(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_delete_records_partition_result_v0(buf, pos)
+        partitions.append(partitions_item)
     return DeleteRecordsTopicResult(name, partitions), pos
 
 
@@ -122,8 +122,8 @@ def _read_delete_records_response_v0(buf: Any, pos: int) -> tuple[DeleteRecordsR
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_delete_records_topic_result_v0(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_delete_records_topic_result_v0(buf, pos)
+        topics.append(topics_item)
     return DeleteRecordsResponse(throttle_time_ms, topics), pos
 
 
@@ -164,8 +164,8 @@ def _read_delete_records_topic_result_v2(buf: Any, pos: int) -> tuple[DeleteReco
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_delete_records_partition_result_v2(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_delete_records_partition_result_v2(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -187,8 +187,8 @@ def _read_delete_records_response_v2(buf: Any, pos: int) -> tuple[DeleteRecordsR
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_delete_records_topic_result_v2(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_delete_records_topic_result_v2(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -205,14 +205,14 @@ def _write_delete_records_topic_result_v0(self: DeleteRecordsTopicResult, out: l
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for item in self.partitions:
-        _write_delete_records_partition_result_v0(item, out)
+    for partitions_item in self.partitions:
+        _write_delete_records_partition_result_v0(partitions_item, out)
 
 
 def _write_delete_records_response_v0(self: DeleteRecordsResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.topics)))
-    for item in self.topics:
-        _write_delete_records_topic_result_v0(item, out)
+    for topics_item in self.topics:
+        _write_delete_records_topic_result_v0(topics_item, out)
 
 
 def _write_delete_records_partition_result_v2(self: DeleteRecordsPartitionResult, out: list[Any]) -> None:
@@ -226,8 +226,8 @@ def _write_delete_records_topic_result_v2(self: DeleteRecordsTopicResult, out: l
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_delete_records_partition_result_v2(item, out)
+    for partitions_item in self.partitions:
+        _write_delete_records_partition_result_v2(partitions_item, out)
     out.append(b"\0")
 
 
@@ -235,8 +235,8 @@ def _write_delete_records_response_v2(self: DeleteRecordsResponse, out: list[Any
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_delete_records_topic_result_v2(item, out)
+    for topics_item in self.topics:
+        _write_delete_records_topic_result_v2(topics_item, out)
     out.append(b"\0")
 
 

@@ -99,8 +99,8 @@ def _read_delete_share_group_offsets_request_v0(buf: Any, pos: int) -> tuple[Del
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_delete_share_group_offsets_request_topic_v0(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_delete_share_group_offsets_request_topic_v0(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -123,8 +123,8 @@ def _write_delete_share_group_offsets_request_v0(self: DeleteShareGroupOffsetsRe
     out.append(raw)
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_delete_share_group_offsets_request_topic_v0(item, out)
+    for topics_item in self.topics:
+        _write_delete_share_group_offsets_request_topic_v0(topics_item, out)
     out.append(b"\0")
 
 

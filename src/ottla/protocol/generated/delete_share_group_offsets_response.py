@@ -145,8 +145,8 @@ def _read_delete_share_group_offsets_response_v0(buf: Any, pos: int) -> tuple[De
         truncated()
     responses = []
     for _ in range(n):
-        item, pos = _read_delete_share_group_offsets_response_topic_v0(buf, pos)
-        responses.append(item)
+        responses_item, pos = _read_delete_share_group_offsets_response_topic_v0(buf, pos)
+        responses.append(responses_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -160,11 +160,11 @@ def _write_delete_share_group_offsets_response_topic_v0(self: DeleteShareGroupOf
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
     out.append(_P_16sh(self.topic_id, self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -173,18 +173,18 @@ def _write_delete_share_group_offsets_response_topic_v0(self: DeleteShareGroupOf
 
 def _write_delete_share_group_offsets_response_v0(self: DeleteShareGroupOffsetsResponse, out: list[Any]) -> None:
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     n = len(self.responses) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.responses:
-        _write_delete_share_group_offsets_response_topic_v0(item, out)
+    for responses_item in self.responses:
+        _write_delete_share_group_offsets_response_topic_v0(responses_item, out)
     out.append(b"\0")
 
 

@@ -93,8 +93,8 @@ def _read_delete_state_data_v0(buf: Any, pos: int) -> tuple[DeleteStateData, int
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_partition_data_v0(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_partition_data_v0(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -129,8 +129,8 @@ def _read_delete_share_group_state_request_v0(buf: Any, pos: int) -> tuple[Delet
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_delete_state_data_v0(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_delete_state_data_v0(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -146,8 +146,8 @@ def _write_delete_state_data_v0(self: DeleteStateData, out: list[Any]) -> None:
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_partition_data_v0(item, out)
+    for partitions_item in self.partitions:
+        _write_partition_data_v0(partitions_item, out)
     out.append(b"\0")
 
 
@@ -158,8 +158,8 @@ def _write_delete_share_group_state_request_v0(self: DeleteShareGroupStateReques
     out.append(raw)
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_delete_state_data_v0(item, out)
+    for topics_item in self.topics:
+        _write_delete_state_data_v0(topics_item, out)
     out.append(b"\0")
 
 

@@ -114,8 +114,8 @@ def _read_delete_state_result_v0(buf: Any, pos: int) -> tuple[DeleteStateResult,
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_partition_result_v0(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_partition_result_v0(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -135,8 +135,8 @@ def _read_delete_share_group_state_response_v0(buf: Any, pos: int) -> tuple[Dele
         truncated()
     results = []
     for _ in range(n):
-        item, pos = _read_delete_state_result_v0(buf, pos)
-        results.append(item)
+        results_item, pos = _read_delete_state_result_v0(buf, pos)
+        results.append(results_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -146,11 +146,11 @@ def _read_delete_share_group_state_response_v0(buf: Any, pos: int) -> tuple[Dele
 
 def _write_partition_result_v0(self: PartitionResult, out: list[Any]) -> None:
     out.append(_P_ih(self.partition, self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -161,16 +161,16 @@ def _write_delete_state_result_v0(self: DeleteStateResult, out: list[Any]) -> No
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_partition_result_v0(item, out)
+    for partitions_item in self.partitions:
+        _write_partition_result_v0(partitions_item, out)
     out.append(b"\0")
 
 
 def _write_delete_share_group_state_response_v0(self: DeleteShareGroupStateResponse, out: list[Any]) -> None:
     n = len(self.results) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.results:
-        _write_delete_state_result_v0(item, out)
+    for results_item in self.results:
+        _write_delete_state_result_v0(results_item, out)
     out.append(b"\0")
 
 

@@ -168,8 +168,8 @@ def _read_delete_topics_request_v6(buf: Any, pos: int) -> tuple[DeleteTopicsRequ
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_delete_topic_state_v6(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_delete_topic_state_v6(buf, pos)
+        topics.append(topics_item)
     (timeout_ms,) = _U_i(buf, pos)
     pos += 4
     if buf[pos]:
@@ -200,11 +200,11 @@ def _write_delete_topics_request_v4(self: DeleteTopicsRequest, out: list[Any]) -
 
 
 def _write_delete_topic_state_v6(self: DeleteTopicState, out: list[Any]) -> None:
-    value = self.name
-    if value is None:
+    name_value = self.name
+    if name_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = name_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -214,8 +214,8 @@ def _write_delete_topic_state_v6(self: DeleteTopicState, out: list[Any]) -> None
 def _write_delete_topics_request_v6(self: DeleteTopicsRequest, out: list[Any]) -> None:
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_delete_topic_state_v6(item, out)
+    for topics_item in self.topics:
+        _write_delete_topic_state_v6(topics_item, out)
     out.append(_P_ix(self.timeout_ms))
 
 

@@ -96,8 +96,8 @@ def _read_delete_topics_response_v1(buf: Any, pos: int) -> tuple[DeleteTopicsRes
         truncated()
     responses = []
     for _ in range(n):
-        item, pos = _read_deletable_topic_result_v1(buf, pos)
-        responses.append(item)
+        responses_item, pos = _read_deletable_topic_result_v1(buf, pos)
+        responses.append(responses_item)
     return DeleteTopicsResponse(throttle_time_ms, responses), pos
 
 
@@ -140,8 +140,8 @@ def _read_delete_topics_response_v4(buf: Any, pos: int) -> tuple[DeleteTopicsRes
         truncated()
     responses = []
     for _ in range(n):
-        item, pos = _read_deletable_topic_result_v4(buf, pos)
-        responses.append(item)
+        responses_item, pos = _read_deletable_topic_result_v4(buf, pos)
+        responses.append(responses_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -206,8 +206,8 @@ def _read_delete_topics_response_v5(buf: Any, pos: int) -> tuple[DeleteTopicsRes
         truncated()
     responses = []
     for _ in range(n):
-        item, pos = _read_deletable_topic_result_v5(buf, pos)
-        responses.append(item)
+        responses_item, pos = _read_deletable_topic_result_v5(buf, pos)
+        responses.append(responses_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -275,8 +275,8 @@ def _read_delete_topics_response_v6(buf: Any, pos: int) -> tuple[DeleteTopicsRes
         truncated()
     responses = []
     for _ in range(n):
-        item, pos = _read_deletable_topic_result_v6(buf, pos)
-        responses.append(item)
+        responses_item, pos = _read_deletable_topic_result_v6(buf, pos)
+        responses.append(responses_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -295,8 +295,8 @@ def _write_deletable_topic_result_v1(self: DeletableTopicResult, out: list[Any])
 
 def _write_delete_topics_response_v1(self: DeleteTopicsResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.responses)))
-    for item in self.responses:
-        _write_deletable_topic_result_v1(item, out)
+    for responses_item in self.responses:
+        _write_deletable_topic_result_v1(responses_item, out)
 
 
 def _write_deletable_topic_result_v4(self: DeletableTopicResult, out: list[Any]) -> None:
@@ -313,8 +313,8 @@ def _write_delete_topics_response_v4(self: DeleteTopicsResponse, out: list[Any])
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.responses) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.responses:
-        _write_deletable_topic_result_v4(item, out)
+    for responses_item in self.responses:
+        _write_deletable_topic_result_v4(responses_item, out)
     out.append(b"\0")
 
 
@@ -326,11 +326,11 @@ def _write_deletable_topic_result_v5(self: DeletableTopicResult, out: list[Any])
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
     out.append(_P_h(self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -341,26 +341,26 @@ def _write_delete_topics_response_v5(self: DeleteTopicsResponse, out: list[Any])
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.responses) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.responses:
-        _write_deletable_topic_result_v5(item, out)
+    for responses_item in self.responses:
+        _write_deletable_topic_result_v5(responses_item, out)
     out.append(b"\0")
 
 
 def _write_deletable_topic_result_v6(self: DeletableTopicResult, out: list[Any]) -> None:
-    value = self.name
-    if value is None:
+    name_value = self.name
+    if name_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = name_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     out.append(_P_16sh(self.topic_id, self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -371,8 +371,8 @@ def _write_delete_topics_response_v6(self: DeleteTopicsResponse, out: list[Any])
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.responses) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.responses:
-        _write_deletable_topic_result_v6(item, out)
+    for responses_item in self.responses:
+        _write_deletable_topic_result_v6(responses_item, out)
     out.append(b"\0")
 
 

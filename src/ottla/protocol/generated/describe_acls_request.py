@@ -180,26 +180,26 @@ def _read_describe_acls_request_v2(buf: Any, pos: int) -> tuple[DescribeAclsRequ
 
 def _write_describe_acls_request_v1(self: DescribeAclsRequest, out: list[Any]) -> None:
     out.append(_P_b(self.resource_type_filter))
-    value = self.resource_name_filter
-    if value is None:
+    resource_name_filter_value = self.resource_name_filter
+    if resource_name_filter_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = resource_name_filter_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_b(self.pattern_type_filter))
-    value = self.principal_filter
-    if value is None:
+    principal_filter_value = self.principal_filter
+    if principal_filter_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = principal_filter_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
-    value = self.host_filter
-    if value is None:
+    host_filter_value = self.host_filter
+    if host_filter_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = host_filter_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_bb(self.operation, self.permission_type))
@@ -207,28 +207,28 @@ def _write_describe_acls_request_v1(self: DescribeAclsRequest, out: list[Any]) -
 
 def _write_describe_acls_request_v2(self: DescribeAclsRequest, out: list[Any]) -> None:
     out.append(_P_b(self.resource_type_filter))
-    value = self.resource_name_filter
-    if value is None:
+    resource_name_filter_value = self.resource_name_filter
+    if resource_name_filter_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = resource_name_filter_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     out.append(_P_b(self.pattern_type_filter))
-    value = self.principal_filter
-    if value is None:
+    principal_filter_value = self.principal_filter
+    if principal_filter_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = principal_filter_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
-    value = self.host_filter
-    if value is None:
+    host_filter_value = self.host_filter
+    if host_filter_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = host_filter_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)

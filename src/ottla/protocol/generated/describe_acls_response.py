@@ -152,8 +152,8 @@ def _read_describe_acls_resource_v1(buf: Any, pos: int) -> tuple[DescribeAclsRes
         truncated()
     acls = []
     for _ in range(n):
-        item, pos = _read_acl_description_v1(buf, pos)
-        acls.append(item)
+        acls_item, pos = _read_acl_description_v1(buf, pos)
+        acls.append(acls_item)
     return DescribeAclsResource(resource_type, resource_name, pattern_type, acls), pos
 
 
@@ -181,8 +181,8 @@ def _read_describe_acls_response_v1(buf: Any, pos: int) -> tuple[DescribeAclsRes
         truncated()
     resources = []
     for _ in range(n):
-        item, pos = _read_describe_acls_resource_v1(buf, pos)
-        resources.append(item)
+        resources_item, pos = _read_describe_acls_resource_v1(buf, pos)
+        resources.append(resources_item)
     return DescribeAclsResponse(throttle_time_ms, error_code, error_message, resources), pos
 
 
@@ -257,8 +257,8 @@ def _read_describe_acls_resource_v2(buf: Any, pos: int) -> tuple[DescribeAclsRes
         truncated()
     acls = []
     for _ in range(n):
-        item, pos = _read_acl_description_v2(buf, pos)
-        acls.append(item)
+        acls_item, pos = _read_acl_description_v2(buf, pos)
+        acls.append(acls_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -298,8 +298,8 @@ def _read_describe_acls_response_v2(buf: Any, pos: int) -> tuple[DescribeAclsRes
         truncated()
     resources = []
     for _ in range(n):
-        item, pos = _read_describe_acls_resource_v2(buf, pos)
-        resources.append(item)
+        resources_item, pos = _read_describe_acls_resource_v2(buf, pos)
+        resources.append(resources_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -322,22 +322,22 @@ def _write_describe_acls_resource_v1(self: DescribeAclsResource, out: list[Any])
     out.append(_P_bh(self.resource_type, len(raw)))
     out.append(raw)
     out.append(_P_bi(self.pattern_type, len(self.acls)))
-    for item in self.acls:
-        _write_acl_description_v1(item, out)
+    for acls_item in self.acls:
+        _write_acl_description_v1(acls_item, out)
 
 
 def _write_describe_acls_response_v1(self: DescribeAclsResponse, out: list[Any]) -> None:
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_i(len(self.resources)))
-    for item in self.resources:
-        _write_describe_acls_resource_v1(item, out)
+    for resources_item in self.resources:
+        _write_describe_acls_resource_v1(resources_item, out)
 
 
 def _write_acl_description_v2(self: AclDescription, out: list[Any]) -> None:
@@ -361,25 +361,25 @@ def _write_describe_acls_resource_v2(self: DescribeAclsResource, out: list[Any])
     out.append(_P_b(self.pattern_type))
     n = len(self.acls) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.acls:
-        _write_acl_description_v2(item, out)
+    for acls_item in self.acls:
+        _write_acl_description_v2(acls_item, out)
     out.append(b"\0")
 
 
 def _write_describe_acls_response_v2(self: DescribeAclsResponse, out: list[Any]) -> None:
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     n = len(self.resources) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.resources:
-        _write_describe_acls_resource_v2(item, out)
+    for resources_item in self.resources:
+        _write_describe_acls_resource_v2(resources_item, out)
     out.append(b"\0")
 
 

@@ -106,8 +106,8 @@ def _read_describe_client_quotas_request_v0(buf: Any, pos: int) -> tuple[Describ
         truncated()
     components = []
     for _ in range(n):
-        item, pos = _read_component_data_v0(buf, pos)
-        components.append(item)
+        components_item, pos = _read_component_data_v0(buf, pos)
+        components.append(components_item)
     (strict,) = _U_o(buf, pos)
     pos += 1
     return DescribeClientQuotasRequest(components, strict), pos
@@ -168,8 +168,8 @@ def _read_describe_client_quotas_request_v1(buf: Any, pos: int) -> tuple[Describ
         truncated()
     components = []
     for _ in range(n):
-        item, pos = _read_component_data_v1(buf, pos)
-        components.append(item)
+        components_item, pos = _read_component_data_v1(buf, pos)
+        components.append(components_item)
     (strict,) = _U_o(buf, pos)
     pos += 1
     if buf[pos]:
@@ -184,19 +184,19 @@ def _write_component_data_v0(self: ComponentData, out: list[Any]) -> None:
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_b(self.match_type))
-    value = self.match
-    if value is None:
+    match_value = self.match
+    if match_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = match_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
 
 
 def _write_describe_client_quotas_request_v0(self: DescribeClientQuotasRequest, out: list[Any]) -> None:
     out.append(_P_i(len(self.components)))
-    for item in self.components:
-        _write_component_data_v0(item, out)
+    for components_item in self.components:
+        _write_component_data_v0(components_item, out)
     out.append(_P_o(self.strict))
 
 
@@ -206,11 +206,11 @@ def _write_component_data_v1(self: ComponentData, out: list[Any]) -> None:
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
     out.append(_P_b(self.match_type))
-    value = self.match
-    if value is None:
+    match_value = self.match
+    if match_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = match_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -220,8 +220,8 @@ def _write_component_data_v1(self: ComponentData, out: list[Any]) -> None:
 def _write_describe_client_quotas_request_v1(self: DescribeClientQuotasRequest, out: list[Any]) -> None:
     n = len(self.components) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.components:
-        _write_component_data_v1(item, out)
+    for components_item in self.components:
+        _write_component_data_v1(components_item, out)
     out.append(_P_ox(self.strict))
 
 

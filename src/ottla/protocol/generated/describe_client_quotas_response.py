@@ -155,8 +155,8 @@ def _read_entry_data_v0(buf: Any, pos: int) -> tuple[EntryData, int]:
         truncated()
     entity = []
     for _ in range(n):
-        item, pos = _read_entity_data_v0(buf, pos)
-        entity.append(item)
+        entity_item, pos = _read_entity_data_v0(buf, pos)
+        entity.append(entity_item)
     (n,) = _U_i(buf, pos)
     pos += 4
     if n < 0:
@@ -165,8 +165,8 @@ def _read_entry_data_v0(buf: Any, pos: int) -> tuple[EntryData, int]:
         truncated()
     values = []
     for _ in range(n):
-        item, pos = _read_value_data_v0(buf, pos)
-        values.append(item)
+        values_item, pos = _read_value_data_v0(buf, pos)
+        values.append(values_item)
     return EntryData(entity, values), pos
 
 
@@ -197,8 +197,8 @@ def _read_describe_client_quotas_response_v0(buf: Any, pos: int) -> tuple[Descri
             truncated()
         entries = []
         for _ in range(n):
-            item, pos = _read_entry_data_v0(buf, pos)
-            entries.append(item)
+            entries_item, pos = _read_entry_data_v0(buf, pos)
+            entries.append(entries_item)
     return DescribeClientQuotasResponse(throttle_time_ms, error_code, error_message, entries), pos
 
 
@@ -280,8 +280,8 @@ def _read_entry_data_v1(buf: Any, pos: int) -> tuple[EntryData, int]:
         truncated()
     entity = []
     for _ in range(n):
-        item, pos = _read_entity_data_v1(buf, pos)
-        entity.append(item)
+        entity_item, pos = _read_entity_data_v1(buf, pos)
+        entity.append(entity_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -293,8 +293,8 @@ def _read_entry_data_v1(buf: Any, pos: int) -> tuple[EntryData, int]:
         truncated()
     values = []
     for _ in range(n):
-        item, pos = _read_value_data_v1(buf, pos)
-        values.append(item)
+        values_item, pos = _read_value_data_v1(buf, pos)
+        values.append(values_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -337,8 +337,8 @@ def _read_describe_client_quotas_response_v1(buf: Any, pos: int) -> tuple[Descri
             truncated()
         entries = []
         for _ in range(n):
-            item, pos = _read_entry_data_v1(buf, pos)
-            entries.append(item)
+            entries_item, pos = _read_entry_data_v1(buf, pos)
+            entries.append(entries_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -350,11 +350,11 @@ def _write_entity_data_v0(self: EntityData, out: list[Any]) -> None:
     raw = self.entity_type.encode()
     out.append(_P_h(len(raw)))
     out.append(raw)
-    value = self.entity_name
-    if value is None:
+    entity_name_value = self.entity_name
+    if entity_name_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = entity_name_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
 
@@ -368,29 +368,29 @@ def _write_value_data_v0(self: ValueData, out: list[Any]) -> None:
 
 def _write_entry_data_v0(self: EntryData, out: list[Any]) -> None:
     out.append(_P_i(len(self.entity)))
-    for item in self.entity:
-        _write_entity_data_v0(item, out)
+    for entity_item in self.entity:
+        _write_entity_data_v0(entity_item, out)
     out.append(_P_i(len(self.values)))
-    for item in self.values:
-        _write_value_data_v0(item, out)
+    for values_item in self.values:
+        _write_value_data_v0(values_item, out)
 
 
 def _write_describe_client_quotas_response_v0(self: DescribeClientQuotasResponse, out: list[Any]) -> None:
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
-    value = self.entries
-    if value is None:
+    entries_value = self.entries
+    if entries_value is None:
         out.append(_P_i(-1))
     else:
-        out.append(_P_i(len(value)))
-        for item in value:
-            _write_entry_data_v0(item, out)
+        out.append(_P_i(len(entries_value)))
+        for entries_item in entries_value:
+            _write_entry_data_v0(entries_item, out)
 
 
 def _write_entity_data_v1(self: EntityData, out: list[Any]) -> None:
@@ -398,11 +398,11 @@ def _write_entity_data_v1(self: EntityData, out: list[Any]) -> None:
     n = len(raw) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
-    value = self.entity_name
-    if value is None:
+    entity_name_value = self.entity_name
+    if entity_name_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = entity_name_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -420,33 +420,33 @@ def _write_value_data_v1(self: ValueData, out: list[Any]) -> None:
 def _write_entry_data_v1(self: EntryData, out: list[Any]) -> None:
     n = len(self.entity) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.entity:
-        _write_entity_data_v1(item, out)
+    for entity_item in self.entity:
+        _write_entity_data_v1(entity_item, out)
     n = len(self.values) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.values:
-        _write_value_data_v1(item, out)
+    for values_item in self.values:
+        _write_value_data_v1(values_item, out)
     out.append(b"\0")
 
 
 def _write_describe_client_quotas_response_v1(self: DescribeClientQuotasResponse, out: list[Any]) -> None:
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
-    value = self.entries
-    if value is None:
+    entries_value = self.entries
+    if entries_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(entries_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for item in value:
-            _write_entry_data_v1(item, out)
+        for entries_item in entries_value:
+            _write_entry_data_v1(entries_item, out)
     out.append(b"\0")
 
 

@@ -183,8 +183,8 @@ def _read_describe_cluster_response_v0(buf: Any, pos: int) -> tuple[DescribeClus
         truncated()
     brokers = []
     for _ in range(n):
-        item, pos = _read_describe_cluster_broker_v0(buf, pos)
-        brokers.append(item)
+        brokers_item, pos = _read_describe_cluster_broker_v0(buf, pos)
+        brokers.append(brokers_item)
     (cluster_authorized_operations,) = _U_i(buf, pos)
     pos += 4
     if buf[pos]:
@@ -245,8 +245,8 @@ def _read_describe_cluster_response_v1(buf: Any, pos: int) -> tuple[DescribeClus
         truncated()
     brokers = []
     for _ in range(n):
-        item, pos = _read_describe_cluster_broker_v0(buf, pos)
-        brokers.append(item)
+        brokers_item, pos = _read_describe_cluster_broker_v0(buf, pos)
+        brokers.append(brokers_item)
     (cluster_authorized_operations,) = _U_i(buf, pos)
     pos += 4
     if buf[pos]:
@@ -354,8 +354,8 @@ def _read_describe_cluster_response_v2(buf: Any, pos: int) -> tuple[DescribeClus
         truncated()
     brokers = []
     for _ in range(n):
-        item, pos = _read_describe_cluster_broker_v2(buf, pos)
-        brokers.append(item)
+        brokers_item, pos = _read_describe_cluster_broker_v2(buf, pos)
+        brokers.append(brokers_item)
     (cluster_authorized_operations,) = _U_i(buf, pos)
     pos += 4
     if buf[pos]:
@@ -372,11 +372,11 @@ def _write_describe_cluster_broker_v0(self: DescribeClusterBroker, out: list[Any
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
     out.append(_P_i(self.port))
-    value = self.rack
-    if value is None:
+    rack_value = self.rack
+    if rack_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = rack_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -385,11 +385,11 @@ def _write_describe_cluster_broker_v0(self: DescribeClusterBroker, out: list[Any
 
 def _write_describe_cluster_response_v0(self: DescribeClusterResponse, out: list[Any]) -> None:
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -400,18 +400,18 @@ def _write_describe_cluster_response_v0(self: DescribeClusterResponse, out: list
     out.append(_P_i(self.controller_id))
     n = len(self.brokers) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.brokers:
-        _write_describe_cluster_broker_v0(item, out)
+    for brokers_item in self.brokers:
+        _write_describe_cluster_broker_v0(brokers_item, out)
     out.append(_P_ix(self.cluster_authorized_operations))
 
 
 def _write_describe_cluster_response_v1(self: DescribeClusterResponse, out: list[Any]) -> None:
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -423,8 +423,8 @@ def _write_describe_cluster_response_v1(self: DescribeClusterResponse, out: list
     out.append(_P_i(self.controller_id))
     n = len(self.brokers) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.brokers:
-        _write_describe_cluster_broker_v0(item, out)
+    for brokers_item in self.brokers:
+        _write_describe_cluster_broker_v0(brokers_item, out)
     out.append(_P_ix(self.cluster_authorized_operations))
 
 
@@ -435,11 +435,11 @@ def _write_describe_cluster_broker_v2(self: DescribeClusterBroker, out: list[Any
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
     out.append(_P_i(self.port))
-    value = self.rack
-    if value is None:
+    rack_value = self.rack
+    if rack_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = rack_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -448,11 +448,11 @@ def _write_describe_cluster_broker_v2(self: DescribeClusterBroker, out: list[Any
 
 def _write_describe_cluster_response_v2(self: DescribeClusterResponse, out: list[Any]) -> None:
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -464,8 +464,8 @@ def _write_describe_cluster_response_v2(self: DescribeClusterResponse, out: list
     out.append(_P_i(self.controller_id))
     n = len(self.brokers) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.brokers:
-        _write_describe_cluster_broker_v2(item, out)
+    for brokers_item in self.brokers:
+        _write_describe_cluster_broker_v2(brokers_item, out)
     out.append(_P_ix(self.cluster_authorized_operations))
 
 

@@ -121,8 +121,8 @@ def _read_describe_configs_request_v1(buf: Any, pos: int) -> tuple[DescribeConfi
         truncated()
     resources = []
     for _ in range(n):
-        item, pos = _read_describe_configs_resource_v1(buf, pos)
-        resources.append(item)
+        resources_item, pos = _read_describe_configs_resource_v1(buf, pos)
+        resources.append(resources_item)
     (include_synonyms,) = _U_o(buf, pos)
     pos += 1
     return DescribeConfigsRequest(resources, include_synonyms, False), pos
@@ -137,8 +137,8 @@ def _read_describe_configs_request_v3(buf: Any, pos: int) -> tuple[DescribeConfi
         truncated()
     resources = []
     for _ in range(n):
-        item, pos = _read_describe_configs_resource_v1(buf, pos)
-        resources.append(item)
+        resources_item, pos = _read_describe_configs_resource_v1(buf, pos)
+        resources.append(resources_item)
     include_synonyms, include_documentation = _U_oo(buf, pos)
     pos += 2
     return DescribeConfigsRequest(resources, include_synonyms, include_documentation), pos
@@ -211,8 +211,8 @@ def _read_describe_configs_request_v4(buf: Any, pos: int) -> tuple[DescribeConfi
         truncated()
     resources = []
     for _ in range(n):
-        item, pos = _read_describe_configs_resource_v4(buf, pos)
-        resources.append(item)
+        resources_item, pos = _read_describe_configs_resource_v4(buf, pos)
+        resources.append(resources_item)
     include_synonyms, include_documentation = _U_oo(buf, pos)
     pos += 2
     if buf[pos]:
@@ -226,12 +226,12 @@ def _write_describe_configs_resource_v1(self: DescribeConfigsResource, out: list
     raw = self.resource_name.encode()
     out.append(_P_bh(self.resource_type, len(raw)))
     out.append(raw)
-    value = self.configuration_keys
-    if value is None:
+    configuration_keys_value = self.configuration_keys
+    if configuration_keys_value is None:
         out.append(_P_i(-1))
     else:
-        out.append(_P_i(len(value)))
-        for element in value:
+        out.append(_P_i(len(configuration_keys_value)))
+        for element in configuration_keys_value:
             raw = element.encode()
             out.append(_P_h(len(raw)))
             out.append(raw)
@@ -239,15 +239,15 @@ def _write_describe_configs_resource_v1(self: DescribeConfigsResource, out: list
 
 def _write_describe_configs_request_v1(self: DescribeConfigsRequest, out: list[Any]) -> None:
     out.append(_P_i(len(self.resources)))
-    for item in self.resources:
-        _write_describe_configs_resource_v1(item, out)
+    for resources_item in self.resources:
+        _write_describe_configs_resource_v1(resources_item, out)
     out.append(_P_o(self.include_synonyms))
 
 
 def _write_describe_configs_request_v3(self: DescribeConfigsRequest, out: list[Any]) -> None:
     out.append(_P_i(len(self.resources)))
-    for item in self.resources:
-        _write_describe_configs_resource_v1(item, out)
+    for resources_item in self.resources:
+        _write_describe_configs_resource_v1(resources_item, out)
     out.append(_P_oo(self.include_synonyms, self.include_documentation))
 
 
@@ -257,13 +257,13 @@ def _write_describe_configs_resource_v4(self: DescribeConfigsResource, out: list
     n = len(raw) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
-    value = self.configuration_keys
-    if value is None:
+    configuration_keys_value = self.configuration_keys
+    if configuration_keys_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(configuration_keys_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for element in value:
+        for element in configuration_keys_value:
             raw = element.encode()
             n = len(raw) + 1
             out.append(UVARINT[n] if n < 128 else uvarint(n))
@@ -274,8 +274,8 @@ def _write_describe_configs_resource_v4(self: DescribeConfigsResource, out: list
 def _write_describe_configs_request_v4(self: DescribeConfigsRequest, out: list[Any]) -> None:
     n = len(self.resources) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.resources:
-        _write_describe_configs_resource_v4(item, out)
+    for resources_item in self.resources:
+        _write_describe_configs_resource_v4(resources_item, out)
     out.append(_P_oox(self.include_synonyms, self.include_documentation))
 
 

@@ -196,8 +196,8 @@ def _read_describe_configs_resource_result_v1(buf: Any, pos: int) -> tuple[Descr
         truncated()
     synonyms = []
     for _ in range(n):
-        item, pos = _read_describe_configs_synonym_v1(buf, pos)
-        synonyms.append(item)
+        synonyms_item, pos = _read_describe_configs_synonym_v1(buf, pos)
+        synonyms.append(synonyms_item)
     return DescribeConfigsResourceResult(name, value, read_only, config_source, is_sensitive, synonyms, 0, ""), pos
 
 
@@ -237,8 +237,8 @@ def _read_describe_configs_result_v1(buf: Any, pos: int) -> tuple[DescribeConfig
         truncated()
     configs = []
     for _ in range(n):
-        item, pos = _read_describe_configs_resource_result_v1(buf, pos)
-        configs.append(item)
+        configs_item, pos = _read_describe_configs_resource_result_v1(buf, pos)
+        configs.append(configs_item)
     return DescribeConfigsResult(error_code, error_message, resource_type, resource_name, configs), pos
 
 
@@ -251,8 +251,8 @@ def _read_describe_configs_response_v1(buf: Any, pos: int) -> tuple[DescribeConf
         truncated()
     results = []
     for _ in range(n):
-        item, pos = _read_describe_configs_result_v1(buf, pos)
-        results.append(item)
+        results_item, pos = _read_describe_configs_result_v1(buf, pos)
+        results.append(results_item)
     return DescribeConfigsResponse(throttle_time_ms, results), pos
 
 
@@ -292,8 +292,8 @@ def _read_describe_configs_resource_result_v3(buf: Any, pos: int) -> tuple[Descr
         truncated()
     synonyms = []
     for _ in range(n):
-        item, pos = _read_describe_configs_synonym_v1(buf, pos)
-        synonyms.append(item)
+        synonyms_item, pos = _read_describe_configs_synonym_v1(buf, pos)
+        synonyms.append(synonyms_item)
     config_type, n = _U_bh(buf, pos)
     pos += 3
     if n < 0:
@@ -348,8 +348,8 @@ def _read_describe_configs_result_v3(buf: Any, pos: int) -> tuple[DescribeConfig
         truncated()
     configs = []
     for _ in range(n):
-        item, pos = _read_describe_configs_resource_result_v3(buf, pos)
-        configs.append(item)
+        configs_item, pos = _read_describe_configs_resource_result_v3(buf, pos)
+        configs.append(configs_item)
     return DescribeConfigsResult(error_code, error_message, resource_type, resource_name, configs), pos
 
 
@@ -362,8 +362,8 @@ def _read_describe_configs_response_v3(buf: Any, pos: int) -> tuple[DescribeConf
         truncated()
     results = []
     for _ in range(n):
-        item, pos = _read_describe_configs_result_v3(buf, pos)
-        results.append(item)
+        results_item, pos = _read_describe_configs_result_v3(buf, pos)
+        results.append(results_item)
     return DescribeConfigsResponse(throttle_time_ms, results), pos
 
 
@@ -457,8 +457,8 @@ def _read_describe_configs_resource_result_v4(buf: Any, pos: int) -> tuple[Descr
         truncated()
     synonyms = []
     for _ in range(n):
-        item, pos = _read_describe_configs_synonym_v4(buf, pos)
-        synonyms.append(item)
+        synonyms_item, pos = _read_describe_configs_synonym_v4(buf, pos)
+        synonyms.append(synonyms_item)
     (config_type,) = _U_b(buf, pos)
     pos += 1
     n = buf[pos]
@@ -535,8 +535,8 @@ def _read_describe_configs_result_v4(buf: Any, pos: int) -> tuple[DescribeConfig
         truncated()
     configs = []
     for _ in range(n):
-        item, pos = _read_describe_configs_resource_result_v4(buf, pos)
-        configs.append(item)
+        configs_item, pos = _read_describe_configs_resource_result_v4(buf, pos)
+        configs.append(configs_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -558,8 +558,8 @@ def _read_describe_configs_response_v4(buf: Any, pos: int) -> tuple[DescribeConf
         truncated()
     results = []
     for _ in range(n):
-        item, pos = _read_describe_configs_result_v4(buf, pos)
-        results.append(item)
+        results_item, pos = _read_describe_configs_result_v4(buf, pos)
+        results.append(results_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -571,11 +571,11 @@ def _write_describe_configs_synonym_v1(self: DescribeConfigsSynonym, out: list[A
     raw = self.name.encode()
     out.append(_P_h(len(raw)))
     out.append(raw)
-    value = self.value
-    if value is None:
+    value_value = self.value
+    if value_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = value_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_b(self.source))
@@ -585,86 +585,86 @@ def _write_describe_configs_resource_result_v1(self: DescribeConfigsResourceResu
     raw = self.name.encode()
     out.append(_P_h(len(raw)))
     out.append(raw)
-    value = self.value
-    if value is None:
+    value_value = self.value
+    if value_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = value_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_oboi(self.read_only, self.config_source, self.is_sensitive, len(self.synonyms)))
-    for item in self.synonyms:
-        _write_describe_configs_synonym_v1(item, out)
+    for synonyms_item in self.synonyms:
+        _write_describe_configs_synonym_v1(synonyms_item, out)
 
 
 def _write_describe_configs_result_v1(self: DescribeConfigsResult, out: list[Any]) -> None:
     out.append(_P_h(self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
     raw = self.resource_name.encode()
     out.append(_P_bh(self.resource_type, len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.configs)))
-    for item in self.configs:
-        _write_describe_configs_resource_result_v1(item, out)
+    for configs_item in self.configs:
+        _write_describe_configs_resource_result_v1(configs_item, out)
 
 
 def _write_describe_configs_response_v1(self: DescribeConfigsResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.results)))
-    for item in self.results:
-        _write_describe_configs_result_v1(item, out)
+    for results_item in self.results:
+        _write_describe_configs_result_v1(results_item, out)
 
 
 def _write_describe_configs_resource_result_v3(self: DescribeConfigsResourceResult, out: list[Any]) -> None:
     raw = self.name.encode()
     out.append(_P_h(len(raw)))
     out.append(raw)
-    value = self.value
-    if value is None:
+    value_value = self.value
+    if value_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = value_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_oboi(self.read_only, self.config_source, self.is_sensitive, len(self.synonyms)))
-    for item in self.synonyms:
-        _write_describe_configs_synonym_v1(item, out)
+    for synonyms_item in self.synonyms:
+        _write_describe_configs_synonym_v1(synonyms_item, out)
     out.append(_P_b(self.config_type))
-    value = self.documentation
-    if value is None:
+    documentation_value = self.documentation
+    if documentation_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = documentation_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
 
 
 def _write_describe_configs_result_v3(self: DescribeConfigsResult, out: list[Any]) -> None:
     out.append(_P_h(self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
     raw = self.resource_name.encode()
     out.append(_P_bh(self.resource_type, len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.configs)))
-    for item in self.configs:
-        _write_describe_configs_resource_result_v3(item, out)
+    for configs_item in self.configs:
+        _write_describe_configs_resource_result_v3(configs_item, out)
 
 
 def _write_describe_configs_response_v3(self: DescribeConfigsResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.results)))
-    for item in self.results:
-        _write_describe_configs_result_v3(item, out)
+    for results_item in self.results:
+        _write_describe_configs_result_v3(results_item, out)
 
 
 def _write_describe_configs_synonym_v4(self: DescribeConfigsSynonym, out: list[Any]) -> None:
@@ -672,11 +672,11 @@ def _write_describe_configs_synonym_v4(self: DescribeConfigsSynonym, out: list[A
     n = len(raw) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
-    value = self.value
-    if value is None:
+    value_value = self.value
+    if value_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = value_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -688,25 +688,25 @@ def _write_describe_configs_resource_result_v4(self: DescribeConfigsResourceResu
     n = len(raw) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
-    value = self.value
-    if value is None:
+    value_value = self.value
+    if value_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = value_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     out.append(_P_obo(self.read_only, self.config_source, self.is_sensitive))
     n = len(self.synonyms) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.synonyms:
-        _write_describe_configs_synonym_v4(item, out)
+    for synonyms_item in self.synonyms:
+        _write_describe_configs_synonym_v4(synonyms_item, out)
     out.append(_P_b(self.config_type))
-    value = self.documentation
-    if value is None:
+    documentation_value = self.documentation
+    if documentation_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = documentation_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -715,11 +715,11 @@ def _write_describe_configs_resource_result_v4(self: DescribeConfigsResourceResu
 
 def _write_describe_configs_result_v4(self: DescribeConfigsResult, out: list[Any]) -> None:
     out.append(_P_h(self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -730,8 +730,8 @@ def _write_describe_configs_result_v4(self: DescribeConfigsResult, out: list[Any
     out.append(raw)
     n = len(self.configs) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.configs:
-        _write_describe_configs_resource_result_v4(item, out)
+    for configs_item in self.configs:
+        _write_describe_configs_resource_result_v4(configs_item, out)
     out.append(b"\0")
 
 
@@ -739,8 +739,8 @@ def _write_describe_configs_response_v4(self: DescribeConfigsResponse, out: list
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.results) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.results:
-        _write_describe_configs_result_v4(item, out)
+    for results_item in self.results:
+        _write_describe_configs_result_v4(results_item, out)
     out.append(b"\0")
 
 

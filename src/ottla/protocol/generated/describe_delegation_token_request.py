@@ -94,8 +94,8 @@ def _read_describe_delegation_token_request_v1(buf: Any, pos: int) -> tuple[Desc
             truncated()
         owners = []
         for _ in range(n):
-            item, pos = _read_describe_delegation_token_owner_v1(buf, pos)
-            owners.append(item)
+            owners_item, pos = _read_describe_delegation_token_owner_v1(buf, pos)
+            owners.append(owners_item)
     return DescribeDelegationTokenRequest(owners), pos
 
 
@@ -152,8 +152,8 @@ def _read_describe_delegation_token_request_v2(buf: Any, pos: int) -> tuple[Desc
             truncated()
         owners = []
         for _ in range(n):
-            item, pos = _read_describe_delegation_token_owner_v2(buf, pos)
-            owners.append(item)
+            owners_item, pos = _read_describe_delegation_token_owner_v2(buf, pos)
+            owners.append(owners_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -171,13 +171,13 @@ def _write_describe_delegation_token_owner_v1(self: DescribeDelegationTokenOwner
 
 
 def _write_describe_delegation_token_request_v1(self: DescribeDelegationTokenRequest, out: list[Any]) -> None:
-    value = self.owners
-    if value is None:
+    owners_value = self.owners
+    if owners_value is None:
         out.append(_P_i(-1))
     else:
-        out.append(_P_i(len(value)))
-        for item in value:
-            _write_describe_delegation_token_owner_v1(item, out)
+        out.append(_P_i(len(owners_value)))
+        for owners_item in owners_value:
+            _write_describe_delegation_token_owner_v1(owners_item, out)
 
 
 def _write_describe_delegation_token_owner_v2(self: DescribeDelegationTokenOwner, out: list[Any]) -> None:
@@ -193,14 +193,14 @@ def _write_describe_delegation_token_owner_v2(self: DescribeDelegationTokenOwner
 
 
 def _write_describe_delegation_token_request_v2(self: DescribeDelegationTokenRequest, out: list[Any]) -> None:
-    value = self.owners
-    if value is None:
+    owners_value = self.owners
+    if owners_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(owners_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for item in value:
-            _write_describe_delegation_token_owner_v2(item, out)
+        for owners_item in owners_value:
+            _write_describe_delegation_token_owner_v2(owners_item, out)
     out.append(b"\0")
 
 

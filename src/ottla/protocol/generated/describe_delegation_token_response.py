@@ -188,8 +188,8 @@ def _read_described_delegation_token_v1(buf: Any, pos: int) -> tuple[DescribedDe
         truncated()
     renewers = []
     for _ in range(n):
-        item, pos = _read_described_delegation_token_renewer_v1(buf, pos)
-        renewers.append(item)
+        renewers_item, pos = _read_described_delegation_token_renewer_v1(buf, pos)
+        renewers.append(renewers_item)
     return DescribedDelegationToken(principal_type, principal_name, "", "", issue_timestamp, expiry_timestamp, max_timestamp, token_id, hmac, renewers), pos
 
 
@@ -202,8 +202,8 @@ def _read_describe_delegation_token_response_v1(buf: Any, pos: int) -> tuple[Des
         truncated()
     tokens = []
     for _ in range(n):
-        item, pos = _read_described_delegation_token_v1(buf, pos)
-        tokens.append(item)
+        tokens_item, pos = _read_described_delegation_token_v1(buf, pos)
+        tokens.append(tokens_item)
     (throttle_time_ms,) = _U_i(buf, pos)
     pos += 4
     return DescribeDelegationTokenResponse(error_code, tokens, throttle_time_ms), pos
@@ -319,8 +319,8 @@ def _read_described_delegation_token_v2(buf: Any, pos: int) -> tuple[DescribedDe
         truncated()
     renewers = []
     for _ in range(n):
-        item, pos = _read_described_delegation_token_renewer_v2(buf, pos)
-        renewers.append(item)
+        renewers_item, pos = _read_described_delegation_token_renewer_v2(buf, pos)
+        renewers.append(renewers_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -342,8 +342,8 @@ def _read_describe_delegation_token_response_v2(buf: Any, pos: int) -> tuple[Des
         truncated()
     tokens = []
     for _ in range(n):
-        item, pos = _read_described_delegation_token_v2(buf, pos)
-        tokens.append(item)
+        tokens_item, pos = _read_described_delegation_token_v2(buf, pos)
+        tokens.append(tokens_item)
     (throttle_time_ms,) = _U_i(buf, pos)
     pos += 4
     if buf[pos]:
@@ -455,8 +455,8 @@ def _read_described_delegation_token_v3(buf: Any, pos: int) -> tuple[DescribedDe
         truncated()
     renewers = []
     for _ in range(n):
-        item, pos = _read_described_delegation_token_renewer_v2(buf, pos)
-        renewers.append(item)
+        renewers_item, pos = _read_described_delegation_token_renewer_v2(buf, pos)
+        renewers.append(renewers_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -478,8 +478,8 @@ def _read_describe_delegation_token_response_v3(buf: Any, pos: int) -> tuple[Des
         truncated()
     tokens = []
     for _ in range(n):
-        item, pos = _read_described_delegation_token_v3(buf, pos)
-        tokens.append(item)
+        tokens_item, pos = _read_described_delegation_token_v3(buf, pos)
+        tokens.append(tokens_item)
     (throttle_time_ms,) = _U_i(buf, pos)
     pos += 4
     if buf[pos]:
@@ -511,14 +511,14 @@ def _write_described_delegation_token_v1(self: DescribedDelegationToken, out: li
     out.append(_P_i(len(self.hmac)))
     out.append(self.hmac)
     out.append(_P_i(len(self.renewers)))
-    for item in self.renewers:
-        _write_described_delegation_token_renewer_v1(item, out)
+    for renewers_item in self.renewers:
+        _write_described_delegation_token_renewer_v1(renewers_item, out)
 
 
 def _write_describe_delegation_token_response_v1(self: DescribeDelegationTokenResponse, out: list[Any]) -> None:
     out.append(_P_hi(self.error_code, len(self.tokens)))
-    for item in self.tokens:
-        _write_described_delegation_token_v1(item, out)
+    for tokens_item in self.tokens:
+        _write_described_delegation_token_v1(tokens_item, out)
     out.append(_P_i(self.throttle_time_ms))
 
 
@@ -553,8 +553,8 @@ def _write_described_delegation_token_v2(self: DescribedDelegationToken, out: li
     out.append(self.hmac)
     n = len(self.renewers) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.renewers:
-        _write_described_delegation_token_renewer_v2(item, out)
+    for renewers_item in self.renewers:
+        _write_described_delegation_token_renewer_v2(renewers_item, out)
     out.append(b"\0")
 
 
@@ -562,8 +562,8 @@ def _write_describe_delegation_token_response_v2(self: DescribeDelegationTokenRe
     out.append(_P_h(self.error_code))
     n = len(self.tokens) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.tokens:
-        _write_described_delegation_token_v2(item, out)
+    for tokens_item in self.tokens:
+        _write_described_delegation_token_v2(tokens_item, out)
     out.append(_P_ix(self.throttle_time_ms))
 
 
@@ -594,8 +594,8 @@ def _write_described_delegation_token_v3(self: DescribedDelegationToken, out: li
     out.append(self.hmac)
     n = len(self.renewers) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.renewers:
-        _write_described_delegation_token_renewer_v2(item, out)
+    for renewers_item in self.renewers:
+        _write_described_delegation_token_renewer_v2(renewers_item, out)
     out.append(b"\0")
 
 
@@ -603,8 +603,8 @@ def _write_describe_delegation_token_response_v3(self: DescribeDelegationTokenRe
     out.append(_P_h(self.error_code))
     n = len(self.tokens) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.tokens:
-        _write_described_delegation_token_v3(item, out)
+    for tokens_item in self.tokens:
+        _write_described_delegation_token_v3(tokens_item, out)
     out.append(_P_ix(self.throttle_time_ms))
 
 

@@ -223,8 +223,8 @@ def _read_described_group_v0(buf: Any, pos: int) -> tuple[DescribedGroup, int]:
         truncated()
     members = []
     for _ in range(n):
-        item, pos = _read_described_group_member_v0(buf, pos)
-        members.append(item)
+        members_item, pos = _read_described_group_member_v0(buf, pos)
+        members.append(members_item)
     return DescribedGroup(error_code, None, group_id, group_state, protocol_type, protocol_data, members, -2147483648), pos
 
 
@@ -237,8 +237,8 @@ def _read_describe_groups_response_v0(buf: Any, pos: int) -> tuple[DescribeGroup
         truncated()
     groups = []
     for _ in range(n):
-        item, pos = _read_described_group_v0(buf, pos)
-        groups.append(item)
+        groups_item, pos = _read_described_group_v0(buf, pos)
+        groups.append(groups_item)
     return DescribeGroupsResponse(0, groups), pos
 
 
@@ -251,8 +251,8 @@ def _read_describe_groups_response_v1(buf: Any, pos: int) -> tuple[DescribeGroup
         truncated()
     groups = []
     for _ in range(n):
-        item, pos = _read_described_group_v0(buf, pos)
-        groups.append(item)
+        groups_item, pos = _read_described_group_v0(buf, pos)
+        groups.append(groups_item)
     return DescribeGroupsResponse(throttle_time_ms, groups), pos
 
 
@@ -313,8 +313,8 @@ def _read_described_group_v3(buf: Any, pos: int) -> tuple[DescribedGroup, int]:
         truncated()
     members = []
     for _ in range(n):
-        item, pos = _read_described_group_member_v0(buf, pos)
-        members.append(item)
+        members_item, pos = _read_described_group_member_v0(buf, pos)
+        members.append(members_item)
     (authorized_operations,) = _U_i(buf, pos)
     pos += 4
     return DescribedGroup(error_code, None, group_id, group_state, protocol_type, protocol_data, members, authorized_operations), pos
@@ -329,8 +329,8 @@ def _read_describe_groups_response_v3(buf: Any, pos: int) -> tuple[DescribeGroup
         truncated()
     groups = []
     for _ in range(n):
-        item, pos = _read_described_group_v3(buf, pos)
-        groups.append(item)
+        groups_item, pos = _read_described_group_v3(buf, pos)
+        groups.append(groups_item)
     return DescribeGroupsResponse(throttle_time_ms, groups), pos
 
 
@@ -466,8 +466,8 @@ def _read_described_group_v4(buf: Any, pos: int) -> tuple[DescribedGroup, int]:
         truncated()
     members = []
     for _ in range(n):
-        item, pos = _read_described_group_member_v4(buf, pos)
-        members.append(item)
+        members_item, pos = _read_described_group_member_v4(buf, pos)
+        members.append(members_item)
     (authorized_operations,) = _U_i(buf, pos)
     pos += 4
     return DescribedGroup(error_code, None, group_id, group_state, protocol_type, protocol_data, members, authorized_operations), pos
@@ -482,8 +482,8 @@ def _read_describe_groups_response_v4(buf: Any, pos: int) -> tuple[DescribeGroup
         truncated()
     groups = []
     for _ in range(n):
-        item, pos = _read_described_group_v4(buf, pos)
-        groups.append(item)
+        groups_item, pos = _read_described_group_v4(buf, pos)
+        groups.append(groups_item)
     return DescribeGroupsResponse(throttle_time_ms, groups), pos
 
 
@@ -658,8 +658,8 @@ def _read_described_group_v5(buf: Any, pos: int) -> tuple[DescribedGroup, int]:
         truncated()
     members = []
     for _ in range(n):
-        item, pos = _read_described_group_member_v5(buf, pos)
-        members.append(item)
+        members_item, pos = _read_described_group_member_v5(buf, pos)
+        members.append(members_item)
     (authorized_operations,) = _U_i(buf, pos)
     pos += 4
     if buf[pos]:
@@ -683,8 +683,8 @@ def _read_describe_groups_response_v5(buf: Any, pos: int) -> tuple[DescribeGroup
         truncated()
     groups = []
     for _ in range(n):
-        item, pos = _read_described_group_v5(buf, pos)
-        groups.append(item)
+        groups_item, pos = _read_described_group_v5(buf, pos)
+        groups.append(groups_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -784,8 +784,8 @@ def _read_described_group_v6(buf: Any, pos: int) -> tuple[DescribedGroup, int]:
         truncated()
     members = []
     for _ in range(n):
-        item, pos = _read_described_group_member_v5(buf, pos)
-        members.append(item)
+        members_item, pos = _read_described_group_member_v5(buf, pos)
+        members.append(members_item)
     (authorized_operations,) = _U_i(buf, pos)
     pos += 4
     if buf[pos]:
@@ -809,8 +809,8 @@ def _read_describe_groups_response_v6(buf: Any, pos: int) -> tuple[DescribeGroup
         truncated()
     groups = []
     for _ in range(n):
-        item, pos = _read_described_group_v6(buf, pos)
-        groups.append(item)
+        groups_item, pos = _read_described_group_v6(buf, pos)
+        groups.append(groups_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -848,20 +848,20 @@ def _write_described_group_v0(self: DescribedGroup, out: list[Any]) -> None:
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.members)))
-    for item in self.members:
-        _write_described_group_member_v0(item, out)
+    for members_item in self.members:
+        _write_described_group_member_v0(members_item, out)
 
 
 def _write_describe_groups_response_v0(self: DescribeGroupsResponse, out: list[Any]) -> None:
     out.append(_P_i(len(self.groups)))
-    for item in self.groups:
-        _write_described_group_v0(item, out)
+    for groups_item in self.groups:
+        _write_described_group_v0(groups_item, out)
 
 
 def _write_describe_groups_response_v1(self: DescribeGroupsResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.groups)))
-    for item in self.groups:
-        _write_described_group_v0(item, out)
+    for groups_item in self.groups:
+        _write_described_group_v0(groups_item, out)
 
 
 def _write_described_group_v3(self: DescribedGroup, out: list[Any]) -> None:
@@ -878,26 +878,26 @@ def _write_described_group_v3(self: DescribedGroup, out: list[Any]) -> None:
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.members)))
-    for item in self.members:
-        _write_described_group_member_v0(item, out)
+    for members_item in self.members:
+        _write_described_group_member_v0(members_item, out)
     out.append(_P_i(self.authorized_operations))
 
 
 def _write_describe_groups_response_v3(self: DescribeGroupsResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.groups)))
-    for item in self.groups:
-        _write_described_group_v3(item, out)
+    for groups_item in self.groups:
+        _write_described_group_v3(groups_item, out)
 
 
 def _write_described_group_member_v4(self: DescribedGroupMember, out: list[Any]) -> None:
     raw = self.member_id.encode()
     out.append(_P_h(len(raw)))
     out.append(raw)
-    value = self.group_instance_id
-    if value is None:
+    group_instance_id_value = self.group_instance_id
+    if group_instance_id_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = group_instance_id_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
     raw = self.client_id.encode()
@@ -926,15 +926,15 @@ def _write_described_group_v4(self: DescribedGroup, out: list[Any]) -> None:
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.members)))
-    for item in self.members:
-        _write_described_group_member_v4(item, out)
+    for members_item in self.members:
+        _write_described_group_member_v4(members_item, out)
     out.append(_P_i(self.authorized_operations))
 
 
 def _write_describe_groups_response_v4(self: DescribeGroupsResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.groups)))
-    for item in self.groups:
-        _write_described_group_v4(item, out)
+    for groups_item in self.groups:
+        _write_described_group_v4(groups_item, out)
 
 
 def _write_described_group_member_v5(self: DescribedGroupMember, out: list[Any]) -> None:
@@ -942,11 +942,11 @@ def _write_described_group_member_v5(self: DescribedGroupMember, out: list[Any])
     n = len(raw) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
-    value = self.group_instance_id
-    if value is None:
+    group_instance_id_value = self.group_instance_id
+    if group_instance_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = group_instance_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -987,8 +987,8 @@ def _write_described_group_v5(self: DescribedGroup, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.members) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.members:
-        _write_described_group_member_v5(item, out)
+    for members_item in self.members:
+        _write_described_group_member_v5(members_item, out)
     out.append(_P_ix(self.authorized_operations))
 
 
@@ -996,18 +996,18 @@ def _write_describe_groups_response_v5(self: DescribeGroupsResponse, out: list[A
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.groups) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.groups:
-        _write_described_group_v5(item, out)
+    for groups_item in self.groups:
+        _write_described_group_v5(groups_item, out)
     out.append(b"\0")
 
 
 def _write_described_group_v6(self: DescribedGroup, out: list[Any]) -> None:
     out.append(_P_h(self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -1029,8 +1029,8 @@ def _write_described_group_v6(self: DescribedGroup, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.members) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.members:
-        _write_described_group_member_v5(item, out)
+    for members_item in self.members:
+        _write_described_group_member_v5(members_item, out)
     out.append(_P_ix(self.authorized_operations))
 
 
@@ -1038,8 +1038,8 @@ def _write_describe_groups_response_v6(self: DescribeGroupsResponse, out: list[A
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.groups) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.groups:
-        _write_described_group_v6(item, out)
+    for groups_item in self.groups:
+        _write_described_group_v6(groups_item, out)
     out.append(b"\0")
 
 

@@ -90,8 +90,8 @@ def _read_describe_log_dirs_request_v1(buf: Any, pos: int) -> tuple[DescribeLogD
             truncated()
         topics = []
         for _ in range(n):
-            item, pos = _read_describable_log_dir_topic_v1(buf, pos)
-            topics.append(item)
+            topics_item, pos = _read_describable_log_dir_topic_v1(buf, pos)
+            topics.append(topics_item)
     return DescribeLogDirsRequest(topics), pos
 
 
@@ -144,8 +144,8 @@ def _read_describe_log_dirs_request_v2(buf: Any, pos: int) -> tuple[DescribeLogD
             truncated()
         topics = []
         for _ in range(n):
-            item, pos = _read_describable_log_dir_topic_v2(buf, pos)
-            topics.append(item)
+            topics_item, pos = _read_describable_log_dir_topic_v2(buf, pos)
+            topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -162,13 +162,13 @@ def _write_describable_log_dir_topic_v1(self: DescribableLogDirTopic, out: list[
 
 
 def _write_describe_log_dirs_request_v1(self: DescribeLogDirsRequest, out: list[Any]) -> None:
-    value = self.topics
-    if value is None:
+    topics_value = self.topics
+    if topics_value is None:
         out.append(_P_i(-1))
     else:
-        out.append(_P_i(len(value)))
-        for item in value:
-            _write_describable_log_dir_topic_v1(item, out)
+        out.append(_P_i(len(topics_value)))
+        for topics_item in topics_value:
+            _write_describable_log_dir_topic_v1(topics_item, out)
 
 
 def _write_describable_log_dir_topic_v2(self: DescribableLogDirTopic, out: list[Any]) -> None:
@@ -183,14 +183,14 @@ def _write_describable_log_dir_topic_v2(self: DescribableLogDirTopic, out: list[
 
 
 def _write_describe_log_dirs_request_v2(self: DescribeLogDirsRequest, out: list[Any]) -> None:
-    value = self.topics
-    if value is None:
+    topics_value = self.topics
+    if topics_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(topics_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for item in value:
-            _write_describable_log_dir_topic_v2(item, out)
+        for topics_item in topics_value:
+            _write_describable_log_dir_topic_v2(topics_item, out)
     out.append(b"\0")
 
 

@@ -146,8 +146,8 @@ def _read_describe_log_dirs_topic_v1(buf: Any, pos: int) -> tuple[DescribeLogDir
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_describe_log_dirs_partition_v1(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_describe_log_dirs_partition_v1(buf, pos)
+        partitions.append(partitions_item)
     return DescribeLogDirsTopic(name, partitions), pos
 
 
@@ -172,8 +172,8 @@ def _read_describe_log_dirs_result_v1(buf: Any, pos: int) -> tuple[DescribeLogDi
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_describe_log_dirs_topic_v1(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_describe_log_dirs_topic_v1(buf, pos)
+        topics.append(topics_item)
     return DescribeLogDirsResult(error_code, log_dir, topics, -1, -1, False), pos
 
 
@@ -186,8 +186,8 @@ def _read_describe_log_dirs_response_v1(buf: Any, pos: int) -> tuple[DescribeLog
         truncated()
     results = []
     for _ in range(n):
-        item, pos = _read_describe_log_dirs_result_v1(buf, pos)
-        results.append(item)
+        results_item, pos = _read_describe_log_dirs_result_v1(buf, pos)
+        results.append(results_item)
     return DescribeLogDirsResponse(throttle_time_ms, 0, results), pos
 
 
@@ -228,8 +228,8 @@ def _read_describe_log_dirs_topic_v2(buf: Any, pos: int) -> tuple[DescribeLogDir
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_describe_log_dirs_partition_v2(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_describe_log_dirs_partition_v2(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -266,8 +266,8 @@ def _read_describe_log_dirs_result_v2(buf: Any, pos: int) -> tuple[DescribeLogDi
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_describe_log_dirs_topic_v2(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_describe_log_dirs_topic_v2(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -289,8 +289,8 @@ def _read_describe_log_dirs_response_v2(buf: Any, pos: int) -> tuple[DescribeLog
         truncated()
     results = []
     for _ in range(n):
-        item, pos = _read_describe_log_dirs_result_v2(buf, pos)
-        results.append(item)
+        results_item, pos = _read_describe_log_dirs_result_v2(buf, pos)
+        results.append(results_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -312,8 +312,8 @@ def _read_describe_log_dirs_response_v3(buf: Any, pos: int) -> tuple[DescribeLog
         truncated()
     results = []
     for _ in range(n):
-        item, pos = _read_describe_log_dirs_result_v2(buf, pos)
-        results.append(item)
+        results_item, pos = _read_describe_log_dirs_result_v2(buf, pos)
+        results.append(results_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -350,8 +350,8 @@ def _read_describe_log_dirs_result_v4(buf: Any, pos: int) -> tuple[DescribeLogDi
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_describe_log_dirs_topic_v2(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_describe_log_dirs_topic_v2(buf, pos)
+        topics.append(topics_item)
     total_bytes, usable_bytes = _U_qq(buf, pos)
     pos += 16
     if buf[pos]:
@@ -375,8 +375,8 @@ def _read_describe_log_dirs_response_v4(buf: Any, pos: int) -> tuple[DescribeLog
         truncated()
     results = []
     for _ in range(n):
-        item, pos = _read_describe_log_dirs_result_v4(buf, pos)
-        results.append(item)
+        results_item, pos = _read_describe_log_dirs_result_v4(buf, pos)
+        results.append(results_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -413,8 +413,8 @@ def _read_describe_log_dirs_result_v5(buf: Any, pos: int) -> tuple[DescribeLogDi
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_describe_log_dirs_topic_v2(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_describe_log_dirs_topic_v2(buf, pos)
+        topics.append(topics_item)
     total_bytes, usable_bytes, is_cordoned = _U_qqo(buf, pos)
     pos += 17
     if buf[pos]:
@@ -438,8 +438,8 @@ def _read_describe_log_dirs_response_v5(buf: Any, pos: int) -> tuple[DescribeLog
         truncated()
     results = []
     for _ in range(n):
-        item, pos = _read_describe_log_dirs_result_v5(buf, pos)
-        results.append(item)
+        results_item, pos = _read_describe_log_dirs_result_v5(buf, pos)
+        results.append(results_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -456,8 +456,8 @@ def _write_describe_log_dirs_topic_v1(self: DescribeLogDirsTopic, out: list[Any]
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for item in self.partitions:
-        _write_describe_log_dirs_partition_v1(item, out)
+    for partitions_item in self.partitions:
+        _write_describe_log_dirs_partition_v1(partitions_item, out)
 
 
 def _write_describe_log_dirs_result_v1(self: DescribeLogDirsResult, out: list[Any]) -> None:
@@ -465,14 +465,14 @@ def _write_describe_log_dirs_result_v1(self: DescribeLogDirsResult, out: list[An
     out.append(_P_hh(self.error_code, len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.topics)))
-    for item in self.topics:
-        _write_describe_log_dirs_topic_v1(item, out)
+    for topics_item in self.topics:
+        _write_describe_log_dirs_topic_v1(topics_item, out)
 
 
 def _write_describe_log_dirs_response_v1(self: DescribeLogDirsResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.results)))
-    for item in self.results:
-        _write_describe_log_dirs_result_v1(item, out)
+    for results_item in self.results:
+        _write_describe_log_dirs_result_v1(results_item, out)
 
 
 def _write_describe_log_dirs_partition_v2(self: DescribeLogDirsPartition, out: list[Any]) -> None:
@@ -486,8 +486,8 @@ def _write_describe_log_dirs_topic_v2(self: DescribeLogDirsTopic, out: list[Any]
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_describe_log_dirs_partition_v2(item, out)
+    for partitions_item in self.partitions:
+        _write_describe_log_dirs_partition_v2(partitions_item, out)
     out.append(b"\0")
 
 
@@ -499,8 +499,8 @@ def _write_describe_log_dirs_result_v2(self: DescribeLogDirsResult, out: list[An
     out.append(raw)
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_describe_log_dirs_topic_v2(item, out)
+    for topics_item in self.topics:
+        _write_describe_log_dirs_topic_v2(topics_item, out)
     out.append(b"\0")
 
 
@@ -508,8 +508,8 @@ def _write_describe_log_dirs_response_v2(self: DescribeLogDirsResponse, out: lis
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.results) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.results:
-        _write_describe_log_dirs_result_v2(item, out)
+    for results_item in self.results:
+        _write_describe_log_dirs_result_v2(results_item, out)
     out.append(b"\0")
 
 
@@ -517,8 +517,8 @@ def _write_describe_log_dirs_response_v3(self: DescribeLogDirsResponse, out: lis
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
     n = len(self.results) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.results:
-        _write_describe_log_dirs_result_v2(item, out)
+    for results_item in self.results:
+        _write_describe_log_dirs_result_v2(results_item, out)
     out.append(b"\0")
 
 
@@ -530,8 +530,8 @@ def _write_describe_log_dirs_result_v4(self: DescribeLogDirsResult, out: list[An
     out.append(raw)
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_describe_log_dirs_topic_v2(item, out)
+    for topics_item in self.topics:
+        _write_describe_log_dirs_topic_v2(topics_item, out)
     out.append(_P_qqx(self.total_bytes, self.usable_bytes))
 
 
@@ -539,8 +539,8 @@ def _write_describe_log_dirs_response_v4(self: DescribeLogDirsResponse, out: lis
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
     n = len(self.results) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.results:
-        _write_describe_log_dirs_result_v4(item, out)
+    for results_item in self.results:
+        _write_describe_log_dirs_result_v4(results_item, out)
     out.append(b"\0")
 
 
@@ -552,8 +552,8 @@ def _write_describe_log_dirs_result_v5(self: DescribeLogDirsResult, out: list[An
     out.append(raw)
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_describe_log_dirs_topic_v2(item, out)
+    for topics_item in self.topics:
+        _write_describe_log_dirs_topic_v2(topics_item, out)
     out.append(_P_qqox(self.total_bytes, self.usable_bytes, self.is_cordoned))
 
 
@@ -561,8 +561,8 @@ def _write_describe_log_dirs_response_v5(self: DescribeLogDirsResponse, out: lis
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
     n = len(self.results) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.results:
-        _write_describe_log_dirs_result_v5(item, out)
+    for results_item in self.results:
+        _write_describe_log_dirs_result_v5(results_item, out)
     out.append(b"\0")
 
 

@@ -96,8 +96,8 @@ def _read_describe_producers_request_v0(buf: Any, pos: int) -> tuple[DescribePro
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_topic_request_v0(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_topic_request_v0(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -119,8 +119,8 @@ def _write_topic_request_v0(self: TopicRequest, out: list[Any]) -> None:
 def _write_describe_producers_request_v0(self: DescribeProducersRequest, out: list[Any]) -> None:
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_topic_request_v0(item, out)
+    for topics_item in self.topics:
+        _write_topic_request_v0(topics_item, out)
     out.append(b"\0")
 
 

@@ -147,8 +147,8 @@ def _read_partition_response_v0(buf: Any, pos: int) -> tuple[PartitionResponse, 
         truncated()
     active_producers = []
     for _ in range(n):
-        item, pos = _read_producer_state_v0(buf, pos)
-        active_producers.append(item)
+        active_producers_item, pos = _read_producer_state_v0(buf, pos)
+        active_producers.append(active_producers_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -183,8 +183,8 @@ def _read_topic_response_v0(buf: Any, pos: int) -> tuple[TopicResponse, int]:
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_partition_response_v0(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_partition_response_v0(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -206,8 +206,8 @@ def _read_describe_producers_response_v0(buf: Any, pos: int) -> tuple[DescribePr
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_topic_response_v0(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_topic_response_v0(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -221,18 +221,18 @@ def _write_producer_state_v0(self: ProducerState, out: list[Any]) -> None:
 
 def _write_partition_response_v0(self: PartitionResponse, out: list[Any]) -> None:
     out.append(_P_ih(self.partition_index, self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     n = len(self.active_producers) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.active_producers:
-        _write_producer_state_v0(item, out)
+    for active_producers_item in self.active_producers:
+        _write_producer_state_v0(active_producers_item, out)
     out.append(b"\0")
 
 
@@ -243,8 +243,8 @@ def _write_topic_response_v0(self: TopicResponse, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_partition_response_v0(item, out)
+    for partitions_item in self.partitions:
+        _write_partition_response_v0(partitions_item, out)
     out.append(b"\0")
 
 
@@ -252,8 +252,8 @@ def _write_describe_producers_response_v0(self: DescribeProducersResponse, out: 
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_topic_response_v0(item, out)
+    for topics_item in self.topics:
+        _write_topic_response_v0(topics_item, out)
     out.append(b"\0")
 
 

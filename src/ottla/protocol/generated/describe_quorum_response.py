@@ -188,8 +188,8 @@ def _read_partition_data_v0(buf: Any, pos: int) -> tuple[PartitionData, int]:
         truncated()
     current_voters = []
     for _ in range(n):
-        item, pos = _read_replica_state_v0(buf, pos)
-        current_voters.append(item)
+        current_voters_item, pos = _read_replica_state_v0(buf, pos)
+        current_voters.append(current_voters_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -201,8 +201,8 @@ def _read_partition_data_v0(buf: Any, pos: int) -> tuple[PartitionData, int]:
         truncated()
     observers = []
     for _ in range(n):
-        item, pos = _read_replica_state_v0(buf, pos)
-        observers.append(item)
+        observers_item, pos = _read_replica_state_v0(buf, pos)
+        observers.append(observers_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -237,8 +237,8 @@ def _read_topic_data_v0(buf: Any, pos: int) -> tuple[TopicData, int]:
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_partition_data_v0(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_partition_data_v0(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -260,8 +260,8 @@ def _read_describe_quorum_response_v0(buf: Any, pos: int) -> tuple[DescribeQuoru
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_topic_data_v0(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_topic_data_v0(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -293,8 +293,8 @@ def _read_partition_data_v1(buf: Any, pos: int) -> tuple[PartitionData, int]:
         truncated()
     current_voters = []
     for _ in range(n):
-        item, pos = _read_replica_state_v1(buf, pos)
-        current_voters.append(item)
+        current_voters_item, pos = _read_replica_state_v1(buf, pos)
+        current_voters.append(current_voters_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -306,8 +306,8 @@ def _read_partition_data_v1(buf: Any, pos: int) -> tuple[PartitionData, int]:
         truncated()
     observers = []
     for _ in range(n):
-        item, pos = _read_replica_state_v1(buf, pos)
-        observers.append(item)
+        observers_item, pos = _read_replica_state_v1(buf, pos)
+        observers.append(observers_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -342,8 +342,8 @@ def _read_topic_data_v1(buf: Any, pos: int) -> tuple[TopicData, int]:
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_partition_data_v1(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_partition_data_v1(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -365,8 +365,8 @@ def _read_describe_quorum_response_v1(buf: Any, pos: int) -> tuple[DescribeQuoru
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_topic_data_v1(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_topic_data_v1(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -418,8 +418,8 @@ def _read_partition_data_v2(buf: Any, pos: int) -> tuple[PartitionData, int]:
         truncated()
     current_voters = []
     for _ in range(n):
-        item, pos = _read_replica_state_v2(buf, pos)
-        current_voters.append(item)
+        current_voters_item, pos = _read_replica_state_v2(buf, pos)
+        current_voters.append(current_voters_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -431,8 +431,8 @@ def _read_partition_data_v2(buf: Any, pos: int) -> tuple[PartitionData, int]:
         truncated()
     observers = []
     for _ in range(n):
-        item, pos = _read_replica_state_v2(buf, pos)
-        observers.append(item)
+        observers_item, pos = _read_replica_state_v2(buf, pos)
+        observers.append(observers_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -467,8 +467,8 @@ def _read_topic_data_v2(buf: Any, pos: int) -> tuple[TopicData, int]:
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_partition_data_v2(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_partition_data_v2(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -530,8 +530,8 @@ def _read_node_v2(buf: Any, pos: int) -> tuple[Node, int]:
         truncated()
     listeners = []
     for _ in range(n):
-        item, pos = _read_listener_v2(buf, pos)
-        listeners.append(item)
+        listeners_item, pos = _read_listener_v2(buf, pos)
+        listeners.append(listeners_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -571,8 +571,8 @@ def _read_describe_quorum_response_v2(buf: Any, pos: int) -> tuple[DescribeQuoru
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_topic_data_v2(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_topic_data_v2(buf, pos)
+        topics.append(topics_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -584,8 +584,8 @@ def _read_describe_quorum_response_v2(buf: Any, pos: int) -> tuple[DescribeQuoru
         truncated()
     nodes = []
     for _ in range(n):
-        item, pos = _read_node_v2(buf, pos)
-        nodes.append(item)
+        nodes_item, pos = _read_node_v2(buf, pos)
+        nodes.append(nodes_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -601,12 +601,12 @@ def _write_partition_data_v0(self: PartitionData, out: list[Any]) -> None:
     out.append(_P_ihiiq(self.partition_index, self.error_code, self.leader_id, self.leader_epoch, self.high_watermark))
     n = len(self.current_voters) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.current_voters:
-        _write_replica_state_v0(item, out)
+    for current_voters_item in self.current_voters:
+        _write_replica_state_v0(current_voters_item, out)
     n = len(self.observers) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.observers:
-        _write_replica_state_v0(item, out)
+    for observers_item in self.observers:
+        _write_replica_state_v0(observers_item, out)
     out.append(b"\0")
 
 
@@ -617,8 +617,8 @@ def _write_topic_data_v0(self: TopicData, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_partition_data_v0(item, out)
+    for partitions_item in self.partitions:
+        _write_partition_data_v0(partitions_item, out)
     out.append(b"\0")
 
 
@@ -626,8 +626,8 @@ def _write_describe_quorum_response_v0(self: DescribeQuorumResponse, out: list[A
     out.append(_P_h(self.error_code))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_topic_data_v0(item, out)
+    for topics_item in self.topics:
+        _write_topic_data_v0(topics_item, out)
     out.append(b"\0")
 
 
@@ -639,12 +639,12 @@ def _write_partition_data_v1(self: PartitionData, out: list[Any]) -> None:
     out.append(_P_ihiiq(self.partition_index, self.error_code, self.leader_id, self.leader_epoch, self.high_watermark))
     n = len(self.current_voters) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.current_voters:
-        _write_replica_state_v1(item, out)
+    for current_voters_item in self.current_voters:
+        _write_replica_state_v1(current_voters_item, out)
     n = len(self.observers) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.observers:
-        _write_replica_state_v1(item, out)
+    for observers_item in self.observers:
+        _write_replica_state_v1(observers_item, out)
     out.append(b"\0")
 
 
@@ -655,8 +655,8 @@ def _write_topic_data_v1(self: TopicData, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_partition_data_v1(item, out)
+    for partitions_item in self.partitions:
+        _write_partition_data_v1(partitions_item, out)
     out.append(b"\0")
 
 
@@ -664,8 +664,8 @@ def _write_describe_quorum_response_v1(self: DescribeQuorumResponse, out: list[A
     out.append(_P_h(self.error_code))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_topic_data_v1(item, out)
+    for topics_item in self.topics:
+        _write_topic_data_v1(topics_item, out)
     out.append(b"\0")
 
 
@@ -675,23 +675,23 @@ def _write_replica_state_v2(self: ReplicaState, out: list[Any]) -> None:
 
 def _write_partition_data_v2(self: PartitionData, out: list[Any]) -> None:
     out.append(_P_ih(self.partition_index, self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     out.append(_P_iiq(self.leader_id, self.leader_epoch, self.high_watermark))
     n = len(self.current_voters) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.current_voters:
-        _write_replica_state_v2(item, out)
+    for current_voters_item in self.current_voters:
+        _write_replica_state_v2(current_voters_item, out)
     n = len(self.observers) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.observers:
-        _write_replica_state_v2(item, out)
+    for observers_item in self.observers:
+        _write_replica_state_v2(observers_item, out)
     out.append(b"\0")
 
 
@@ -702,8 +702,8 @@ def _write_topic_data_v2(self: TopicData, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_partition_data_v2(item, out)
+    for partitions_item in self.partitions:
+        _write_partition_data_v2(partitions_item, out)
     out.append(b"\0")
 
 
@@ -723,29 +723,29 @@ def _write_node_v2(self: Node, out: list[Any]) -> None:
     out.append(_P_i(self.node_id))
     n = len(self.listeners) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.listeners:
-        _write_listener_v2(item, out)
+    for listeners_item in self.listeners:
+        _write_listener_v2(listeners_item, out)
     out.append(b"\0")
 
 
 def _write_describe_quorum_response_v2(self: DescribeQuorumResponse, out: list[Any]) -> None:
     out.append(_P_h(self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_topic_data_v2(item, out)
+    for topics_item in self.topics:
+        _write_topic_data_v2(topics_item, out)
     n = len(self.nodes) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.nodes:
-        _write_node_v2(item, out)
+    for nodes_item in self.nodes:
+        _write_node_v2(nodes_item, out)
     out.append(b"\0")
 
 

@@ -128,8 +128,8 @@ def _read_describe_share_group_offsets_request_group_v0(buf: Any, pos: int) -> t
             truncated()
         topics = []
         for _ in range(n):
-            item, pos = _read_describe_share_group_offsets_request_topic_v0(buf, pos)
-            topics.append(item)
+            topics_item, pos = _read_describe_share_group_offsets_request_topic_v0(buf, pos)
+            topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -149,8 +149,8 @@ def _read_describe_share_group_offsets_request_v0(buf: Any, pos: int) -> tuple[D
         truncated()
     groups = []
     for _ in range(n):
-        item, pos = _read_describe_share_group_offsets_request_group_v0(buf, pos)
-        groups.append(item)
+        groups_item, pos = _read_describe_share_group_offsets_request_group_v0(buf, pos)
+        groups.append(groups_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -174,22 +174,22 @@ def _write_describe_share_group_offsets_request_group_v0(self: DescribeShareGrou
     n = len(raw) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
-    value = self.topics
-    if value is None:
+    topics_value = self.topics
+    if topics_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(topics_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for item in value:
-            _write_describe_share_group_offsets_request_topic_v0(item, out)
+        for topics_item in topics_value:
+            _write_describe_share_group_offsets_request_topic_v0(topics_item, out)
     out.append(b"\0")
 
 
 def _write_describe_share_group_offsets_request_v0(self: DescribeShareGroupOffsetsRequest, out: list[Any]) -> None:
     n = len(self.groups) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.groups:
-        _write_describe_share_group_offsets_request_group_v0(item, out)
+    for groups_item in self.groups:
+        _write_describe_share_group_offsets_request_group_v0(groups_item, out)
     out.append(b"\0")
 
 

@@ -170,8 +170,8 @@ def _read_describe_share_group_offsets_response_topic_v0(buf: Any, pos: int) -> 
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_describe_share_group_offsets_response_partition_v0(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_describe_share_group_offsets_response_partition_v0(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -206,8 +206,8 @@ def _read_describe_share_group_offsets_response_group_v0(buf: Any, pos: int) -> 
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_describe_share_group_offsets_response_topic_v0(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_describe_share_group_offsets_response_topic_v0(buf, pos)
+        topics.append(topics_item)
     (error_code,) = _U_h(buf, pos)
     pos += 2
     n = buf[pos]
@@ -249,8 +249,8 @@ def _read_describe_share_group_offsets_response_v0(buf: Any, pos: int) -> tuple[
         truncated()
     groups = []
     for _ in range(n):
-        item, pos = _read_describe_share_group_offsets_response_group_v0(buf, pos)
-        groups.append(item)
+        groups_item, pos = _read_describe_share_group_offsets_response_group_v0(buf, pos)
+        groups.append(groups_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -315,8 +315,8 @@ def _read_describe_share_group_offsets_response_topic_v1(buf: Any, pos: int) -> 
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_describe_share_group_offsets_response_partition_v1(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_describe_share_group_offsets_response_partition_v1(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -351,8 +351,8 @@ def _read_describe_share_group_offsets_response_group_v1(buf: Any, pos: int) -> 
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_describe_share_group_offsets_response_topic_v1(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_describe_share_group_offsets_response_topic_v1(buf, pos)
+        topics.append(topics_item)
     (error_code,) = _U_h(buf, pos)
     pos += 2
     n = buf[pos]
@@ -394,8 +394,8 @@ def _read_describe_share_group_offsets_response_v1(buf: Any, pos: int) -> tuple[
         truncated()
     groups = []
     for _ in range(n):
-        item, pos = _read_describe_share_group_offsets_response_group_v1(buf, pos)
-        groups.append(item)
+        groups_item, pos = _read_describe_share_group_offsets_response_group_v1(buf, pos)
+        groups.append(groups_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -405,11 +405,11 @@ def _read_describe_share_group_offsets_response_v1(buf: Any, pos: int) -> tuple[
 
 def _write_describe_share_group_offsets_response_partition_v0(self: DescribeShareGroupOffsetsResponsePartition, out: list[Any]) -> None:
     out.append(_P_iqih(self.partition_index, self.start_offset, self.leader_epoch, self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -424,8 +424,8 @@ def _write_describe_share_group_offsets_response_topic_v0(self: DescribeShareGro
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_describe_share_group_offsets_response_partition_v0(item, out)
+    for partitions_item in self.partitions:
+        _write_describe_share_group_offsets_response_partition_v0(partitions_item, out)
     out.append(b"\0")
 
 
@@ -436,14 +436,14 @@ def _write_describe_share_group_offsets_response_group_v0(self: DescribeShareGro
     out.append(raw)
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_describe_share_group_offsets_response_topic_v0(item, out)
+    for topics_item in self.topics:
+        _write_describe_share_group_offsets_response_topic_v0(topics_item, out)
     out.append(_P_h(self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -454,18 +454,18 @@ def _write_describe_share_group_offsets_response_v0(self: DescribeShareGroupOffs
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.groups) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.groups:
-        _write_describe_share_group_offsets_response_group_v0(item, out)
+    for groups_item in self.groups:
+        _write_describe_share_group_offsets_response_group_v0(groups_item, out)
     out.append(b"\0")
 
 
 def _write_describe_share_group_offsets_response_partition_v1(self: DescribeShareGroupOffsetsResponsePartition, out: list[Any]) -> None:
     out.append(_P_iqiqh(self.partition_index, self.start_offset, self.leader_epoch, self.lag, self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -480,8 +480,8 @@ def _write_describe_share_group_offsets_response_topic_v1(self: DescribeShareGro
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_describe_share_group_offsets_response_partition_v1(item, out)
+    for partitions_item in self.partitions:
+        _write_describe_share_group_offsets_response_partition_v1(partitions_item, out)
     out.append(b"\0")
 
 
@@ -492,14 +492,14 @@ def _write_describe_share_group_offsets_response_group_v1(self: DescribeShareGro
     out.append(raw)
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_describe_share_group_offsets_response_topic_v1(item, out)
+    for topics_item in self.topics:
+        _write_describe_share_group_offsets_response_topic_v1(topics_item, out)
     out.append(_P_h(self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -510,8 +510,8 @@ def _write_describe_share_group_offsets_response_v1(self: DescribeShareGroupOffs
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.groups) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.groups:
-        _write_describe_share_group_offsets_response_group_v1(item, out)
+    for groups_item in self.groups:
+        _write_describe_share_group_offsets_response_group_v1(groups_item, out)
     out.append(b"\0")
 
 

@@ -130,8 +130,8 @@ def _read_describe_topic_partitions_request_v0(buf: Any, pos: int) -> tuple[Desc
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_topic_request_v0(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_topic_request_v0(buf, pos)
+        topics.append(topics_item)
     (response_partition_limit,) = _U_i(buf, pos)
     pos += 4
     n = buf[pos]
@@ -166,8 +166,8 @@ def _write_cursor_v0(self: Cursor, out: list[Any]) -> None:
 def _write_describe_topic_partitions_request_v0(self: DescribeTopicPartitionsRequest, out: list[Any]) -> None:
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_topic_request_v0(item, out)
+    for topics_item in self.topics:
+        _write_topic_request_v0(topics_item, out)
     out.append(_P_i(self.response_partition_limit))
     if self.cursor is None:
         out.append(b"\xff")

@@ -232,8 +232,8 @@ def _read_describe_topic_partitions_response_topic_v0(buf: Any, pos: int) -> tup
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_describe_topic_partitions_response_partition_v0(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_describe_topic_partitions_response_partition_v0(buf, pos)
+        partitions.append(partitions_item)
     (topic_authorized_operations,) = _U_i(buf, pos)
     pos += 4
     if buf[pos]:
@@ -282,8 +282,8 @@ def _read_describe_topic_partitions_response_v0(buf: Any, pos: int) -> tuple[Des
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_describe_topic_partitions_response_topic_v0(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_describe_topic_partitions_response_topic_v0(buf, pos)
+        topics.append(topics_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -305,20 +305,20 @@ def _write_describe_topic_partitions_response_partition_v0(self: DescribeTopicPa
     n = len(self.isr_nodes) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(pack(f">{len(self.isr_nodes)}i", *self.isr_nodes))
-    value = self.eligible_leader_replicas
-    if value is None:
+    eligible_leader_replicas_value = self.eligible_leader_replicas
+    if eligible_leader_replicas_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(eligible_leader_replicas_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        out.append(pack(f">{len(value)}i", *value))
-    value = self.last_known_elr
-    if value is None:
+        out.append(pack(f">{len(eligible_leader_replicas_value)}i", *eligible_leader_replicas_value))
+    last_known_elr_value = self.last_known_elr
+    if last_known_elr_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(last_known_elr_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        out.append(pack(f">{len(value)}i", *value))
+        out.append(pack(f">{len(last_known_elr_value)}i", *last_known_elr_value))
     n = len(self.offline_replicas) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(pack(f">{len(self.offline_replicas)}i", *self.offline_replicas))
@@ -327,19 +327,19 @@ def _write_describe_topic_partitions_response_partition_v0(self: DescribeTopicPa
 
 def _write_describe_topic_partitions_response_topic_v0(self: DescribeTopicPartitionsResponseTopic, out: list[Any]) -> None:
     out.append(_P_h(self.error_code))
-    value = self.name
-    if value is None:
+    name_value = self.name
+    if name_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = name_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     out.append(_P_16so(self.topic_id, self.is_internal))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_describe_topic_partitions_response_partition_v0(item, out)
+    for partitions_item in self.partitions:
+        _write_describe_topic_partitions_response_partition_v0(partitions_item, out)
     out.append(_P_ix(self.topic_authorized_operations))
 
 
@@ -355,8 +355,8 @@ def _write_describe_topic_partitions_response_v0(self: DescribeTopicPartitionsRe
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_describe_topic_partitions_response_topic_v0(item, out)
+    for topics_item in self.topics:
+        _write_describe_topic_partitions_response_topic_v0(topics_item, out)
     if self.next_cursor is None:
         out.append(b"\xff")
     else:

@@ -171,8 +171,8 @@ def _read_transaction_state_v0(buf: Any, pos: int) -> tuple[TransactionState, in
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_topic_data_v0(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_topic_data_v0(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -194,8 +194,8 @@ def _read_describe_transactions_response_v0(buf: Any, pos: int) -> tuple[Describ
         truncated()
     transaction_states = []
     for _ in range(n):
-        item, pos = _read_transaction_state_v0(buf, pos)
-        transaction_states.append(item)
+        transaction_states_item, pos = _read_transaction_state_v0(buf, pos)
+        transaction_states.append(transaction_states_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -227,8 +227,8 @@ def _write_transaction_state_v0(self: TransactionState, out: list[Any]) -> None:
     out.append(_P_iqqh(self.transaction_timeout_ms, self.transaction_start_time_ms, self.producer_id, self.producer_epoch))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_topic_data_v0(item, out)
+    for topics_item in self.topics:
+        _write_topic_data_v0(topics_item, out)
     out.append(b"\0")
 
 
@@ -236,8 +236,8 @@ def _write_describe_transactions_response_v0(self: DescribeTransactionsResponse,
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.transaction_states) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.transaction_states:
-        _write_transaction_state_v0(item, out)
+    for transaction_states_item in self.transaction_states:
+        _write_transaction_state_v0(transaction_states_item, out)
     out.append(b"\0")
 
 

@@ -84,8 +84,8 @@ def _read_describe_user_scram_credentials_request_v0(buf: Any, pos: int) -> tupl
             truncated()
         users = []
         for _ in range(n):
-            item, pos = _read_user_name_v0(buf, pos)
-            users.append(item)
+            users_item, pos = _read_user_name_v0(buf, pos)
+            users.append(users_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -102,14 +102,14 @@ def _write_user_name_v0(self: UserName, out: list[Any]) -> None:
 
 
 def _write_describe_user_scram_credentials_request_v0(self: DescribeUserScramCredentialsRequest, out: list[Any]) -> None:
-    value = self.users
-    if value is None:
+    users_value = self.users
+    if users_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(users_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for item in value:
-            _write_user_name_v0(item, out)
+        for users_item in users_value:
+            _write_user_name_v0(users_item, out)
     out.append(b"\0")
 
 

@@ -142,8 +142,8 @@ def _read_describe_user_scram_credentials_result_v0(buf: Any, pos: int) -> tuple
         truncated()
     credential_infos = []
     for _ in range(n):
-        item, pos = _read_credential_info_v0(buf, pos)
-        credential_infos.append(item)
+        credential_infos_item, pos = _read_credential_info_v0(buf, pos)
+        credential_infos.append(credential_infos_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -183,8 +183,8 @@ def _read_describe_user_scram_credentials_response_v0(buf: Any, pos: int) -> tup
         truncated()
     results = []
     for _ in range(n):
-        item, pos = _read_describe_user_scram_credentials_result_v0(buf, pos)
-        results.append(item)
+        results_item, pos = _read_describe_user_scram_credentials_result_v0(buf, pos)
+        results.append(results_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -202,35 +202,35 @@ def _write_describe_user_scram_credentials_result_v0(self: DescribeUserScramCred
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
     out.append(_P_h(self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     n = len(self.credential_infos) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.credential_infos:
-        _write_credential_info_v0(item, out)
+    for credential_infos_item in self.credential_infos:
+        _write_credential_info_v0(credential_infos_item, out)
     out.append(b"\0")
 
 
 def _write_describe_user_scram_credentials_response_v0(self: DescribeUserScramCredentialsResponse, out: list[Any]) -> None:
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     n = len(self.results) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.results:
-        _write_describe_user_scram_credentials_result_v0(item, out)
+    for results_item in self.results:
+        _write_describe_user_scram_credentials_result_v0(results_item, out)
     out.append(b"\0")
 
 

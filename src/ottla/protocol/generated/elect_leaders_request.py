@@ -100,8 +100,8 @@ def _read_elect_leaders_request_v0(buf: Any, pos: int) -> tuple[ElectLeadersRequ
             truncated()
         topic_partitions = []
         for _ in range(n):
-            item, pos = _read_topic_partitions_v0(buf, pos)
-            topic_partitions.append(item)
+            topic_partitions_item, pos = _read_topic_partitions_v0(buf, pos)
+            topic_partitions.append(topic_partitions_item)
     (timeout_ms,) = _U_i(buf, pos)
     pos += 4
     return ElectLeadersRequest(0, topic_partitions, timeout_ms), pos
@@ -119,8 +119,8 @@ def _read_elect_leaders_request_v1(buf: Any, pos: int) -> tuple[ElectLeadersRequ
             truncated()
         topic_partitions = []
         for _ in range(n):
-            item, pos = _read_topic_partitions_v0(buf, pos)
-            topic_partitions.append(item)
+            topic_partitions_item, pos = _read_topic_partitions_v0(buf, pos)
+            topic_partitions.append(topic_partitions_item)
     (timeout_ms,) = _U_i(buf, pos)
     pos += 4
     return ElectLeadersRequest(election_type, topic_partitions, timeout_ms), pos
@@ -177,8 +177,8 @@ def _read_elect_leaders_request_v2(buf: Any, pos: int) -> tuple[ElectLeadersRequ
             truncated()
         topic_partitions = []
         for _ in range(n):
-            item, pos = _read_topic_partitions_v2(buf, pos)
-            topic_partitions.append(item)
+            topic_partitions_item, pos = _read_topic_partitions_v2(buf, pos)
+            topic_partitions.append(topic_partitions_item)
     (timeout_ms,) = _U_i(buf, pos)
     pos += 4
     if buf[pos]:
@@ -197,25 +197,25 @@ def _write_topic_partitions_v0(self: TopicPartitions, out: list[Any]) -> None:
 
 
 def _write_elect_leaders_request_v0(self: ElectLeadersRequest, out: list[Any]) -> None:
-    value = self.topic_partitions
-    if value is None:
+    topic_partitions_value = self.topic_partitions
+    if topic_partitions_value is None:
         out.append(_P_i(-1))
     else:
-        out.append(_P_i(len(value)))
-        for item in value:
-            _write_topic_partitions_v0(item, out)
+        out.append(_P_i(len(topic_partitions_value)))
+        for topic_partitions_item in topic_partitions_value:
+            _write_topic_partitions_v0(topic_partitions_item, out)
     out.append(_P_i(self.timeout_ms))
 
 
 def _write_elect_leaders_request_v1(self: ElectLeadersRequest, out: list[Any]) -> None:
     out.append(_P_b(self.election_type))
-    value = self.topic_partitions
-    if value is None:
+    topic_partitions_value = self.topic_partitions
+    if topic_partitions_value is None:
         out.append(_P_i(-1))
     else:
-        out.append(_P_i(len(value)))
-        for item in value:
-            _write_topic_partitions_v0(item, out)
+        out.append(_P_i(len(topic_partitions_value)))
+        for topic_partitions_item in topic_partitions_value:
+            _write_topic_partitions_v0(topic_partitions_item, out)
     out.append(_P_i(self.timeout_ms))
 
 
@@ -232,14 +232,14 @@ def _write_topic_partitions_v2(self: TopicPartitions, out: list[Any]) -> None:
 
 def _write_elect_leaders_request_v2(self: ElectLeadersRequest, out: list[Any]) -> None:
     out.append(_P_b(self.election_type))
-    value = self.topic_partitions
-    if value is None:
+    topic_partitions_value = self.topic_partitions
+    if topic_partitions_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(topic_partitions_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for item in value:
-            _write_topic_partitions_v2(item, out)
+        for topic_partitions_item in topic_partitions_value:
+            _write_topic_partitions_v2(topic_partitions_item, out)
     out.append(_P_ix(self.timeout_ms))
 
 

@@ -124,8 +124,8 @@ def _read_replica_election_result_v0(buf: Any, pos: int) -> tuple[ReplicaElectio
         truncated()
     partition_result = []
     for _ in range(n):
-        item, pos = _read_partition_result_v0(buf, pos)
-        partition_result.append(item)
+        partition_result_item, pos = _read_partition_result_v0(buf, pos)
+        partition_result.append(partition_result_item)
     return ReplicaElectionResult(topic, partition_result), pos
 
 
@@ -138,8 +138,8 @@ def _read_elect_leaders_response_v0(buf: Any, pos: int) -> tuple[ElectLeadersRes
         truncated()
     replica_election_results = []
     for _ in range(n):
-        item, pos = _read_replica_election_result_v0(buf, pos)
-        replica_election_results.append(item)
+        replica_election_results_item, pos = _read_replica_election_result_v0(buf, pos)
+        replica_election_results.append(replica_election_results_item)
     return ElectLeadersResponse(throttle_time_ms, 0, replica_election_results), pos
 
 
@@ -152,8 +152,8 @@ def _read_elect_leaders_response_v1(buf: Any, pos: int) -> tuple[ElectLeadersRes
         truncated()
     replica_election_results = []
     for _ in range(n):
-        item, pos = _read_replica_election_result_v0(buf, pos)
-        replica_election_results.append(item)
+        replica_election_results_item, pos = _read_replica_election_result_v0(buf, pos)
+        replica_election_results.append(replica_election_results_item)
     return ElectLeadersResponse(throttle_time_ms, error_code, replica_election_results), pos
 
 
@@ -212,8 +212,8 @@ def _read_replica_election_result_v2(buf: Any, pos: int) -> tuple[ReplicaElectio
         truncated()
     partition_result = []
     for _ in range(n):
-        item, pos = _read_partition_result_v2(buf, pos)
-        partition_result.append(item)
+        partition_result_item, pos = _read_partition_result_v2(buf, pos)
+        partition_result.append(partition_result_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -235,8 +235,8 @@ def _read_elect_leaders_response_v2(buf: Any, pos: int) -> tuple[ElectLeadersRes
         truncated()
     replica_election_results = []
     for _ in range(n):
-        item, pos = _read_replica_election_result_v2(buf, pos)
-        replica_election_results.append(item)
+        replica_election_results_item, pos = _read_replica_election_result_v2(buf, pos)
+        replica_election_results.append(replica_election_results_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -246,11 +246,11 @@ def _read_elect_leaders_response_v2(buf: Any, pos: int) -> tuple[ElectLeadersRes
 
 def _write_partition_result_v0(self: PartitionResult, out: list[Any]) -> None:
     out.append(_P_ih(self.partition_id, self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
 
@@ -260,29 +260,29 @@ def _write_replica_election_result_v0(self: ReplicaElectionResult, out: list[Any
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partition_result)))
-    for item in self.partition_result:
-        _write_partition_result_v0(item, out)
+    for partition_result_item in self.partition_result:
+        _write_partition_result_v0(partition_result_item, out)
 
 
 def _write_elect_leaders_response_v0(self: ElectLeadersResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.replica_election_results)))
-    for item in self.replica_election_results:
-        _write_replica_election_result_v0(item, out)
+    for replica_election_results_item in self.replica_election_results:
+        _write_replica_election_result_v0(replica_election_results_item, out)
 
 
 def _write_elect_leaders_response_v1(self: ElectLeadersResponse, out: list[Any]) -> None:
     out.append(_P_ihi(self.throttle_time_ms, self.error_code, len(self.replica_election_results)))
-    for item in self.replica_election_results:
-        _write_replica_election_result_v0(item, out)
+    for replica_election_results_item in self.replica_election_results:
+        _write_replica_election_result_v0(replica_election_results_item, out)
 
 
 def _write_partition_result_v2(self: PartitionResult, out: list[Any]) -> None:
     out.append(_P_ih(self.partition_id, self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -296,8 +296,8 @@ def _write_replica_election_result_v2(self: ReplicaElectionResult, out: list[Any
     out.append(raw)
     n = len(self.partition_result) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partition_result:
-        _write_partition_result_v2(item, out)
+    for partition_result_item in self.partition_result:
+        _write_partition_result_v2(partition_result_item, out)
     out.append(b"\0")
 
 
@@ -305,8 +305,8 @@ def _write_elect_leaders_response_v2(self: ElectLeadersResponse, out: list[Any])
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
     n = len(self.replica_election_results) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.replica_election_results:
-        _write_replica_election_result_v2(item, out)
+    for replica_election_results_item in self.replica_election_results:
+        _write_replica_election_result_v2(replica_election_results_item, out)
     out.append(b"\0")
 
 

@@ -156,8 +156,8 @@ def _read_topic_data_v0(buf: Any, pos: int) -> tuple[TopicData, int]:
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_partition_data_v0(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_partition_data_v0(buf, pos)
+        partitions.append(partitions_item)
     return TopicData(topic_name, partitions), pos
 
 
@@ -185,8 +185,8 @@ def _read_end_quorum_epoch_request_v0(buf: Any, pos: int) -> tuple[EndQuorumEpoc
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_topic_data_v0(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_topic_data_v0(buf, pos)
+        topics.append(topics_item)
     return EndQuorumEpochRequest(cluster_id, topics, []), pos
 
 
@@ -214,8 +214,8 @@ def _read_partition_data_v1(buf: Any, pos: int) -> tuple[PartitionData, int]:
         truncated()
     preferred_candidates = []
     for _ in range(n):
-        item, pos = _read_replica_info_v1(buf, pos)
-        preferred_candidates.append(item)
+        preferred_candidates_item, pos = _read_replica_info_v1(buf, pos)
+        preferred_candidates.append(preferred_candidates_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -250,8 +250,8 @@ def _read_topic_data_v1(buf: Any, pos: int) -> tuple[TopicData, int]:
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_partition_data_v1(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_partition_data_v1(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -329,8 +329,8 @@ def _read_end_quorum_epoch_request_v1(buf: Any, pos: int) -> tuple[EndQuorumEpoc
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_topic_data_v1(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_topic_data_v1(buf, pos)
+        topics.append(topics_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -342,8 +342,8 @@ def _read_end_quorum_epoch_request_v1(buf: Any, pos: int) -> tuple[EndQuorumEpoc
         truncated()
     leader_endpoints = []
     for _ in range(n):
-        item, pos = _read_leader_endpoint_v1(buf, pos)
-        leader_endpoints.append(item)
+        leader_endpoints_item, pos = _read_leader_endpoint_v1(buf, pos)
+        leader_endpoints.append(leader_endpoints_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -361,21 +361,21 @@ def _write_topic_data_v0(self: TopicData, out: list[Any]) -> None:
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for item in self.partitions:
-        _write_partition_data_v0(item, out)
+    for partitions_item in self.partitions:
+        _write_partition_data_v0(partitions_item, out)
 
 
 def _write_end_quorum_epoch_request_v0(self: EndQuorumEpochRequest, out: list[Any]) -> None:
-    value = self.cluster_id
-    if value is None:
+    cluster_id_value = self.cluster_id
+    if cluster_id_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = cluster_id_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_i(len(self.topics)))
-    for item in self.topics:
-        _write_topic_data_v0(item, out)
+    for topics_item in self.topics:
+        _write_topic_data_v0(topics_item, out)
 
 
 def _write_replica_info_v1(self: ReplicaInfo, out: list[Any]) -> None:
@@ -386,8 +386,8 @@ def _write_partition_data_v1(self: PartitionData, out: list[Any]) -> None:
     out.append(_P_iii(self.partition_index, self.leader_id, self.leader_epoch))
     n = len(self.preferred_candidates) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.preferred_candidates:
-        _write_replica_info_v1(item, out)
+    for preferred_candidates_item in self.preferred_candidates:
+        _write_replica_info_v1(preferred_candidates_item, out)
     out.append(b"\0")
 
 
@@ -398,8 +398,8 @@ def _write_topic_data_v1(self: TopicData, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_partition_data_v1(item, out)
+    for partitions_item in self.partitions:
+        _write_partition_data_v1(partitions_item, out)
     out.append(b"\0")
 
 
@@ -416,22 +416,22 @@ def _write_leader_endpoint_v1(self: LeaderEndpoint, out: list[Any]) -> None:
 
 
 def _write_end_quorum_epoch_request_v1(self: EndQuorumEpochRequest, out: list[Any]) -> None:
-    value = self.cluster_id
-    if value is None:
+    cluster_id_value = self.cluster_id
+    if cluster_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = cluster_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_topic_data_v1(item, out)
+    for topics_item in self.topics:
+        _write_topic_data_v1(topics_item, out)
     n = len(self.leader_endpoints) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.leader_endpoints:
-        _write_leader_endpoint_v1(item, out)
+    for leader_endpoints_item in self.leader_endpoints:
+        _write_leader_endpoint_v1(leader_endpoints_item, out)
     out.append(b"\0")
 
 

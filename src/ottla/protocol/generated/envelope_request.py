@@ -92,13 +92,13 @@ def _write_envelope_request_v0(self: EnvelopeRequest, out: list[Any]) -> None:
     n = len(self.request_data) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(self.request_data)
-    value = self.request_principal
-    if value is None:
+    request_principal_value = self.request_principal
+    if request_principal_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(request_principal_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        out.append(value)
+        out.append(request_principal_value)
     n = len(self.client_host_address) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(self.client_host_address)

@@ -64,13 +64,13 @@ def _read_envelope_response_v0(buf: Any, pos: int) -> tuple[EnvelopeResponse, in
 
 
 def _write_envelope_response_v0(self: EnvelopeResponse, out: list[Any]) -> None:
-    value = self.response_data
-    if value is None:
+    response_data_value = self.response_data
+    if response_data_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(response_data_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        out.append(value)
+        out.append(response_data_value)
     out.append(_P_hx(self.error_code))
 
 

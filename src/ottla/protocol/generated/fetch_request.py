@@ -206,8 +206,8 @@ def _read_fetch_topic_v4(buf: Any, pos: int) -> tuple[FetchTopic, int]:
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_fetch_partition_v4(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_fetch_partition_v4(buf, pos)
+        partitions.append(partitions_item)
     return FetchTopic(topic, ZERO_UUID, partitions), pos
 
 
@@ -220,8 +220,8 @@ def _read_fetch_request_v4(buf: Any, pos: int) -> tuple[FetchRequest, int]:
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_fetch_topic_v4(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_fetch_topic_v4(buf, pos)
+        topics.append(topics_item)
     return FetchRequest(None, replica_id, ReplicaState(), max_wait_ms, min_bytes, max_bytes, isolation_level, 0, -1, topics, [], ""), pos
 
 
@@ -252,8 +252,8 @@ def _read_fetch_topic_v5(buf: Any, pos: int) -> tuple[FetchTopic, int]:
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_fetch_partition_v5(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_fetch_partition_v5(buf, pos)
+        partitions.append(partitions_item)
     return FetchTopic(topic, ZERO_UUID, partitions), pos
 
 
@@ -266,8 +266,8 @@ def _read_fetch_request_v5(buf: Any, pos: int) -> tuple[FetchRequest, int]:
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_fetch_topic_v5(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_fetch_topic_v5(buf, pos)
+        topics.append(topics_item)
     return FetchRequest(None, replica_id, ReplicaState(), max_wait_ms, min_bytes, max_bytes, isolation_level, 0, -1, topics, [], ""), pos
 
 
@@ -304,8 +304,8 @@ def _read_fetch_request_v7(buf: Any, pos: int) -> tuple[FetchRequest, int]:
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_fetch_topic_v5(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_fetch_topic_v5(buf, pos)
+        topics.append(topics_item)
     (n,) = _U_i(buf, pos)
     pos += 4
     if n < 0:
@@ -314,8 +314,8 @@ def _read_fetch_request_v7(buf: Any, pos: int) -> tuple[FetchRequest, int]:
         truncated()
     forgotten_topics_data = []
     for _ in range(n):
-        item, pos = _read_forgotten_topic_v7(buf, pos)
-        forgotten_topics_data.append(item)
+        forgotten_topics_data_item, pos = _read_forgotten_topic_v7(buf, pos)
+        forgotten_topics_data.append(forgotten_topics_data_item)
     return FetchRequest(None, replica_id, ReplicaState(), max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten_topics_data, ""), pos
 
 
@@ -346,8 +346,8 @@ def _read_fetch_topic_v9(buf: Any, pos: int) -> tuple[FetchTopic, int]:
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_fetch_partition_v9(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_fetch_partition_v9(buf, pos)
+        partitions.append(partitions_item)
     return FetchTopic(topic, ZERO_UUID, partitions), pos
 
 
@@ -360,8 +360,8 @@ def _read_fetch_request_v9(buf: Any, pos: int) -> tuple[FetchRequest, int]:
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_fetch_topic_v9(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_fetch_topic_v9(buf, pos)
+        topics.append(topics_item)
     (n,) = _U_i(buf, pos)
     pos += 4
     if n < 0:
@@ -370,8 +370,8 @@ def _read_fetch_request_v9(buf: Any, pos: int) -> tuple[FetchRequest, int]:
         truncated()
     forgotten_topics_data = []
     for _ in range(n):
-        item, pos = _read_forgotten_topic_v7(buf, pos)
-        forgotten_topics_data.append(item)
+        forgotten_topics_data_item, pos = _read_forgotten_topic_v7(buf, pos)
+        forgotten_topics_data.append(forgotten_topics_data_item)
     return FetchRequest(None, replica_id, ReplicaState(), max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten_topics_data, ""), pos
 
 
@@ -384,8 +384,8 @@ def _read_fetch_request_v11(buf: Any, pos: int) -> tuple[FetchRequest, int]:
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_fetch_topic_v9(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_fetch_topic_v9(buf, pos)
+        topics.append(topics_item)
     (n,) = _U_i(buf, pos)
     pos += 4
     if n < 0:
@@ -394,8 +394,8 @@ def _read_fetch_request_v11(buf: Any, pos: int) -> tuple[FetchRequest, int]:
         truncated()
     forgotten_topics_data = []
     for _ in range(n):
-        item, pos = _read_forgotten_topic_v7(buf, pos)
-        forgotten_topics_data.append(item)
+        forgotten_topics_data_item, pos = _read_forgotten_topic_v7(buf, pos)
+        forgotten_topics_data.append(forgotten_topics_data_item)
     (n,) = _U_h(buf, pos)
     pos += 2
     if n < 0:
@@ -448,8 +448,8 @@ def _read_fetch_topic_v12(buf: Any, pos: int) -> tuple[FetchTopic, int]:
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_fetch_partition_v12(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_fetch_partition_v12(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -492,7 +492,7 @@ def _read_forgotten_topic_v12(buf: Any, pos: int) -> tuple[ForgottenTopic, int]:
 
 
 def _read_fetch_request_v12(buf: Any, pos: int) -> tuple[FetchRequest, int]:
-    cluster_id = None
+    cluster_id: str | None = None
     replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch = _U_iiiibii(buf, pos)
     pos += 25
     n = buf[pos]
@@ -506,8 +506,8 @@ def _read_fetch_request_v12(buf: Any, pos: int) -> tuple[FetchRequest, int]:
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_fetch_topic_v12(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_fetch_topic_v12(buf, pos)
+        topics.append(topics_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -519,8 +519,8 @@ def _read_fetch_request_v12(buf: Any, pos: int) -> tuple[FetchRequest, int]:
         truncated()
     forgotten_topics_data = []
     for _ in range(n):
-        item, pos = _read_forgotten_topic_v12(buf, pos)
-        forgotten_topics_data.append(item)
+        forgotten_topics_data_item, pos = _read_forgotten_topic_v12(buf, pos)
+        forgotten_topics_data.append(forgotten_topics_data_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -583,8 +583,8 @@ def _read_fetch_topic_v13(buf: Any, pos: int) -> tuple[FetchTopic, int]:
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_fetch_partition_v12(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_fetch_partition_v12(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -614,7 +614,7 @@ def _read_forgotten_topic_v13(buf: Any, pos: int) -> tuple[ForgottenTopic, int]:
 
 
 def _read_fetch_request_v13(buf: Any, pos: int) -> tuple[FetchRequest, int]:
-    cluster_id = None
+    cluster_id: str | None = None
     replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch = _U_iiiibii(buf, pos)
     pos += 25
     n = buf[pos]
@@ -628,8 +628,8 @@ def _read_fetch_request_v13(buf: Any, pos: int) -> tuple[FetchRequest, int]:
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_fetch_topic_v13(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_fetch_topic_v13(buf, pos)
+        topics.append(topics_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -641,8 +641,8 @@ def _read_fetch_request_v13(buf: Any, pos: int) -> tuple[FetchRequest, int]:
         truncated()
     forgotten_topics_data = []
     for _ in range(n):
-        item, pos = _read_forgotten_topic_v13(buf, pos)
-        forgotten_topics_data.append(item)
+        forgotten_topics_data_item, pos = _read_forgotten_topic_v13(buf, pos)
+        forgotten_topics_data.append(forgotten_topics_data_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -702,8 +702,8 @@ def _read_replica_state_v15(buf: Any, pos: int) -> tuple[ReplicaState, int]:
 
 
 def _read_fetch_request_v15(buf: Any, pos: int) -> tuple[FetchRequest, int]:
-    replica_state = ReplicaState()
-    cluster_id = None
+    replica_state: ReplicaState = ReplicaState()
+    cluster_id: str | None = None
     max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch = _U_iiibii(buf, pos)
     pos += 21
     n = buf[pos]
@@ -717,8 +717,8 @@ def _read_fetch_request_v15(buf: Any, pos: int) -> tuple[FetchRequest, int]:
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_fetch_topic_v13(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_fetch_topic_v13(buf, pos)
+        topics.append(topics_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -730,8 +730,8 @@ def _read_fetch_request_v15(buf: Any, pos: int) -> tuple[FetchRequest, int]:
         truncated()
     forgotten_topics_data = []
     for _ in range(n):
-        item, pos = _read_forgotten_topic_v13(buf, pos)
-        forgotten_topics_data.append(item)
+        forgotten_topics_data_item, pos = _read_forgotten_topic_v13(buf, pos)
+        forgotten_topics_data.append(forgotten_topics_data_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -783,7 +783,7 @@ def _read_fetch_request_v15(buf: Any, pos: int) -> tuple[FetchRequest, int]:
 
 
 def _read_fetch_partition_v17(buf: Any, pos: int) -> tuple[FetchPartition, int]:
-    replica_directory_id = ZERO_UUID
+    replica_directory_id: Uuid = ZERO_UUID
     partition, current_leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, partition_max_bytes = _U_iiqiqi(buf, pos)
     pos += 32
     n = buf[pos]
@@ -817,8 +817,8 @@ def _read_fetch_topic_v17(buf: Any, pos: int) -> tuple[FetchTopic, int]:
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_fetch_partition_v17(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_fetch_partition_v17(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -827,8 +827,8 @@ def _read_fetch_topic_v17(buf: Any, pos: int) -> tuple[FetchTopic, int]:
 
 
 def _read_fetch_request_v17(buf: Any, pos: int) -> tuple[FetchRequest, int]:
-    replica_state = ReplicaState()
-    cluster_id = None
+    replica_state: ReplicaState = ReplicaState()
+    cluster_id: str | None = None
     max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch = _U_iiibii(buf, pos)
     pos += 21
     n = buf[pos]
@@ -842,8 +842,8 @@ def _read_fetch_request_v17(buf: Any, pos: int) -> tuple[FetchRequest, int]:
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_fetch_topic_v17(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_fetch_topic_v17(buf, pos)
+        topics.append(topics_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -855,8 +855,8 @@ def _read_fetch_request_v17(buf: Any, pos: int) -> tuple[FetchRequest, int]:
         truncated()
     forgotten_topics_data = []
     for _ in range(n):
-        item, pos = _read_forgotten_topic_v13(buf, pos)
-        forgotten_topics_data.append(item)
+        forgotten_topics_data_item, pos = _read_forgotten_topic_v13(buf, pos)
+        forgotten_topics_data.append(forgotten_topics_data_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -908,8 +908,8 @@ def _read_fetch_request_v17(buf: Any, pos: int) -> tuple[FetchRequest, int]:
 
 
 def _read_fetch_partition_v18(buf: Any, pos: int) -> tuple[FetchPartition, int]:
-    high_watermark = 9223372036854775807
-    replica_directory_id = ZERO_UUID
+    high_watermark: int = 9223372036854775807
+    replica_directory_id: Uuid = ZERO_UUID
     partition, current_leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, partition_max_bytes = _U_iiqiqi(buf, pos)
     pos += 32
     n = buf[pos]
@@ -946,8 +946,8 @@ def _read_fetch_topic_v18(buf: Any, pos: int) -> tuple[FetchTopic, int]:
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_fetch_partition_v18(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_fetch_partition_v18(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -956,8 +956,8 @@ def _read_fetch_topic_v18(buf: Any, pos: int) -> tuple[FetchTopic, int]:
 
 
 def _read_fetch_request_v18(buf: Any, pos: int) -> tuple[FetchRequest, int]:
-    replica_state = ReplicaState()
-    cluster_id = None
+    replica_state: ReplicaState = ReplicaState()
+    cluster_id: str | None = None
     max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch = _U_iiibii(buf, pos)
     pos += 21
     n = buf[pos]
@@ -971,8 +971,8 @@ def _read_fetch_request_v18(buf: Any, pos: int) -> tuple[FetchRequest, int]:
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_fetch_topic_v18(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_fetch_topic_v18(buf, pos)
+        topics.append(topics_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -984,8 +984,8 @@ def _read_fetch_request_v18(buf: Any, pos: int) -> tuple[FetchRequest, int]:
         truncated()
     forgotten_topics_data = []
     for _ in range(n):
-        item, pos = _read_forgotten_topic_v13(buf, pos)
-        forgotten_topics_data.append(item)
+        forgotten_topics_data_item, pos = _read_forgotten_topic_v13(buf, pos)
+        forgotten_topics_data.append(forgotten_topics_data_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -1045,14 +1045,14 @@ def _write_fetch_topic_v4(self: FetchTopic, out: list[Any]) -> None:
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for item in self.partitions:
-        _write_fetch_partition_v4(item, out)
+    for partitions_item in self.partitions:
+        _write_fetch_partition_v4(partitions_item, out)
 
 
 def _write_fetch_request_v4(self: FetchRequest, out: list[Any]) -> None:
     out.append(_P_iiiibi(self.replica_id, self.max_wait_ms, self.min_bytes, self.max_bytes, self.isolation_level, len(self.topics)))
-    for item in self.topics:
-        _write_fetch_topic_v4(item, out)
+    for topics_item in self.topics:
+        _write_fetch_topic_v4(topics_item, out)
 
 
 def _write_fetch_partition_v5(self: FetchPartition, out: list[Any]) -> None:
@@ -1064,14 +1064,14 @@ def _write_fetch_topic_v5(self: FetchTopic, out: list[Any]) -> None:
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for item in self.partitions:
-        _write_fetch_partition_v5(item, out)
+    for partitions_item in self.partitions:
+        _write_fetch_partition_v5(partitions_item, out)
 
 
 def _write_fetch_request_v5(self: FetchRequest, out: list[Any]) -> None:
     out.append(_P_iiiibi(self.replica_id, self.max_wait_ms, self.min_bytes, self.max_bytes, self.isolation_level, len(self.topics)))
-    for item in self.topics:
-        _write_fetch_topic_v5(item, out)
+    for topics_item in self.topics:
+        _write_fetch_topic_v5(topics_item, out)
 
 
 def _write_forgotten_topic_v7(self: ForgottenTopic, out: list[Any]) -> None:
@@ -1084,11 +1084,11 @@ def _write_forgotten_topic_v7(self: ForgottenTopic, out: list[Any]) -> None:
 
 def _write_fetch_request_v7(self: FetchRequest, out: list[Any]) -> None:
     out.append(_P_iiiibiii(self.replica_id, self.max_wait_ms, self.min_bytes, self.max_bytes, self.isolation_level, self.session_id, self.session_epoch, len(self.topics)))
-    for item in self.topics:
-        _write_fetch_topic_v5(item, out)
+    for topics_item in self.topics:
+        _write_fetch_topic_v5(topics_item, out)
     out.append(_P_i(len(self.forgotten_topics_data)))
-    for item in self.forgotten_topics_data:
-        _write_forgotten_topic_v7(item, out)
+    for forgotten_topics_data_item in self.forgotten_topics_data:
+        _write_forgotten_topic_v7(forgotten_topics_data_item, out)
 
 
 def _write_fetch_partition_v9(self: FetchPartition, out: list[Any]) -> None:
@@ -1100,26 +1100,26 @@ def _write_fetch_topic_v9(self: FetchTopic, out: list[Any]) -> None:
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for item in self.partitions:
-        _write_fetch_partition_v9(item, out)
+    for partitions_item in self.partitions:
+        _write_fetch_partition_v9(partitions_item, out)
 
 
 def _write_fetch_request_v9(self: FetchRequest, out: list[Any]) -> None:
     out.append(_P_iiiibiii(self.replica_id, self.max_wait_ms, self.min_bytes, self.max_bytes, self.isolation_level, self.session_id, self.session_epoch, len(self.topics)))
-    for item in self.topics:
-        _write_fetch_topic_v9(item, out)
+    for topics_item in self.topics:
+        _write_fetch_topic_v9(topics_item, out)
     out.append(_P_i(len(self.forgotten_topics_data)))
-    for item in self.forgotten_topics_data:
-        _write_forgotten_topic_v7(item, out)
+    for forgotten_topics_data_item in self.forgotten_topics_data:
+        _write_forgotten_topic_v7(forgotten_topics_data_item, out)
 
 
 def _write_fetch_request_v11(self: FetchRequest, out: list[Any]) -> None:
     out.append(_P_iiiibiii(self.replica_id, self.max_wait_ms, self.min_bytes, self.max_bytes, self.isolation_level, self.session_id, self.session_epoch, len(self.topics)))
-    for item in self.topics:
-        _write_fetch_topic_v9(item, out)
+    for topics_item in self.topics:
+        _write_fetch_topic_v9(topics_item, out)
     out.append(_P_i(len(self.forgotten_topics_data)))
-    for item in self.forgotten_topics_data:
-        _write_forgotten_topic_v7(item, out)
+    for forgotten_topics_data_item in self.forgotten_topics_data:
+        _write_forgotten_topic_v7(forgotten_topics_data_item, out)
     raw = self.rack_id.encode()
     out.append(_P_h(len(raw)))
     out.append(raw)
@@ -1136,8 +1136,8 @@ def _write_fetch_topic_v12(self: FetchTopic, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_fetch_partition_v12(item, out)
+    for partitions_item in self.partitions:
+        _write_fetch_partition_v12(partitions_item, out)
     out.append(b"\0")
 
 
@@ -1156,27 +1156,24 @@ def _write_fetch_request_v12(self: FetchRequest, out: list[Any]) -> None:
     out.append(_P_iiiibii(self.replica_id, self.max_wait_ms, self.min_bytes, self.max_bytes, self.isolation_level, self.session_id, self.session_epoch))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_fetch_topic_v12(item, out)
+    for topics_item in self.topics:
+        _write_fetch_topic_v12(topics_item, out)
     n = len(self.forgotten_topics_data) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.forgotten_topics_data:
-        _write_forgotten_topic_v12(item, out)
+    for forgotten_topics_data_item in self.forgotten_topics_data:
+        _write_forgotten_topic_v12(forgotten_topics_data_item, out)
     raw = self.rack_id.encode()
     n = len(raw) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.cluster_id is not None:
-        piece: list[Any] = []
-        value = self.cluster_id
-        if value is None:
-            piece.append(UVARINT[0])
-        else:
-            raw = value.encode()
-            n = len(raw) + 1
-            piece.append(UVARINT[n] if n < 128 else uvarint(n))
-            piece.append(raw)
+        piece = []
+        raw = self.cluster_id.encode()
+        n = len(raw) + 1
+        piece.append(UVARINT[n] if n < 128 else uvarint(n))
+        piece.append(raw)
         tags.append((0, b"".join(piece)))
     write_tags(out, tags)
 
@@ -1185,8 +1182,8 @@ def _write_fetch_topic_v13(self: FetchTopic, out: list[Any]) -> None:
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_fetch_partition_v12(item, out)
+    for partitions_item in self.partitions:
+        _write_fetch_partition_v12(partitions_item, out)
     out.append(b"\0")
 
 
@@ -1202,27 +1199,24 @@ def _write_fetch_request_v13(self: FetchRequest, out: list[Any]) -> None:
     out.append(_P_iiiibii(self.replica_id, self.max_wait_ms, self.min_bytes, self.max_bytes, self.isolation_level, self.session_id, self.session_epoch))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_fetch_topic_v13(item, out)
+    for topics_item in self.topics:
+        _write_fetch_topic_v13(topics_item, out)
     n = len(self.forgotten_topics_data) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.forgotten_topics_data:
-        _write_forgotten_topic_v13(item, out)
+    for forgotten_topics_data_item in self.forgotten_topics_data:
+        _write_forgotten_topic_v13(forgotten_topics_data_item, out)
     raw = self.rack_id.encode()
     n = len(raw) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.cluster_id is not None:
-        piece: list[Any] = []
-        value = self.cluster_id
-        if value is None:
-            piece.append(UVARINT[0])
-        else:
-            raw = value.encode()
-            n = len(raw) + 1
-            piece.append(UVARINT[n] if n < 128 else uvarint(n))
-            piece.append(raw)
+        piece = []
+        raw = self.cluster_id.encode()
+        n = len(raw) + 1
+        piece.append(UVARINT[n] if n < 128 else uvarint(n))
+        piece.append(raw)
         tags.append((0, b"".join(piece)))
     write_tags(out, tags)
 
@@ -1235,30 +1229,27 @@ def _write_fetch_request_v15(self: FetchRequest, out: list[Any]) -> None:
     out.append(_P_iiibii(self.max_wait_ms, self.min_bytes, self.max_bytes, self.isolation_level, self.session_id, self.session_epoch))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_fetch_topic_v13(item, out)
+    for topics_item in self.topics:
+        _write_fetch_topic_v13(topics_item, out)
     n = len(self.forgotten_topics_data) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.forgotten_topics_data:
-        _write_forgotten_topic_v13(item, out)
+    for forgotten_topics_data_item in self.forgotten_topics_data:
+        _write_forgotten_topic_v13(forgotten_topics_data_item, out)
     raw = self.rack_id.encode()
     n = len(raw) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.cluster_id is not None:
-        piece: list[Any] = []
-        value = self.cluster_id
-        if value is None:
-            piece.append(UVARINT[0])
-        else:
-            raw = value.encode()
-            n = len(raw) + 1
-            piece.append(UVARINT[n] if n < 128 else uvarint(n))
-            piece.append(raw)
+        piece = []
+        raw = self.cluster_id.encode()
+        n = len(raw) + 1
+        piece.append(UVARINT[n] if n < 128 else uvarint(n))
+        piece.append(raw)
         tags.append((0, b"".join(piece)))
     if self.replica_state != ReplicaState():
-        piece: list[Any] = []
+        piece = []
         _write_replica_state_v15(self.replica_state, piece)
         tags.append((1, b"".join(piece)))
     write_tags(out, tags)
@@ -1267,8 +1258,9 @@ def _write_fetch_request_v15(self: FetchRequest, out: list[Any]) -> None:
 def _write_fetch_partition_v17(self: FetchPartition, out: list[Any]) -> None:
     out.append(_P_iiqiqi(self.partition, self.current_leader_epoch, self.fetch_offset, self.last_fetched_epoch, self.log_start_offset, self.partition_max_bytes))
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.replica_directory_id != ZERO_UUID:
-        piece: list[Any] = []
+        piece = []
         piece.append(_P_16s(self.replica_directory_id))
         tags.append((0, b"".join(piece)))
     write_tags(out, tags)
@@ -1278,8 +1270,8 @@ def _write_fetch_topic_v17(self: FetchTopic, out: list[Any]) -> None:
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_fetch_partition_v17(item, out)
+    for partitions_item in self.partitions:
+        _write_fetch_partition_v17(partitions_item, out)
     out.append(b"\0")
 
 
@@ -1287,30 +1279,27 @@ def _write_fetch_request_v17(self: FetchRequest, out: list[Any]) -> None:
     out.append(_P_iiibii(self.max_wait_ms, self.min_bytes, self.max_bytes, self.isolation_level, self.session_id, self.session_epoch))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_fetch_topic_v17(item, out)
+    for topics_item in self.topics:
+        _write_fetch_topic_v17(topics_item, out)
     n = len(self.forgotten_topics_data) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.forgotten_topics_data:
-        _write_forgotten_topic_v13(item, out)
+    for forgotten_topics_data_item in self.forgotten_topics_data:
+        _write_forgotten_topic_v13(forgotten_topics_data_item, out)
     raw = self.rack_id.encode()
     n = len(raw) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.cluster_id is not None:
-        piece: list[Any] = []
-        value = self.cluster_id
-        if value is None:
-            piece.append(UVARINT[0])
-        else:
-            raw = value.encode()
-            n = len(raw) + 1
-            piece.append(UVARINT[n] if n < 128 else uvarint(n))
-            piece.append(raw)
+        piece = []
+        raw = self.cluster_id.encode()
+        n = len(raw) + 1
+        piece.append(UVARINT[n] if n < 128 else uvarint(n))
+        piece.append(raw)
         tags.append((0, b"".join(piece)))
     if self.replica_state != ReplicaState():
-        piece: list[Any] = []
+        piece = []
         _write_replica_state_v15(self.replica_state, piece)
         tags.append((1, b"".join(piece)))
     write_tags(out, tags)
@@ -1319,12 +1308,13 @@ def _write_fetch_request_v17(self: FetchRequest, out: list[Any]) -> None:
 def _write_fetch_partition_v18(self: FetchPartition, out: list[Any]) -> None:
     out.append(_P_iiqiqi(self.partition, self.current_leader_epoch, self.fetch_offset, self.last_fetched_epoch, self.log_start_offset, self.partition_max_bytes))
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.replica_directory_id != ZERO_UUID:
-        piece: list[Any] = []
+        piece = []
         piece.append(_P_16s(self.replica_directory_id))
         tags.append((0, b"".join(piece)))
     if self.high_watermark != 9223372036854775807:
-        piece: list[Any] = []
+        piece = []
         piece.append(_P_q(self.high_watermark))
         tags.append((1, b"".join(piece)))
     write_tags(out, tags)
@@ -1334,8 +1324,8 @@ def _write_fetch_topic_v18(self: FetchTopic, out: list[Any]) -> None:
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_fetch_partition_v18(item, out)
+    for partitions_item in self.partitions:
+        _write_fetch_partition_v18(partitions_item, out)
     out.append(b"\0")
 
 
@@ -1343,30 +1333,27 @@ def _write_fetch_request_v18(self: FetchRequest, out: list[Any]) -> None:
     out.append(_P_iiibii(self.max_wait_ms, self.min_bytes, self.max_bytes, self.isolation_level, self.session_id, self.session_epoch))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_fetch_topic_v18(item, out)
+    for topics_item in self.topics:
+        _write_fetch_topic_v18(topics_item, out)
     n = len(self.forgotten_topics_data) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.forgotten_topics_data:
-        _write_forgotten_topic_v13(item, out)
+    for forgotten_topics_data_item in self.forgotten_topics_data:
+        _write_forgotten_topic_v13(forgotten_topics_data_item, out)
     raw = self.rack_id.encode()
     n = len(raw) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.cluster_id is not None:
-        piece: list[Any] = []
-        value = self.cluster_id
-        if value is None:
-            piece.append(UVARINT[0])
-        else:
-            raw = value.encode()
-            n = len(raw) + 1
-            piece.append(UVARINT[n] if n < 128 else uvarint(n))
-            piece.append(raw)
+        piece = []
+        raw = self.cluster_id.encode()
+        n = len(raw) + 1
+        piece.append(UVARINT[n] if n < 128 else uvarint(n))
+        piece.append(raw)
         tags.append((0, b"".join(piece)))
     if self.replica_state != ReplicaState():
-        piece: list[Any] = []
+        piece = []
         _write_replica_state_v15(self.replica_state, piece)
         tags.append((1, b"".join(piece)))
     write_tags(out, tags)

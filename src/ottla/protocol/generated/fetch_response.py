@@ -230,8 +230,8 @@ def _read_partition_data_v4(buf: Any, pos: int) -> tuple[PartitionData, int]:
             truncated()
         aborted_transactions = []
         for _ in range(n):
-            item, pos = _read_aborted_transaction_v4(buf, pos)
-            aborted_transactions.append(item)
+            aborted_transactions_item, pos = _read_aborted_transaction_v4(buf, pos)
+            aborted_transactions.append(aborted_transactions_item)
     (n,) = _U_i(buf, pos)
     pos += 4
     if n < 0:
@@ -269,8 +269,8 @@ def _read_fetchable_topic_response_v4(buf: Any, pos: int) -> tuple[FetchableTopi
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_partition_data_v4(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_partition_data_v4(buf, pos)
+        partitions.append(partitions_item)
     return FetchableTopicResponse(topic, ZERO_UUID, partitions), pos
 
 
@@ -283,8 +283,8 @@ def _read_fetch_response_v4(buf: Any, pos: int) -> tuple[FetchResponse, int]:
         truncated()
     responses = []
     for _ in range(n):
-        item, pos = _read_fetchable_topic_response_v4(buf, pos)
-        responses.append(item)
+        responses_item, pos = _read_fetchable_topic_response_v4(buf, pos)
+        responses.append(responses_item)
     return FetchResponse(throttle_time_ms, 0, 0, responses, []), pos
 
 
@@ -300,8 +300,8 @@ def _read_partition_data_v5(buf: Any, pos: int) -> tuple[PartitionData, int]:
             truncated()
         aborted_transactions = []
         for _ in range(n):
-            item, pos = _read_aborted_transaction_v4(buf, pos)
-            aborted_transactions.append(item)
+            aborted_transactions_item, pos = _read_aborted_transaction_v4(buf, pos)
+            aborted_transactions.append(aborted_transactions_item)
     (n,) = _U_i(buf, pos)
     pos += 4
     if n < 0:
@@ -339,8 +339,8 @@ def _read_fetchable_topic_response_v5(buf: Any, pos: int) -> tuple[FetchableTopi
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_partition_data_v5(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_partition_data_v5(buf, pos)
+        partitions.append(partitions_item)
     return FetchableTopicResponse(topic, ZERO_UUID, partitions), pos
 
 
@@ -353,8 +353,8 @@ def _read_fetch_response_v5(buf: Any, pos: int) -> tuple[FetchResponse, int]:
         truncated()
     responses = []
     for _ in range(n):
-        item, pos = _read_fetchable_topic_response_v5(buf, pos)
-        responses.append(item)
+        responses_item, pos = _read_fetchable_topic_response_v5(buf, pos)
+        responses.append(responses_item)
     return FetchResponse(throttle_time_ms, 0, 0, responses, []), pos
 
 
@@ -367,8 +367,8 @@ def _read_fetch_response_v7(buf: Any, pos: int) -> tuple[FetchResponse, int]:
         truncated()
     responses = []
     for _ in range(n):
-        item, pos = _read_fetchable_topic_response_v5(buf, pos)
-        responses.append(item)
+        responses_item, pos = _read_fetchable_topic_response_v5(buf, pos)
+        responses.append(responses_item)
     return FetchResponse(throttle_time_ms, error_code, session_id, responses, []), pos
 
 
@@ -384,8 +384,8 @@ def _read_partition_data_v11(buf: Any, pos: int) -> tuple[PartitionData, int]:
             truncated()
         aborted_transactions = []
         for _ in range(n):
-            item, pos = _read_aborted_transaction_v4(buf, pos)
-            aborted_transactions.append(item)
+            aborted_transactions_item, pos = _read_aborted_transaction_v4(buf, pos)
+            aborted_transactions.append(aborted_transactions_item)
     preferred_read_replica, n = _U_ii(buf, pos)
     pos += 8
     if n < 0:
@@ -423,8 +423,8 @@ def _read_fetchable_topic_response_v11(buf: Any, pos: int) -> tuple[FetchableTop
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_partition_data_v11(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_partition_data_v11(buf, pos)
+        partitions.append(partitions_item)
     return FetchableTopicResponse(topic, ZERO_UUID, partitions), pos
 
 
@@ -437,8 +437,8 @@ def _read_fetch_response_v11(buf: Any, pos: int) -> tuple[FetchResponse, int]:
         truncated()
     responses = []
     for _ in range(n):
-        item, pos = _read_fetchable_topic_response_v11(buf, pos)
-        responses.append(item)
+        responses_item, pos = _read_fetchable_topic_response_v11(buf, pos)
+        responses.append(responses_item)
     return FetchResponse(throttle_time_ms, error_code, session_id, responses, []), pos
 
 
@@ -483,9 +483,9 @@ def _read_snapshot_id_v12(buf: Any, pos: int) -> tuple[SnapshotId, int]:
 
 
 def _read_partition_data_v12(buf: Any, pos: int) -> tuple[PartitionData, int]:
-    snapshot_id = SnapshotId()
-    current_leader = LeaderIdAndEpoch()
-    diverging_epoch = EpochEndOffset()
+    snapshot_id: SnapshotId = SnapshotId()
+    current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch()
+    diverging_epoch: EpochEndOffset = EpochEndOffset()
     partition_index, error_code, high_watermark, last_stable_offset, log_start_offset = _U_ihqqq(buf, pos)
     pos += 30
     n = buf[pos]
@@ -502,8 +502,8 @@ def _read_partition_data_v12(buf: Any, pos: int) -> tuple[PartitionData, int]:
             truncated()
         aborted_transactions = []
         for _ in range(n):
-            item, pos = _read_aborted_transaction_v12(buf, pos)
-            aborted_transactions.append(item)
+            aborted_transactions_item, pos = _read_aborted_transaction_v12(buf, pos)
+            aborted_transactions.append(aborted_transactions_item)
     (preferred_read_replica,) = _U_i(buf, pos)
     pos += 4
     n = buf[pos]
@@ -569,8 +569,8 @@ def _read_fetchable_topic_response_v12(buf: Any, pos: int) -> tuple[FetchableTop
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_partition_data_v12(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_partition_data_v12(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -592,8 +592,8 @@ def _read_fetch_response_v12(buf: Any, pos: int) -> tuple[FetchResponse, int]:
         truncated()
     responses = []
     for _ in range(n):
-        item, pos = _read_fetchable_topic_response_v12(buf, pos)
-        responses.append(item)
+        responses_item, pos = _read_fetchable_topic_response_v12(buf, pos)
+        responses.append(responses_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -615,8 +615,8 @@ def _read_fetchable_topic_response_v13(buf: Any, pos: int) -> tuple[FetchableTop
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_partition_data_v12(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_partition_data_v12(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -638,8 +638,8 @@ def _read_fetch_response_v13(buf: Any, pos: int) -> tuple[FetchResponse, int]:
         truncated()
     responses = []
     for _ in range(n):
-        item, pos = _read_fetchable_topic_response_v13(buf, pos)
-        responses.append(item)
+        responses_item, pos = _read_fetchable_topic_response_v13(buf, pos)
+        responses.append(responses_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -693,7 +693,7 @@ def _read_node_endpoint_v16(buf: Any, pos: int) -> tuple[NodeEndpoint, int]:
 
 
 def _read_fetch_response_v16(buf: Any, pos: int) -> tuple[FetchResponse, int]:
-    node_endpoints = []
+    node_endpoints: list[NodeEndpoint] = []
     throttle_time_ms, error_code, session_id = _U_ihi(buf, pos)
     pos += 10
     n = buf[pos]
@@ -707,8 +707,8 @@ def _read_fetch_response_v16(buf: Any, pos: int) -> tuple[FetchResponse, int]:
         truncated()
     responses = []
     for _ in range(n):
-        item, pos = _read_fetchable_topic_response_v13(buf, pos)
-        responses.append(item)
+        responses_item, pos = _read_fetchable_topic_response_v13(buf, pos)
+        responses.append(responses_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -729,8 +729,8 @@ def _read_fetch_response_v16(buf: Any, pos: int) -> tuple[FetchResponse, int]:
                 truncated()
             node_endpoints = []
             for _ in range(n):
-                item, pos = _read_node_endpoint_v16(buf, pos)
-                node_endpoints.append(item)
+                node_endpoints_item, pos = _read_node_endpoint_v16(buf, pos)
+                node_endpoints.append(node_endpoints_item)
         if after > len(buf):
             truncated()
         pos = after
@@ -743,19 +743,19 @@ def _write_aborted_transaction_v4(self: AbortedTransaction, out: list[Any]) -> N
 
 def _write_partition_data_v4(self: PartitionData, out: list[Any]) -> None:
     out.append(_P_ihqq(self.partition_index, self.error_code, self.high_watermark, self.last_stable_offset))
-    value = self.aborted_transactions
-    if value is None:
+    aborted_transactions_value = self.aborted_transactions
+    if aborted_transactions_value is None:
         out.append(_P_i(-1))
     else:
-        out.append(_P_i(len(value)))
-        for item in value:
-            _write_aborted_transaction_v4(item, out)
-    value = self.records
-    if value is None:
+        out.append(_P_i(len(aborted_transactions_value)))
+        for aborted_transactions_item in aborted_transactions_value:
+            _write_aborted_transaction_v4(aborted_transactions_item, out)
+    records_value = self.records
+    if records_value is None:
         out.append(_P_i(-1))
     else:
-        out.append(_P_i(len(value)))
-        out.append(value)
+        out.append(_P_i(len(records_value)))
+        out.append(records_value)
 
 
 def _write_fetchable_topic_response_v4(self: FetchableTopicResponse, out: list[Any]) -> None:
@@ -763,31 +763,31 @@ def _write_fetchable_topic_response_v4(self: FetchableTopicResponse, out: list[A
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for item in self.partitions:
-        _write_partition_data_v4(item, out)
+    for partitions_item in self.partitions:
+        _write_partition_data_v4(partitions_item, out)
 
 
 def _write_fetch_response_v4(self: FetchResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.responses)))
-    for item in self.responses:
-        _write_fetchable_topic_response_v4(item, out)
+    for responses_item in self.responses:
+        _write_fetchable_topic_response_v4(responses_item, out)
 
 
 def _write_partition_data_v5(self: PartitionData, out: list[Any]) -> None:
     out.append(_P_ihqqq(self.partition_index, self.error_code, self.high_watermark, self.last_stable_offset, self.log_start_offset))
-    value = self.aborted_transactions
-    if value is None:
+    aborted_transactions_value = self.aborted_transactions
+    if aborted_transactions_value is None:
         out.append(_P_i(-1))
     else:
-        out.append(_P_i(len(value)))
-        for item in value:
-            _write_aborted_transaction_v4(item, out)
-    value = self.records
-    if value is None:
+        out.append(_P_i(len(aborted_transactions_value)))
+        for aborted_transactions_item in aborted_transactions_value:
+            _write_aborted_transaction_v4(aborted_transactions_item, out)
+    records_value = self.records
+    if records_value is None:
         out.append(_P_i(-1))
     else:
-        out.append(_P_i(len(value)))
-        out.append(value)
+        out.append(_P_i(len(records_value)))
+        out.append(records_value)
 
 
 def _write_fetchable_topic_response_v5(self: FetchableTopicResponse, out: list[Any]) -> None:
@@ -795,38 +795,38 @@ def _write_fetchable_topic_response_v5(self: FetchableTopicResponse, out: list[A
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for item in self.partitions:
-        _write_partition_data_v5(item, out)
+    for partitions_item in self.partitions:
+        _write_partition_data_v5(partitions_item, out)
 
 
 def _write_fetch_response_v5(self: FetchResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.responses)))
-    for item in self.responses:
-        _write_fetchable_topic_response_v5(item, out)
+    for responses_item in self.responses:
+        _write_fetchable_topic_response_v5(responses_item, out)
 
 
 def _write_fetch_response_v7(self: FetchResponse, out: list[Any]) -> None:
     out.append(_P_ihii(self.throttle_time_ms, self.error_code, self.session_id, len(self.responses)))
-    for item in self.responses:
-        _write_fetchable_topic_response_v5(item, out)
+    for responses_item in self.responses:
+        _write_fetchable_topic_response_v5(responses_item, out)
 
 
 def _write_partition_data_v11(self: PartitionData, out: list[Any]) -> None:
     out.append(_P_ihqqq(self.partition_index, self.error_code, self.high_watermark, self.last_stable_offset, self.log_start_offset))
-    value = self.aborted_transactions
-    if value is None:
+    aborted_transactions_value = self.aborted_transactions
+    if aborted_transactions_value is None:
         out.append(_P_i(-1))
     else:
-        out.append(_P_i(len(value)))
-        for item in value:
-            _write_aborted_transaction_v4(item, out)
+        out.append(_P_i(len(aborted_transactions_value)))
+        for aborted_transactions_item in aborted_transactions_value:
+            _write_aborted_transaction_v4(aborted_transactions_item, out)
     out.append(_P_i(self.preferred_read_replica))
-    value = self.records
-    if value is None:
+    records_value = self.records
+    if records_value is None:
         out.append(_P_i(-1))
     else:
-        out.append(_P_i(len(value)))
-        out.append(value)
+        out.append(_P_i(len(records_value)))
+        out.append(records_value)
 
 
 def _write_fetchable_topic_response_v11(self: FetchableTopicResponse, out: list[Any]) -> None:
@@ -834,14 +834,14 @@ def _write_fetchable_topic_response_v11(self: FetchableTopicResponse, out: list[
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for item in self.partitions:
-        _write_partition_data_v11(item, out)
+    for partitions_item in self.partitions:
+        _write_partition_data_v11(partitions_item, out)
 
 
 def _write_fetch_response_v11(self: FetchResponse, out: list[Any]) -> None:
     out.append(_P_ihii(self.throttle_time_ms, self.error_code, self.session_id, len(self.responses)))
-    for item in self.responses:
-        _write_fetchable_topic_response_v11(item, out)
+    for responses_item in self.responses:
+        _write_fetchable_topic_response_v11(responses_item, out)
 
 
 def _write_aborted_transaction_v12(self: AbortedTransaction, out: list[Any]) -> None:
@@ -862,33 +862,34 @@ def _write_snapshot_id_v12(self: SnapshotId, out: list[Any]) -> None:
 
 def _write_partition_data_v12(self: PartitionData, out: list[Any]) -> None:
     out.append(_P_ihqqq(self.partition_index, self.error_code, self.high_watermark, self.last_stable_offset, self.log_start_offset))
-    value = self.aborted_transactions
-    if value is None:
+    aborted_transactions_value = self.aborted_transactions
+    if aborted_transactions_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(aborted_transactions_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for item in value:
-            _write_aborted_transaction_v12(item, out)
+        for aborted_transactions_item in aborted_transactions_value:
+            _write_aborted_transaction_v12(aborted_transactions_item, out)
     out.append(_P_i(self.preferred_read_replica))
-    value = self.records
-    if value is None:
+    records_value = self.records
+    if records_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(records_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        out.append(value)
+        out.append(records_value)
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.diverging_epoch != EpochEndOffset():
-        piece: list[Any] = []
+        piece = []
         _write_epoch_end_offset_v12(self.diverging_epoch, piece)
         tags.append((0, b"".join(piece)))
     if self.current_leader != LeaderIdAndEpoch():
-        piece: list[Any] = []
+        piece = []
         _write_leader_id_and_epoch_v12(self.current_leader, piece)
         tags.append((1, b"".join(piece)))
     if self.snapshot_id != SnapshotId():
-        piece: list[Any] = []
+        piece = []
         _write_snapshot_id_v12(self.snapshot_id, piece)
         tags.append((2, b"".join(piece)))
     write_tags(out, tags)
@@ -901,8 +902,8 @@ def _write_fetchable_topic_response_v12(self: FetchableTopicResponse, out: list[
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_partition_data_v12(item, out)
+    for partitions_item in self.partitions:
+        _write_partition_data_v12(partitions_item, out)
     out.append(b"\0")
 
 
@@ -910,8 +911,8 @@ def _write_fetch_response_v12(self: FetchResponse, out: list[Any]) -> None:
     out.append(_P_ihi(self.throttle_time_ms, self.error_code, self.session_id))
     n = len(self.responses) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.responses:
-        _write_fetchable_topic_response_v12(item, out)
+    for responses_item in self.responses:
+        _write_fetchable_topic_response_v12(responses_item, out)
     out.append(b"\0")
 
 
@@ -919,8 +920,8 @@ def _write_fetchable_topic_response_v13(self: FetchableTopicResponse, out: list[
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_partition_data_v12(item, out)
+    for partitions_item in self.partitions:
+        _write_partition_data_v12(partitions_item, out)
     out.append(b"\0")
 
 
@@ -928,8 +929,8 @@ def _write_fetch_response_v13(self: FetchResponse, out: list[Any]) -> None:
     out.append(_P_ihi(self.throttle_time_ms, self.error_code, self.session_id))
     n = len(self.responses) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.responses:
-        _write_fetchable_topic_response_v13(item, out)
+    for responses_item in self.responses:
+        _write_fetchable_topic_response_v13(responses_item, out)
     out.append(b"\0")
 
 
@@ -940,11 +941,11 @@ def _write_node_endpoint_v16(self: NodeEndpoint, out: list[Any]) -> None:
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
     out.append(_P_i(self.port))
-    value = self.rack
-    if value is None:
+    rack_value = self.rack
+    if rack_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = rack_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -955,15 +956,16 @@ def _write_fetch_response_v16(self: FetchResponse, out: list[Any]) -> None:
     out.append(_P_ihi(self.throttle_time_ms, self.error_code, self.session_id))
     n = len(self.responses) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.responses:
-        _write_fetchable_topic_response_v13(item, out)
+    for responses_item in self.responses:
+        _write_fetchable_topic_response_v13(responses_item, out)
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.node_endpoints:
-        piece: list[Any] = []
+        piece = []
         n = len(self.node_endpoints) + 1
         piece.append(UVARINT[n] if n < 128 else uvarint(n))
-        for item in self.node_endpoints:
-            _write_node_endpoint_v16(item, piece)
+        for node_endpoints_item in self.node_endpoints:
+            _write_node_endpoint_v16(node_endpoints_item, piece)
         tags.append((0, b"".join(piece)))
     write_tags(out, tags)
 

@@ -158,8 +158,8 @@ def _read_topic_snapshot_v0(buf: Any, pos: int) -> tuple[TopicSnapshot, int]:
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_partition_snapshot_v0(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_partition_snapshot_v0(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -168,7 +168,7 @@ def _read_topic_snapshot_v0(buf: Any, pos: int) -> tuple[TopicSnapshot, int]:
 
 
 def _read_fetch_snapshot_request_v0(buf: Any, pos: int) -> tuple[FetchSnapshotRequest, int]:
-    cluster_id = None
+    cluster_id: str | None = None
     replica_id, max_bytes = _U_ii(buf, pos)
     pos += 8
     n = buf[pos]
@@ -182,8 +182,8 @@ def _read_fetch_snapshot_request_v0(buf: Any, pos: int) -> tuple[FetchSnapshotRe
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_topic_snapshot_v0(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_topic_snapshot_v0(buf, pos)
+        topics.append(topics_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -218,7 +218,7 @@ def _read_fetch_snapshot_request_v0(buf: Any, pos: int) -> tuple[FetchSnapshotRe
 
 
 def _read_partition_snapshot_v1(buf: Any, pos: int) -> tuple[PartitionSnapshot, int]:
-    replica_directory_id = ZERO_UUID
+    replica_directory_id: Uuid = ZERO_UUID
     partition, current_leader_epoch = _U_ii(buf, pos)
     pos += 8
     snapshot_id, pos = _read_snapshot_id_v0(buf, pos)
@@ -268,8 +268,8 @@ def _read_topic_snapshot_v1(buf: Any, pos: int) -> tuple[TopicSnapshot, int]:
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_partition_snapshot_v1(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_partition_snapshot_v1(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -278,7 +278,7 @@ def _read_topic_snapshot_v1(buf: Any, pos: int) -> tuple[TopicSnapshot, int]:
 
 
 def _read_fetch_snapshot_request_v1(buf: Any, pos: int) -> tuple[FetchSnapshotRequest, int]:
-    cluster_id = None
+    cluster_id: str | None = None
     replica_id, max_bytes = _U_ii(buf, pos)
     pos += 8
     n = buf[pos]
@@ -292,8 +292,8 @@ def _read_fetch_snapshot_request_v1(buf: Any, pos: int) -> tuple[FetchSnapshotRe
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_topic_snapshot_v1(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_topic_snapshot_v1(buf, pos)
+        topics.append(topics_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -344,8 +344,8 @@ def _write_topic_snapshot_v0(self: TopicSnapshot, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_partition_snapshot_v0(item, out)
+    for partitions_item in self.partitions:
+        _write_partition_snapshot_v0(partitions_item, out)
     out.append(b"\0")
 
 
@@ -353,19 +353,16 @@ def _write_fetch_snapshot_request_v0(self: FetchSnapshotRequest, out: list[Any])
     out.append(_P_ii(self.replica_id, self.max_bytes))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_topic_snapshot_v0(item, out)
+    for topics_item in self.topics:
+        _write_topic_snapshot_v0(topics_item, out)
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.cluster_id is not None:
-        piece: list[Any] = []
-        value = self.cluster_id
-        if value is None:
-            piece.append(UVARINT[0])
-        else:
-            raw = value.encode()
-            n = len(raw) + 1
-            piece.append(UVARINT[n] if n < 128 else uvarint(n))
-            piece.append(raw)
+        piece = []
+        raw = self.cluster_id.encode()
+        n = len(raw) + 1
+        piece.append(UVARINT[n] if n < 128 else uvarint(n))
+        piece.append(raw)
         tags.append((0, b"".join(piece)))
     write_tags(out, tags)
 
@@ -375,8 +372,9 @@ def _write_partition_snapshot_v1(self: PartitionSnapshot, out: list[Any]) -> Non
     _write_snapshot_id_v0(self.snapshot_id, out)
     out.append(_P_q(self.position))
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.replica_directory_id != ZERO_UUID:
-        piece: list[Any] = []
+        piece = []
         piece.append(_P_16s(self.replica_directory_id))
         tags.append((0, b"".join(piece)))
     write_tags(out, tags)
@@ -389,8 +387,8 @@ def _write_topic_snapshot_v1(self: TopicSnapshot, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_partition_snapshot_v1(item, out)
+    for partitions_item in self.partitions:
+        _write_partition_snapshot_v1(partitions_item, out)
     out.append(b"\0")
 
 
@@ -398,19 +396,16 @@ def _write_fetch_snapshot_request_v1(self: FetchSnapshotRequest, out: list[Any])
     out.append(_P_ii(self.replica_id, self.max_bytes))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_topic_snapshot_v1(item, out)
+    for topics_item in self.topics:
+        _write_topic_snapshot_v1(topics_item, out)
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.cluster_id is not None:
-        piece: list[Any] = []
-        value = self.cluster_id
-        if value is None:
-            piece.append(UVARINT[0])
-        else:
-            raw = value.encode()
-            n = len(raw) + 1
-            piece.append(UVARINT[n] if n < 128 else uvarint(n))
-            piece.append(raw)
+        piece = []
+        raw = self.cluster_id.encode()
+        n = len(raw) + 1
+        piece.append(UVARINT[n] if n < 128 else uvarint(n))
+        piece.append(raw)
         tags.append((0, b"".join(piece)))
     write_tags(out, tags)
 

@@ -170,7 +170,7 @@ def _read_leader_id_and_epoch_v0(buf: Any, pos: int) -> tuple[LeaderIdAndEpoch, 
 
 
 def _read_partition_snapshot_v0(buf: Any, pos: int) -> tuple[PartitionSnapshot, int]:
-    current_leader = LeaderIdAndEpoch()
+    current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch()
     index, error_code = _U_ih(buf, pos)
     pos += 6
     snapshot_id, pos = _read_snapshot_id_v0(buf, pos)
@@ -235,8 +235,8 @@ def _read_topic_snapshot_v0(buf: Any, pos: int) -> tuple[TopicSnapshot, int]:
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_partition_snapshot_v0(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_partition_snapshot_v0(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -258,8 +258,8 @@ def _read_fetch_snapshot_response_v0(buf: Any, pos: int) -> tuple[FetchSnapshotR
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_topic_snapshot_v0(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_topic_snapshot_v0(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -295,7 +295,7 @@ def _read_node_endpoint_v1(buf: Any, pos: int) -> tuple[NodeEndpoint, int]:
 
 
 def _read_fetch_snapshot_response_v1(buf: Any, pos: int) -> tuple[FetchSnapshotResponse, int]:
-    node_endpoints = []
+    node_endpoints: list[NodeEndpoint] = []
     throttle_time_ms, error_code = _U_ih(buf, pos)
     pos += 6
     n = buf[pos]
@@ -309,8 +309,8 @@ def _read_fetch_snapshot_response_v1(buf: Any, pos: int) -> tuple[FetchSnapshotR
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_topic_snapshot_v0(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_topic_snapshot_v0(buf, pos)
+        topics.append(topics_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -331,8 +331,8 @@ def _read_fetch_snapshot_response_v1(buf: Any, pos: int) -> tuple[FetchSnapshotR
                 truncated()
             node_endpoints = []
             for _ in range(n):
-                item, pos = _read_node_endpoint_v1(buf, pos)
-                node_endpoints.append(item)
+                node_endpoints_item, pos = _read_node_endpoint_v1(buf, pos)
+                node_endpoints.append(node_endpoints_item)
         if after > len(buf):
             truncated()
         pos = after
@@ -351,16 +351,17 @@ def _write_partition_snapshot_v0(self: PartitionSnapshot, out: list[Any]) -> Non
     out.append(_P_ih(self.index, self.error_code))
     _write_snapshot_id_v0(self.snapshot_id, out)
     out.append(_P_qq(self.size, self.position))
-    value = self.unaligned_records
-    if value is None:
+    unaligned_records_value = self.unaligned_records
+    if unaligned_records_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(unaligned_records_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        out.append(value)
+        out.append(unaligned_records_value)
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.current_leader != LeaderIdAndEpoch():
-        piece: list[Any] = []
+        piece = []
         _write_leader_id_and_epoch_v0(self.current_leader, piece)
         tags.append((0, b"".join(piece)))
     write_tags(out, tags)
@@ -373,8 +374,8 @@ def _write_topic_snapshot_v0(self: TopicSnapshot, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_partition_snapshot_v0(item, out)
+    for partitions_item in self.partitions:
+        _write_partition_snapshot_v0(partitions_item, out)
     out.append(b"\0")
 
 
@@ -382,8 +383,8 @@ def _write_fetch_snapshot_response_v0(self: FetchSnapshotResponse, out: list[Any
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_topic_snapshot_v0(item, out)
+    for topics_item in self.topics:
+        _write_topic_snapshot_v0(topics_item, out)
     out.append(b"\0")
 
 
@@ -400,15 +401,16 @@ def _write_fetch_snapshot_response_v1(self: FetchSnapshotResponse, out: list[Any
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_topic_snapshot_v0(item, out)
+    for topics_item in self.topics:
+        _write_topic_snapshot_v0(topics_item, out)
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.node_endpoints:
-        piece: list[Any] = []
+        piece = []
         n = len(self.node_endpoints) + 1
         piece.append(UVARINT[n] if n < 128 else uvarint(n))
-        for item in self.node_endpoints:
-            _write_node_endpoint_v1(item, piece)
+        for node_endpoints_item in self.node_endpoints:
+            _write_node_endpoint_v1(node_endpoints_item, piece)
         tags.append((0, b"".join(piece)))
     write_tags(out, tags)
 

@@ -261,8 +261,8 @@ def _read_find_coordinator_response_v4(buf: Any, pos: int) -> tuple[FindCoordina
         truncated()
     coordinators = []
     for _ in range(n):
-        item, pos = _read_coordinator_v4(buf, pos)
-        coordinators.append(item)
+        coordinators_item, pos = _read_coordinator_v4(buf, pos)
+        coordinators.append(coordinators_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -279,11 +279,11 @@ def _write_find_coordinator_response_v0(self: FindCoordinatorResponse, out: list
 
 def _write_find_coordinator_response_v1(self: FindCoordinatorResponse, out: list[Any]) -> None:
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
     raw = self.host.encode()
@@ -294,11 +294,11 @@ def _write_find_coordinator_response_v1(self: FindCoordinatorResponse, out: list
 
 def _write_find_coordinator_response_v3(self: FindCoordinatorResponse, out: list[Any]) -> None:
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -321,11 +321,11 @@ def _write_coordinator_v4(self: Coordinator, out: list[Any]) -> None:
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
     out.append(_P_ih(self.port, self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -336,8 +336,8 @@ def _write_find_coordinator_response_v4(self: FindCoordinatorResponse, out: list
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.coordinators) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.coordinators:
-        _write_coordinator_v4(item, out)
+    for coordinators_item in self.coordinators:
+        _write_coordinator_v4(coordinators_item, out)
     out.append(b"\0")
 
 

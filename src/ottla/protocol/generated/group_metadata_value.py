@@ -207,8 +207,8 @@ def _read_group_metadata_value_v0(buf: Any, pos: int) -> tuple[GroupMetadataValu
         truncated()
     members = []
     for _ in range(n):
-        item, pos = _read_member_metadata_v0(buf, pos)
-        members.append(item)
+        members_item, pos = _read_member_metadata_v0(buf, pos)
+        members.append(members_item)
     return GroupMetadataValue(protocol_type, generation, protocol, leader, -1, members), pos
 
 
@@ -323,8 +323,8 @@ def _read_group_metadata_value_v1(buf: Any, pos: int) -> tuple[GroupMetadataValu
         truncated()
     members = []
     for _ in range(n):
-        item, pos = _read_member_metadata_v1(buf, pos)
-        members.append(item)
+        members_item, pos = _read_member_metadata_v1(buf, pos)
+        members.append(members_item)
     return GroupMetadataValue(protocol_type, generation, protocol, leader, -1, members), pos
 
 
@@ -379,8 +379,8 @@ def _read_group_metadata_value_v2(buf: Any, pos: int) -> tuple[GroupMetadataValu
         truncated()
     members = []
     for _ in range(n):
-        item, pos = _read_member_metadata_v1(buf, pos)
-        members.append(item)
+        members_item, pos = _read_member_metadata_v1(buf, pos)
+        members.append(members_item)
     return GroupMetadataValue(protocol_type, generation, protocol, leader, current_state_timestamp, members), pos
 
 
@@ -510,8 +510,8 @@ def _read_group_metadata_value_v3(buf: Any, pos: int) -> tuple[GroupMetadataValu
         truncated()
     members = []
     for _ in range(n):
-        item, pos = _read_member_metadata_v3(buf, pos)
-        members.append(item)
+        members_item, pos = _read_member_metadata_v3(buf, pos)
+        members.append(members_item)
     return GroupMetadataValue(protocol_type, generation, protocol, leader, current_state_timestamp, members), pos
 
 
@@ -681,8 +681,8 @@ def _read_group_metadata_value_v4(buf: Any, pos: int) -> tuple[GroupMetadataValu
         truncated()
     members = []
     for _ in range(n):
-        item, pos = _read_member_metadata_v4(buf, pos)
-        members.append(item)
+        members_item, pos = _read_member_metadata_v4(buf, pos)
+        members.append(members_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -711,23 +711,23 @@ def _write_group_metadata_value_v0(self: GroupMetadataValue, out: list[Any]) -> 
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(self.generation))
-    value = self.protocol
-    if value is None:
+    protocol_value = self.protocol
+    if protocol_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = protocol_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
-    value = self.leader
-    if value is None:
+    leader_value = self.leader
+    if leader_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = leader_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_i(len(self.members)))
-    for item in self.members:
-        _write_member_metadata_v0(item, out)
+    for members_item in self.members:
+        _write_member_metadata_v0(members_item, out)
 
 
 def _write_member_metadata_v1(self: MemberMetadata, out: list[Any]) -> None:
@@ -751,23 +751,23 @@ def _write_group_metadata_value_v1(self: GroupMetadataValue, out: list[Any]) -> 
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(self.generation))
-    value = self.protocol
-    if value is None:
+    protocol_value = self.protocol
+    if protocol_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = protocol_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
-    value = self.leader
-    if value is None:
+    leader_value = self.leader
+    if leader_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = leader_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_i(len(self.members)))
-    for item in self.members:
-        _write_member_metadata_v1(item, out)
+    for members_item in self.members:
+        _write_member_metadata_v1(members_item, out)
 
 
 def _write_group_metadata_value_v2(self: GroupMetadataValue, out: list[Any]) -> None:
@@ -775,34 +775,34 @@ def _write_group_metadata_value_v2(self: GroupMetadataValue, out: list[Any]) -> 
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(self.generation))
-    value = self.protocol
-    if value is None:
+    protocol_value = self.protocol
+    if protocol_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = protocol_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
-    value = self.leader
-    if value is None:
+    leader_value = self.leader
+    if leader_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = leader_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_qi(self.current_state_timestamp, len(self.members)))
-    for item in self.members:
-        _write_member_metadata_v1(item, out)
+    for members_item in self.members:
+        _write_member_metadata_v1(members_item, out)
 
 
 def _write_member_metadata_v3(self: MemberMetadata, out: list[Any]) -> None:
     raw = self.member_id.encode()
     out.append(_P_h(len(raw)))
     out.append(raw)
-    value = self.group_instance_id
-    if value is None:
+    group_instance_id_value = self.group_instance_id
+    if group_instance_id_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = group_instance_id_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
     raw = self.client_id.encode()
@@ -822,23 +822,23 @@ def _write_group_metadata_value_v3(self: GroupMetadataValue, out: list[Any]) -> 
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(self.generation))
-    value = self.protocol
-    if value is None:
+    protocol_value = self.protocol
+    if protocol_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = protocol_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
-    value = self.leader
-    if value is None:
+    leader_value = self.leader
+    if leader_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = leader_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_qi(self.current_state_timestamp, len(self.members)))
-    for item in self.members:
-        _write_member_metadata_v3(item, out)
+    for members_item in self.members:
+        _write_member_metadata_v3(members_item, out)
 
 
 def _write_member_metadata_v4(self: MemberMetadata, out: list[Any]) -> None:
@@ -846,11 +846,11 @@ def _write_member_metadata_v4(self: MemberMetadata, out: list[Any]) -> None:
     n = len(raw) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
-    value = self.group_instance_id
-    if value is None:
+    group_instance_id_value = self.group_instance_id
+    if group_instance_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = group_instance_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -878,27 +878,27 @@ def _write_group_metadata_value_v4(self: GroupMetadataValue, out: list[Any]) -> 
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
     out.append(_P_i(self.generation))
-    value = self.protocol
-    if value is None:
+    protocol_value = self.protocol
+    if protocol_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = protocol_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
-    value = self.leader
-    if value is None:
+    leader_value = self.leader
+    if leader_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = leader_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     out.append(_P_q(self.current_state_timestamp))
     n = len(self.members) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.members:
-        _write_member_metadata_v4(item, out)
+    for members_item in self.members:
+        _write_member_metadata_v4(members_item, out)
     out.append(b"\0")
 
 

@@ -136,8 +136,8 @@ def _read_alter_configs_resource_v0(buf: Any, pos: int) -> tuple[AlterConfigsRes
         truncated()
     configs = []
     for _ in range(n):
-        item, pos = _read_alterable_config_v0(buf, pos)
-        configs.append(item)
+        configs_item, pos = _read_alterable_config_v0(buf, pos)
+        configs.append(configs_item)
     return AlterConfigsResource(resource_type, resource_name, configs), pos
 
 
@@ -150,8 +150,8 @@ def _read_incremental_alter_configs_request_v0(buf: Any, pos: int) -> tuple[Incr
         truncated()
     resources = []
     for _ in range(n):
-        item, pos = _read_alter_configs_resource_v0(buf, pos)
-        resources.append(item)
+        resources_item, pos = _read_alter_configs_resource_v0(buf, pos)
+        resources.append(resources_item)
     (validate_only,) = _U_o(buf, pos)
     pos += 1
     return IncrementalAlterConfigsRequest(resources, validate_only), pos
@@ -229,8 +229,8 @@ def _read_alter_configs_resource_v1(buf: Any, pos: int) -> tuple[AlterConfigsRes
         truncated()
     configs = []
     for _ in range(n):
-        item, pos = _read_alterable_config_v1(buf, pos)
-        configs.append(item)
+        configs_item, pos = _read_alterable_config_v1(buf, pos)
+        configs.append(configs_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -250,8 +250,8 @@ def _read_incremental_alter_configs_request_v1(buf: Any, pos: int) -> tuple[Incr
         truncated()
     resources = []
     for _ in range(n):
-        item, pos = _read_alter_configs_resource_v1(buf, pos)
-        resources.append(item)
+        resources_item, pos = _read_alter_configs_resource_v1(buf, pos)
+        resources.append(resources_item)
     (validate_only,) = _U_o(buf, pos)
     pos += 1
     if buf[pos]:
@@ -266,11 +266,11 @@ def _write_alterable_config_v0(self: AlterableConfig, out: list[Any]) -> None:
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_b(self.config_operation))
-    value = self.value
-    if value is None:
+    value_value = self.value
+    if value_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = value_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
 
@@ -280,14 +280,14 @@ def _write_alter_configs_resource_v0(self: AlterConfigsResource, out: list[Any])
     out.append(_P_bh(self.resource_type, len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.configs)))
-    for item in self.configs:
-        _write_alterable_config_v0(item, out)
+    for configs_item in self.configs:
+        _write_alterable_config_v0(configs_item, out)
 
 
 def _write_incremental_alter_configs_request_v0(self: IncrementalAlterConfigsRequest, out: list[Any]) -> None:
     out.append(_P_i(len(self.resources)))
-    for item in self.resources:
-        _write_alter_configs_resource_v0(item, out)
+    for resources_item in self.resources:
+        _write_alter_configs_resource_v0(resources_item, out)
     out.append(_P_o(self.validate_only))
 
 
@@ -297,11 +297,11 @@ def _write_alterable_config_v1(self: AlterableConfig, out: list[Any]) -> None:
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
     out.append(_P_b(self.config_operation))
-    value = self.value
-    if value is None:
+    value_value = self.value
+    if value_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = value_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -316,16 +316,16 @@ def _write_alter_configs_resource_v1(self: AlterConfigsResource, out: list[Any])
     out.append(raw)
     n = len(self.configs) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.configs:
-        _write_alterable_config_v1(item, out)
+    for configs_item in self.configs:
+        _write_alterable_config_v1(configs_item, out)
     out.append(b"\0")
 
 
 def _write_incremental_alter_configs_request_v1(self: IncrementalAlterConfigsRequest, out: list[Any]) -> None:
     n = len(self.resources) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.resources:
-        _write_alter_configs_resource_v1(item, out)
+    for resources_item in self.resources:
+        _write_alter_configs_resource_v1(resources_item, out)
     out.append(_P_ox(self.validate_only))
 
 

@@ -110,8 +110,8 @@ def _read_incremental_alter_configs_response_v0(buf: Any, pos: int) -> tuple[Inc
         truncated()
     responses = []
     for _ in range(n):
-        item, pos = _read_alter_configs_resource_response_v0(buf, pos)
-        responses.append(item)
+        responses_item, pos = _read_alter_configs_resource_response_v0(buf, pos)
+        responses.append(responses_item)
     return IncrementalAlterConfigsResponse(throttle_time_ms, responses), pos
 
 
@@ -174,8 +174,8 @@ def _read_incremental_alter_configs_response_v1(buf: Any, pos: int) -> tuple[Inc
         truncated()
     responses = []
     for _ in range(n):
-        item, pos = _read_alter_configs_resource_response_v1(buf, pos)
-        responses.append(item)
+        responses_item, pos = _read_alter_configs_resource_response_v1(buf, pos)
+        responses.append(responses_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -185,11 +185,11 @@ def _read_incremental_alter_configs_response_v1(buf: Any, pos: int) -> tuple[Inc
 
 def _write_alter_configs_resource_response_v0(self: AlterConfigsResourceResponse, out: list[Any]) -> None:
     out.append(_P_h(self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
     raw = self.resource_name.encode()
@@ -199,17 +199,17 @@ def _write_alter_configs_resource_response_v0(self: AlterConfigsResourceResponse
 
 def _write_incremental_alter_configs_response_v0(self: IncrementalAlterConfigsResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.responses)))
-    for item in self.responses:
-        _write_alter_configs_resource_response_v0(item, out)
+    for responses_item in self.responses:
+        _write_alter_configs_resource_response_v0(responses_item, out)
 
 
 def _write_alter_configs_resource_response_v1(self: AlterConfigsResourceResponse, out: list[Any]) -> None:
     out.append(_P_h(self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -225,8 +225,8 @@ def _write_incremental_alter_configs_response_v1(self: IncrementalAlterConfigsRe
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.responses) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.responses:
-        _write_alter_configs_resource_response_v1(item, out)
+    for responses_item in self.responses:
+        _write_alter_configs_resource_response_v1(responses_item, out)
     out.append(b"\0")
 
 

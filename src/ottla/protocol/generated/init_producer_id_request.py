@@ -163,22 +163,22 @@ def _read_init_producer_id_request_v6(buf: Any, pos: int) -> tuple[InitProducerI
 
 
 def _write_init_producer_id_request_v0(self: InitProducerIdRequest, out: list[Any]) -> None:
-    value = self.transactional_id
-    if value is None:
+    transactional_id_value = self.transactional_id
+    if transactional_id_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = transactional_id_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_i(self.transaction_timeout_ms))
 
 
 def _write_init_producer_id_request_v2(self: InitProducerIdRequest, out: list[Any]) -> None:
-    value = self.transactional_id
-    if value is None:
+    transactional_id_value = self.transactional_id
+    if transactional_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = transactional_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -186,11 +186,11 @@ def _write_init_producer_id_request_v2(self: InitProducerIdRequest, out: list[An
 
 
 def _write_init_producer_id_request_v3(self: InitProducerIdRequest, out: list[Any]) -> None:
-    value = self.transactional_id
-    if value is None:
+    transactional_id_value = self.transactional_id
+    if transactional_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = transactional_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -198,11 +198,11 @@ def _write_init_producer_id_request_v3(self: InitProducerIdRequest, out: list[An
 
 
 def _write_init_producer_id_request_v6(self: InitProducerIdRequest, out: list[Any]) -> None:
-    value = self.transactional_id
-    if value is None:
+    transactional_id_value = self.transactional_id
+    if transactional_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = transactional_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)

@@ -152,8 +152,8 @@ def _read_join_group_request_v0(buf: Any, pos: int) -> tuple[JoinGroupRequest, i
         truncated()
     protocols = []
     for _ in range(n):
-        item, pos = _read_join_group_request_protocol_v0(buf, pos)
-        protocols.append(item)
+        protocols_item, pos = _read_join_group_request_protocol_v0(buf, pos)
+        protocols.append(protocols_item)
     return JoinGroupRequest(group_id, session_timeout_ms, -1, member_id, None, protocol_type, protocols, None), pos
 
 
@@ -202,8 +202,8 @@ def _read_join_group_request_v1(buf: Any, pos: int) -> tuple[JoinGroupRequest, i
         truncated()
     protocols = []
     for _ in range(n):
-        item, pos = _read_join_group_request_protocol_v0(buf, pos)
-        protocols.append(item)
+        protocols_item, pos = _read_join_group_request_protocol_v0(buf, pos)
+        protocols.append(protocols_item)
     return JoinGroupRequest(group_id, session_timeout_ms, rebalance_timeout_ms, member_id, None, protocol_type, protocols, None), pos
 
 
@@ -267,8 +267,8 @@ def _read_join_group_request_v5(buf: Any, pos: int) -> tuple[JoinGroupRequest, i
         truncated()
     protocols = []
     for _ in range(n):
-        item, pos = _read_join_group_request_protocol_v0(buf, pos)
-        protocols.append(item)
+        protocols_item, pos = _read_join_group_request_protocol_v0(buf, pos)
+        protocols.append(protocols_item)
     return JoinGroupRequest(group_id, session_timeout_ms, rebalance_timeout_ms, member_id, group_instance_id, protocol_type, protocols, None), pos
 
 
@@ -385,8 +385,8 @@ def _read_join_group_request_v6(buf: Any, pos: int) -> tuple[JoinGroupRequest, i
         truncated()
     protocols = []
     for _ in range(n):
-        item, pos = _read_join_group_request_protocol_v6(buf, pos)
-        protocols.append(item)
+        protocols_item, pos = _read_join_group_request_protocol_v6(buf, pos)
+        protocols.append(protocols_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -471,8 +471,8 @@ def _read_join_group_request_v8(buf: Any, pos: int) -> tuple[JoinGroupRequest, i
         truncated()
     protocols = []
     for _ in range(n):
-        item, pos = _read_join_group_request_protocol_v6(buf, pos)
-        protocols.append(item)
+        protocols_item, pos = _read_join_group_request_protocol_v6(buf, pos)
+        protocols.append(protocols_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -517,8 +517,8 @@ def _write_join_group_request_v0(self: JoinGroupRequest, out: list[Any]) -> None
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.protocols)))
-    for item in self.protocols:
-        _write_join_group_request_protocol_v0(item, out)
+    for protocols_item in self.protocols:
+        _write_join_group_request_protocol_v0(protocols_item, out)
 
 
 def _write_join_group_request_v1(self: JoinGroupRequest, out: list[Any]) -> None:
@@ -532,8 +532,8 @@ def _write_join_group_request_v1(self: JoinGroupRequest, out: list[Any]) -> None
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.protocols)))
-    for item in self.protocols:
-        _write_join_group_request_protocol_v0(item, out)
+    for protocols_item in self.protocols:
+        _write_join_group_request_protocol_v0(protocols_item, out)
 
 
 def _write_join_group_request_v5(self: JoinGroupRequest, out: list[Any]) -> None:
@@ -543,19 +543,19 @@ def _write_join_group_request_v5(self: JoinGroupRequest, out: list[Any]) -> None
     raw = self.member_id.encode()
     out.append(_P_iih(self.session_timeout_ms, self.rebalance_timeout_ms, len(raw)))
     out.append(raw)
-    value = self.group_instance_id
-    if value is None:
+    group_instance_id_value = self.group_instance_id
+    if group_instance_id_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = group_instance_id_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
     raw = self.protocol_type.encode()
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.protocols)))
-    for item in self.protocols:
-        _write_join_group_request_protocol_v0(item, out)
+    for protocols_item in self.protocols:
+        _write_join_group_request_protocol_v0(protocols_item, out)
 
 
 def _write_join_group_request_protocol_v6(self: JoinGroupRequestProtocol, out: list[Any]) -> None:
@@ -579,11 +579,11 @@ def _write_join_group_request_v6(self: JoinGroupRequest, out: list[Any]) -> None
     n = len(raw) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
-    value = self.group_instance_id
-    if value is None:
+    group_instance_id_value = self.group_instance_id
+    if group_instance_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = group_instance_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -593,8 +593,8 @@ def _write_join_group_request_v6(self: JoinGroupRequest, out: list[Any]) -> None
     out.append(raw)
     n = len(self.protocols) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.protocols:
-        _write_join_group_request_protocol_v6(item, out)
+    for protocols_item in self.protocols:
+        _write_join_group_request_protocol_v6(protocols_item, out)
     out.append(b"\0")
 
 
@@ -608,11 +608,11 @@ def _write_join_group_request_v8(self: JoinGroupRequest, out: list[Any]) -> None
     n = len(raw) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
-    value = self.group_instance_id
-    if value is None:
+    group_instance_id_value = self.group_instance_id
+    if group_instance_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = group_instance_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -622,13 +622,13 @@ def _write_join_group_request_v8(self: JoinGroupRequest, out: list[Any]) -> None
     out.append(raw)
     n = len(self.protocols) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.protocols:
-        _write_join_group_request_protocol_v6(item, out)
-    value = self.reason
-    if value is None:
+    for protocols_item in self.protocols:
+        _write_join_group_request_protocol_v6(protocols_item, out)
+    reason_value = self.reason
+    if reason_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = reason_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)

@@ -159,8 +159,8 @@ def _read_join_group_response_v0(buf: Any, pos: int) -> tuple[JoinGroupResponse,
         truncated()
     members = []
     for _ in range(n):
-        item, pos = _read_join_group_response_member_v0(buf, pos)
-        members.append(item)
+        members_item, pos = _read_join_group_response_member_v0(buf, pos)
+        members.append(members_item)
     return JoinGroupResponse(0, error_code, generation_id, None, protocol_name, leader, False, member_id, members), pos
 
 
@@ -209,8 +209,8 @@ def _read_join_group_response_v2(buf: Any, pos: int) -> tuple[JoinGroupResponse,
         truncated()
     members = []
     for _ in range(n):
-        item, pos = _read_join_group_response_member_v0(buf, pos)
-        members.append(item)
+        members_item, pos = _read_join_group_response_member_v0(buf, pos)
+        members.append(members_item)
     return JoinGroupResponse(throttle_time_ms, error_code, generation_id, None, protocol_name, leader, False, member_id, members), pos
 
 
@@ -300,8 +300,8 @@ def _read_join_group_response_v5(buf: Any, pos: int) -> tuple[JoinGroupResponse,
         truncated()
     members = []
     for _ in range(n):
-        item, pos = _read_join_group_response_member_v5(buf, pos)
-        members.append(item)
+        members_item, pos = _read_join_group_response_member_v5(buf, pos)
+        members.append(members_item)
     return JoinGroupResponse(throttle_time_ms, error_code, generation_id, None, protocol_name, leader, False, member_id, members), pos
 
 
@@ -418,8 +418,8 @@ def _read_join_group_response_v6(buf: Any, pos: int) -> tuple[JoinGroupResponse,
         truncated()
     members = []
     for _ in range(n):
-        item, pos = _read_join_group_response_member_v6(buf, pos)
-        members.append(item)
+        members_item, pos = _read_join_group_response_member_v6(buf, pos)
+        members.append(members_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -507,8 +507,8 @@ def _read_join_group_response_v7(buf: Any, pos: int) -> tuple[JoinGroupResponse,
         truncated()
     members = []
     for _ in range(n):
-        item, pos = _read_join_group_response_member_v6(buf, pos)
-        members.append(item)
+        members_item, pos = _read_join_group_response_member_v6(buf, pos)
+        members.append(members_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -598,8 +598,8 @@ def _read_join_group_response_v9(buf: Any, pos: int) -> tuple[JoinGroupResponse,
         truncated()
     members = []
     for _ in range(n):
-        item, pos = _read_join_group_response_member_v6(buf, pos)
-        members.append(item)
+        members_item, pos = _read_join_group_response_member_v6(buf, pos)
+        members.append(members_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -629,8 +629,8 @@ def _write_join_group_response_v0(self: JoinGroupResponse, out: list[Any]) -> No
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.members)))
-    for item in self.members:
-        _write_join_group_response_member_v0(item, out)
+    for members_item in self.members:
+        _write_join_group_response_member_v0(members_item, out)
 
 
 def _write_join_group_response_v2(self: JoinGroupResponse, out: list[Any]) -> None:
@@ -647,19 +647,19 @@ def _write_join_group_response_v2(self: JoinGroupResponse, out: list[Any]) -> No
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.members)))
-    for item in self.members:
-        _write_join_group_response_member_v0(item, out)
+    for members_item in self.members:
+        _write_join_group_response_member_v0(members_item, out)
 
 
 def _write_join_group_response_member_v5(self: JoinGroupResponseMember, out: list[Any]) -> None:
     raw = self.member_id.encode()
     out.append(_P_h(len(raw)))
     out.append(raw)
-    value = self.group_instance_id
-    if value is None:
+    group_instance_id_value = self.group_instance_id
+    if group_instance_id_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = group_instance_id_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_i(len(self.metadata)))
@@ -680,8 +680,8 @@ def _write_join_group_response_v5(self: JoinGroupResponse, out: list[Any]) -> No
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.members)))
-    for item in self.members:
-        _write_join_group_response_member_v5(item, out)
+    for members_item in self.members:
+        _write_join_group_response_member_v5(members_item, out)
 
 
 def _write_join_group_response_member_v6(self: JoinGroupResponseMember, out: list[Any]) -> None:
@@ -689,11 +689,11 @@ def _write_join_group_response_member_v6(self: JoinGroupResponseMember, out: lis
     n = len(raw) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
-    value = self.group_instance_id
-    if value is None:
+    group_instance_id_value = self.group_instance_id
+    if group_instance_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = group_instance_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -721,26 +721,26 @@ def _write_join_group_response_v6(self: JoinGroupResponse, out: list[Any]) -> No
     out.append(raw)
     n = len(self.members) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.members:
-        _write_join_group_response_member_v6(item, out)
+    for members_item in self.members:
+        _write_join_group_response_member_v6(members_item, out)
     out.append(b"\0")
 
 
 def _write_join_group_response_v7(self: JoinGroupResponse, out: list[Any]) -> None:
     out.append(_P_ihi(self.throttle_time_ms, self.error_code, self.generation_id))
-    value = self.protocol_type
-    if value is None:
+    protocol_type_value = self.protocol_type
+    if protocol_type_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = protocol_type_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
-    value = self.protocol_name
-    if value is None:
+    protocol_name_value = self.protocol_name
+    if protocol_name_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = protocol_name_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -754,26 +754,26 @@ def _write_join_group_response_v7(self: JoinGroupResponse, out: list[Any]) -> No
     out.append(raw)
     n = len(self.members) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.members:
-        _write_join_group_response_member_v6(item, out)
+    for members_item in self.members:
+        _write_join_group_response_member_v6(members_item, out)
     out.append(b"\0")
 
 
 def _write_join_group_response_v9(self: JoinGroupResponse, out: list[Any]) -> None:
     out.append(_P_ihi(self.throttle_time_ms, self.error_code, self.generation_id))
-    value = self.protocol_type
-    if value is None:
+    protocol_type_value = self.protocol_type
+    if protocol_type_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = protocol_type_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
-    value = self.protocol_name
-    if value is None:
+    protocol_name_value = self.protocol_name
+    if protocol_name_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = protocol_name_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -788,8 +788,8 @@ def _write_join_group_response_v9(self: JoinGroupResponse, out: list[Any]) -> No
     out.append(raw)
     n = len(self.members) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.members:
-        _write_join_group_response_member_v6(item, out)
+    for members_item in self.members:
+        _write_join_group_response_member_v6(members_item, out)
     out.append(b"\0")
 
 

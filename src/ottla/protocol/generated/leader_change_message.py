@@ -88,8 +88,8 @@ def _read_leader_change_message_v0(buf: Any, pos: int) -> tuple[LeaderChangeMess
         truncated()
     voters = []
     for _ in range(n):
-        item, pos = _read_voter_v0(buf, pos)
-        voters.append(item)
+        voters_item, pos = _read_voter_v0(buf, pos)
+        voters.append(voters_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -101,8 +101,8 @@ def _read_leader_change_message_v0(buf: Any, pos: int) -> tuple[LeaderChangeMess
         truncated()
     granting_voters = []
     for _ in range(n):
-        item, pos = _read_voter_v0(buf, pos)
-        granting_voters.append(item)
+        granting_voters_item, pos = _read_voter_v0(buf, pos)
+        granting_voters.append(granting_voters_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -134,8 +134,8 @@ def _read_leader_change_message_v1(buf: Any, pos: int) -> tuple[LeaderChangeMess
         truncated()
     voters = []
     for _ in range(n):
-        item, pos = _read_voter_v1(buf, pos)
-        voters.append(item)
+        voters_item, pos = _read_voter_v1(buf, pos)
+        voters.append(voters_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -147,8 +147,8 @@ def _read_leader_change_message_v1(buf: Any, pos: int) -> tuple[LeaderChangeMess
         truncated()
     granting_voters = []
     for _ in range(n):
-        item, pos = _read_voter_v1(buf, pos)
-        granting_voters.append(item)
+        granting_voters_item, pos = _read_voter_v1(buf, pos)
+        granting_voters.append(granting_voters_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -164,12 +164,12 @@ def _write_leader_change_message_v0(self: LeaderChangeMessage, out: list[Any]) -
     out.append(_P_hi(self.version, self.leader_id))
     n = len(self.voters) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.voters:
-        _write_voter_v0(item, out)
+    for voters_item in self.voters:
+        _write_voter_v0(voters_item, out)
     n = len(self.granting_voters) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.granting_voters:
-        _write_voter_v0(item, out)
+    for granting_voters_item in self.granting_voters:
+        _write_voter_v0(granting_voters_item, out)
     out.append(b"\0")
 
 
@@ -181,12 +181,12 @@ def _write_leader_change_message_v1(self: LeaderChangeMessage, out: list[Any]) -
     out.append(_P_hi(self.version, self.leader_id))
     n = len(self.voters) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.voters:
-        _write_voter_v1(item, out)
+    for voters_item in self.voters:
+        _write_voter_v1(voters_item, out)
     n = len(self.granting_voters) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.granting_voters:
-        _write_voter_v1(item, out)
+    for granting_voters_item in self.granting_voters:
+        _write_voter_v1(granting_voters_item, out)
     out.append(b"\0")
 
 

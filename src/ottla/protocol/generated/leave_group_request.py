@@ -143,8 +143,8 @@ def _read_leave_group_request_v3(buf: Any, pos: int) -> tuple[LeaveGroupRequest,
         truncated()
     members = []
     for _ in range(n):
-        item, pos = _read_member_identity_v3(buf, pos)
-        members.append(item)
+        members_item, pos = _read_member_identity_v3(buf, pos)
+        members.append(members_item)
     return LeaveGroupRequest(group_id, "", members), pos
 
 
@@ -216,8 +216,8 @@ def _read_leave_group_request_v4(buf: Any, pos: int) -> tuple[LeaveGroupRequest,
         truncated()
     members = []
     for _ in range(n):
-        item, pos = _read_member_identity_v4(buf, pos)
-        members.append(item)
+        members_item, pos = _read_member_identity_v4(buf, pos)
+        members.append(members_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -311,8 +311,8 @@ def _read_leave_group_request_v5(buf: Any, pos: int) -> tuple[LeaveGroupRequest,
         truncated()
     members = []
     for _ in range(n):
-        item, pos = _read_member_identity_v5(buf, pos)
-        members.append(item)
+        members_item, pos = _read_member_identity_v5(buf, pos)
+        members.append(members_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -333,11 +333,11 @@ def _write_member_identity_v3(self: MemberIdentity, out: list[Any]) -> None:
     raw = self.member_id.encode()
     out.append(_P_h(len(raw)))
     out.append(raw)
-    value = self.group_instance_id
-    if value is None:
+    group_instance_id_value = self.group_instance_id
+    if group_instance_id_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = group_instance_id_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
 
@@ -347,8 +347,8 @@ def _write_leave_group_request_v3(self: LeaveGroupRequest, out: list[Any]) -> No
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.members)))
-    for item in self.members:
-        _write_member_identity_v3(item, out)
+    for members_item in self.members:
+        _write_member_identity_v3(members_item, out)
 
 
 def _write_member_identity_v4(self: MemberIdentity, out: list[Any]) -> None:
@@ -356,11 +356,11 @@ def _write_member_identity_v4(self: MemberIdentity, out: list[Any]) -> None:
     n = len(raw) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
-    value = self.group_instance_id
-    if value is None:
+    group_instance_id_value = self.group_instance_id
+    if group_instance_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = group_instance_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -374,8 +374,8 @@ def _write_leave_group_request_v4(self: LeaveGroupRequest, out: list[Any]) -> No
     out.append(raw)
     n = len(self.members) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.members:
-        _write_member_identity_v4(item, out)
+    for members_item in self.members:
+        _write_member_identity_v4(members_item, out)
     out.append(b"\0")
 
 
@@ -384,19 +384,19 @@ def _write_member_identity_v5(self: MemberIdentity, out: list[Any]) -> None:
     n = len(raw) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
-    value = self.group_instance_id
-    if value is None:
+    group_instance_id_value = self.group_instance_id
+    if group_instance_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = group_instance_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
-    value = self.reason
-    if value is None:
+    reason_value = self.reason
+    if reason_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = reason_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -410,8 +410,8 @@ def _write_leave_group_request_v5(self: LeaveGroupRequest, out: list[Any]) -> No
     out.append(raw)
     n = len(self.members) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.members:
-        _write_member_identity_v5(item, out)
+    for members_item in self.members:
+        _write_member_identity_v5(members_item, out)
     out.append(b"\0")
 
 

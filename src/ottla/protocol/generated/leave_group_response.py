@@ -120,8 +120,8 @@ def _read_leave_group_response_v3(buf: Any, pos: int) -> tuple[LeaveGroupRespons
         truncated()
     members = []
     for _ in range(n):
-        item, pos = _read_member_response_v3(buf, pos)
-        members.append(item)
+        members_item, pos = _read_member_response_v3(buf, pos)
+        members.append(members_item)
     return LeaveGroupResponse(throttle_time_ms, error_code, members), pos
 
 
@@ -182,8 +182,8 @@ def _read_leave_group_response_v4(buf: Any, pos: int) -> tuple[LeaveGroupRespons
         truncated()
     members = []
     for _ in range(n):
-        item, pos = _read_member_response_v4(buf, pos)
-        members.append(item)
+        members_item, pos = _read_member_response_v4(buf, pos)
+        members.append(members_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -203,11 +203,11 @@ def _write_member_response_v3(self: MemberResponse, out: list[Any]) -> None:
     raw = self.member_id.encode()
     out.append(_P_h(len(raw)))
     out.append(raw)
-    value = self.group_instance_id
-    if value is None:
+    group_instance_id_value = self.group_instance_id
+    if group_instance_id_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = group_instance_id_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_h(self.error_code))
@@ -215,8 +215,8 @@ def _write_member_response_v3(self: MemberResponse, out: list[Any]) -> None:
 
 def _write_leave_group_response_v3(self: LeaveGroupResponse, out: list[Any]) -> None:
     out.append(_P_ihi(self.throttle_time_ms, self.error_code, len(self.members)))
-    for item in self.members:
-        _write_member_response_v3(item, out)
+    for members_item in self.members:
+        _write_member_response_v3(members_item, out)
 
 
 def _write_member_response_v4(self: MemberResponse, out: list[Any]) -> None:
@@ -224,11 +224,11 @@ def _write_member_response_v4(self: MemberResponse, out: list[Any]) -> None:
     n = len(raw) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
-    value = self.group_instance_id
-    if value is None:
+    group_instance_id_value = self.group_instance_id
+    if group_instance_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = group_instance_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -239,8 +239,8 @@ def _write_leave_group_response_v4(self: LeaveGroupResponse, out: list[Any]) -> 
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
     n = len(self.members) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.members:
-        _write_member_response_v4(item, out)
+    for members_item in self.members:
+        _write_member_response_v4(members_item, out)
     out.append(b"\0")
 
 

@@ -97,8 +97,8 @@ def _read_list_config_resources_response_v0(buf: Any, pos: int) -> tuple[ListCon
         truncated()
     config_resources = []
     for _ in range(n):
-        item, pos = _read_config_resource_v0(buf, pos)
-        config_resources.append(item)
+        config_resources_item, pos = _read_config_resource_v0(buf, pos)
+        config_resources.append(config_resources_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -145,8 +145,8 @@ def _read_list_config_resources_response_v1(buf: Any, pos: int) -> tuple[ListCon
         truncated()
     config_resources = []
     for _ in range(n):
-        item, pos = _read_config_resource_v1(buf, pos)
-        config_resources.append(item)
+        config_resources_item, pos = _read_config_resource_v1(buf, pos)
+        config_resources.append(config_resources_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -166,8 +166,8 @@ def _write_list_config_resources_response_v0(self: ListConfigResourcesResponse, 
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
     n = len(self.config_resources) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.config_resources:
-        _write_config_resource_v0(item, out)
+    for config_resources_item in self.config_resources:
+        _write_config_resource_v0(config_resources_item, out)
     out.append(b"\0")
 
 
@@ -183,8 +183,8 @@ def _write_list_config_resources_response_v1(self: ListConfigResourcesResponse, 
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
     n = len(self.config_resources) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.config_resources:
-        _write_config_resource_v1(item, out)
+    for config_resources_item in self.config_resources:
+        _write_config_resource_v1(config_resources_item, out)
     out.append(b"\0")
 
 

@@ -107,8 +107,8 @@ def _read_list_groups_response_v0(buf: Any, pos: int) -> tuple[ListGroupsRespons
         truncated()
     groups = []
     for _ in range(n):
-        item, pos = _read_listed_group_v0(buf, pos)
-        groups.append(item)
+        groups_item, pos = _read_listed_group_v0(buf, pos)
+        groups.append(groups_item)
     return ListGroupsResponse(0, error_code, groups), pos
 
 
@@ -121,8 +121,8 @@ def _read_list_groups_response_v1(buf: Any, pos: int) -> tuple[ListGroupsRespons
         truncated()
     groups = []
     for _ in range(n):
-        item, pos = _read_listed_group_v0(buf, pos)
-        groups.append(item)
+        groups_item, pos = _read_listed_group_v0(buf, pos)
+        groups.append(groups_item)
     return ListGroupsResponse(throttle_time_ms, error_code, groups), pos
 
 
@@ -178,8 +178,8 @@ def _read_list_groups_response_v3(buf: Any, pos: int) -> tuple[ListGroupsRespons
         truncated()
     groups = []
     for _ in range(n):
-        item, pos = _read_listed_group_v3(buf, pos)
-        groups.append(item)
+        groups_item, pos = _read_listed_group_v3(buf, pos)
+        groups.append(groups_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -254,8 +254,8 @@ def _read_list_groups_response_v4(buf: Any, pos: int) -> tuple[ListGroupsRespons
         truncated()
     groups = []
     for _ in range(n):
-        item, pos = _read_listed_group_v4(buf, pos)
-        groups.append(item)
+        groups_item, pos = _read_listed_group_v4(buf, pos)
+        groups.append(groups_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -345,8 +345,8 @@ def _read_list_groups_response_v5(buf: Any, pos: int) -> tuple[ListGroupsRespons
         truncated()
     groups = []
     for _ in range(n):
-        item, pos = _read_listed_group_v5(buf, pos)
-        groups.append(item)
+        groups_item, pos = _read_listed_group_v5(buf, pos)
+        groups.append(groups_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -365,14 +365,14 @@ def _write_listed_group_v0(self: ListedGroup, out: list[Any]) -> None:
 
 def _write_list_groups_response_v0(self: ListGroupsResponse, out: list[Any]) -> None:
     out.append(_P_hi(self.error_code, len(self.groups)))
-    for item in self.groups:
-        _write_listed_group_v0(item, out)
+    for groups_item in self.groups:
+        _write_listed_group_v0(groups_item, out)
 
 
 def _write_list_groups_response_v1(self: ListGroupsResponse, out: list[Any]) -> None:
     out.append(_P_ihi(self.throttle_time_ms, self.error_code, len(self.groups)))
-    for item in self.groups:
-        _write_listed_group_v0(item, out)
+    for groups_item in self.groups:
+        _write_listed_group_v0(groups_item, out)
 
 
 def _write_listed_group_v3(self: ListedGroup, out: list[Any]) -> None:
@@ -391,8 +391,8 @@ def _write_list_groups_response_v3(self: ListGroupsResponse, out: list[Any]) -> 
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
     n = len(self.groups) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.groups:
-        _write_listed_group_v3(item, out)
+    for groups_item in self.groups:
+        _write_listed_group_v3(groups_item, out)
     out.append(b"\0")
 
 
@@ -416,8 +416,8 @@ def _write_list_groups_response_v4(self: ListGroupsResponse, out: list[Any]) -> 
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
     n = len(self.groups) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.groups:
-        _write_listed_group_v4(item, out)
+    for groups_item in self.groups:
+        _write_listed_group_v4(groups_item, out)
     out.append(b"\0")
 
 
@@ -445,8 +445,8 @@ def _write_list_groups_response_v5(self: ListGroupsResponse, out: list[Any]) -> 
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
     n = len(self.groups) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.groups:
-        _write_listed_group_v5(item, out)
+    for groups_item in self.groups:
+        _write_listed_group_v5(groups_item, out)
     out.append(b"\0")
 
 

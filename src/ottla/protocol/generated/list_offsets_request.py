@@ -119,8 +119,8 @@ def _read_list_offsets_topic_v1(buf: Any, pos: int) -> tuple[ListOffsetsTopic, i
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_list_offsets_partition_v1(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_list_offsets_partition_v1(buf, pos)
+        partitions.append(partitions_item)
     return ListOffsetsTopic(name, partitions), pos
 
 
@@ -133,8 +133,8 @@ def _read_list_offsets_request_v1(buf: Any, pos: int) -> tuple[ListOffsetsReques
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_list_offsets_topic_v1(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_list_offsets_topic_v1(buf, pos)
+        topics.append(topics_item)
     return ListOffsetsRequest(replica_id, 0, topics, 0), pos
 
 
@@ -147,8 +147,8 @@ def _read_list_offsets_request_v2(buf: Any, pos: int) -> tuple[ListOffsetsReques
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_list_offsets_topic_v1(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_list_offsets_topic_v1(buf, pos)
+        topics.append(topics_item)
     return ListOffsetsRequest(replica_id, isolation_level, topics, 0), pos
 
 
@@ -179,8 +179,8 @@ def _read_list_offsets_topic_v4(buf: Any, pos: int) -> tuple[ListOffsetsTopic, i
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_list_offsets_partition_v4(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_list_offsets_partition_v4(buf, pos)
+        partitions.append(partitions_item)
     return ListOffsetsTopic(name, partitions), pos
 
 
@@ -193,8 +193,8 @@ def _read_list_offsets_request_v4(buf: Any, pos: int) -> tuple[ListOffsetsReques
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_list_offsets_topic_v4(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_list_offsets_topic_v4(buf, pos)
+        topics.append(topics_item)
     return ListOffsetsRequest(replica_id, isolation_level, topics, 0), pos
 
 
@@ -235,8 +235,8 @@ def _read_list_offsets_topic_v6(buf: Any, pos: int) -> tuple[ListOffsetsTopic, i
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_list_offsets_partition_v6(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_list_offsets_partition_v6(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -258,8 +258,8 @@ def _read_list_offsets_request_v6(buf: Any, pos: int) -> tuple[ListOffsetsReques
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_list_offsets_topic_v6(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_list_offsets_topic_v6(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -281,8 +281,8 @@ def _read_list_offsets_request_v10(buf: Any, pos: int) -> tuple[ListOffsetsReque
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_list_offsets_topic_v6(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_list_offsets_topic_v6(buf, pos)
+        topics.append(topics_item)
     (timeout_ms,) = _U_i(buf, pos)
     pos += 4
     if buf[pos]:
@@ -301,20 +301,20 @@ def _write_list_offsets_topic_v1(self: ListOffsetsTopic, out: list[Any]) -> None
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for item in self.partitions:
-        _write_list_offsets_partition_v1(item, out)
+    for partitions_item in self.partitions:
+        _write_list_offsets_partition_v1(partitions_item, out)
 
 
 def _write_list_offsets_request_v1(self: ListOffsetsRequest, out: list[Any]) -> None:
     out.append(_P_ii(self.replica_id, len(self.topics)))
-    for item in self.topics:
-        _write_list_offsets_topic_v1(item, out)
+    for topics_item in self.topics:
+        _write_list_offsets_topic_v1(topics_item, out)
 
 
 def _write_list_offsets_request_v2(self: ListOffsetsRequest, out: list[Any]) -> None:
     out.append(_P_ibi(self.replica_id, self.isolation_level, len(self.topics)))
-    for item in self.topics:
-        _write_list_offsets_topic_v1(item, out)
+    for topics_item in self.topics:
+        _write_list_offsets_topic_v1(topics_item, out)
 
 
 def _write_list_offsets_partition_v4(self: ListOffsetsPartition, out: list[Any]) -> None:
@@ -326,14 +326,14 @@ def _write_list_offsets_topic_v4(self: ListOffsetsTopic, out: list[Any]) -> None
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for item in self.partitions:
-        _write_list_offsets_partition_v4(item, out)
+    for partitions_item in self.partitions:
+        _write_list_offsets_partition_v4(partitions_item, out)
 
 
 def _write_list_offsets_request_v4(self: ListOffsetsRequest, out: list[Any]) -> None:
     out.append(_P_ibi(self.replica_id, self.isolation_level, len(self.topics)))
-    for item in self.topics:
-        _write_list_offsets_topic_v4(item, out)
+    for topics_item in self.topics:
+        _write_list_offsets_topic_v4(topics_item, out)
 
 
 def _write_list_offsets_partition_v6(self: ListOffsetsPartition, out: list[Any]) -> None:
@@ -347,8 +347,8 @@ def _write_list_offsets_topic_v6(self: ListOffsetsTopic, out: list[Any]) -> None
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_list_offsets_partition_v6(item, out)
+    for partitions_item in self.partitions:
+        _write_list_offsets_partition_v6(partitions_item, out)
     out.append(b"\0")
 
 
@@ -356,8 +356,8 @@ def _write_list_offsets_request_v6(self: ListOffsetsRequest, out: list[Any]) -> 
     out.append(_P_ib(self.replica_id, self.isolation_level))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_list_offsets_topic_v6(item, out)
+    for topics_item in self.topics:
+        _write_list_offsets_topic_v6(topics_item, out)
     out.append(b"\0")
 
 
@@ -365,8 +365,8 @@ def _write_list_offsets_request_v10(self: ListOffsetsRequest, out: list[Any]) ->
     out.append(_P_ib(self.replica_id, self.isolation_level))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_list_offsets_topic_v6(item, out)
+    for topics_item in self.topics:
+        _write_list_offsets_topic_v6(topics_item, out)
     out.append(_P_ix(self.timeout_ms))
 
 

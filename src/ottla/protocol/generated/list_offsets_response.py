@@ -114,8 +114,8 @@ def _read_list_offsets_topic_response_v1(buf: Any, pos: int) -> tuple[ListOffset
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_list_offsets_partition_response_v1(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_list_offsets_partition_response_v1(buf, pos)
+        partitions.append(partitions_item)
     return ListOffsetsTopicResponse(name, partitions), pos
 
 
@@ -128,8 +128,8 @@ def _read_list_offsets_response_v1(buf: Any, pos: int) -> tuple[ListOffsetsRespo
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_list_offsets_topic_response_v1(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_list_offsets_topic_response_v1(buf, pos)
+        topics.append(topics_item)
     return ListOffsetsResponse(0, topics), pos
 
 
@@ -142,8 +142,8 @@ def _read_list_offsets_response_v2(buf: Any, pos: int) -> tuple[ListOffsetsRespo
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_list_offsets_topic_response_v1(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_list_offsets_topic_response_v1(buf, pos)
+        topics.append(topics_item)
     return ListOffsetsResponse(throttle_time_ms, topics), pos
 
 
@@ -174,8 +174,8 @@ def _read_list_offsets_topic_response_v4(buf: Any, pos: int) -> tuple[ListOffset
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_list_offsets_partition_response_v4(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_list_offsets_partition_response_v4(buf, pos)
+        partitions.append(partitions_item)
     return ListOffsetsTopicResponse(name, partitions), pos
 
 
@@ -188,8 +188,8 @@ def _read_list_offsets_response_v4(buf: Any, pos: int) -> tuple[ListOffsetsRespo
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_list_offsets_topic_response_v4(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_list_offsets_topic_response_v4(buf, pos)
+        topics.append(topics_item)
     return ListOffsetsResponse(throttle_time_ms, topics), pos
 
 
@@ -230,8 +230,8 @@ def _read_list_offsets_topic_response_v6(buf: Any, pos: int) -> tuple[ListOffset
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_list_offsets_partition_response_v6(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_list_offsets_partition_response_v6(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -253,8 +253,8 @@ def _read_list_offsets_response_v6(buf: Any, pos: int) -> tuple[ListOffsetsRespo
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_list_offsets_topic_response_v6(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_list_offsets_topic_response_v6(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -271,20 +271,20 @@ def _write_list_offsets_topic_response_v1(self: ListOffsetsTopicResponse, out: l
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for item in self.partitions:
-        _write_list_offsets_partition_response_v1(item, out)
+    for partitions_item in self.partitions:
+        _write_list_offsets_partition_response_v1(partitions_item, out)
 
 
 def _write_list_offsets_response_v1(self: ListOffsetsResponse, out: list[Any]) -> None:
     out.append(_P_i(len(self.topics)))
-    for item in self.topics:
-        _write_list_offsets_topic_response_v1(item, out)
+    for topics_item in self.topics:
+        _write_list_offsets_topic_response_v1(topics_item, out)
 
 
 def _write_list_offsets_response_v2(self: ListOffsetsResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.topics)))
-    for item in self.topics:
-        _write_list_offsets_topic_response_v1(item, out)
+    for topics_item in self.topics:
+        _write_list_offsets_topic_response_v1(topics_item, out)
 
 
 def _write_list_offsets_partition_response_v4(self: ListOffsetsPartitionResponse, out: list[Any]) -> None:
@@ -296,14 +296,14 @@ def _write_list_offsets_topic_response_v4(self: ListOffsetsTopicResponse, out: l
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for item in self.partitions:
-        _write_list_offsets_partition_response_v4(item, out)
+    for partitions_item in self.partitions:
+        _write_list_offsets_partition_response_v4(partitions_item, out)
 
 
 def _write_list_offsets_response_v4(self: ListOffsetsResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.topics)))
-    for item in self.topics:
-        _write_list_offsets_topic_response_v4(item, out)
+    for topics_item in self.topics:
+        _write_list_offsets_topic_response_v4(topics_item, out)
 
 
 def _write_list_offsets_partition_response_v6(self: ListOffsetsPartitionResponse, out: list[Any]) -> None:
@@ -317,8 +317,8 @@ def _write_list_offsets_topic_response_v6(self: ListOffsetsTopicResponse, out: l
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_list_offsets_partition_response_v6(item, out)
+    for partitions_item in self.partitions:
+        _write_list_offsets_partition_response_v6(partitions_item, out)
     out.append(b"\0")
 
 
@@ -326,8 +326,8 @@ def _write_list_offsets_response_v6(self: ListOffsetsResponse, out: list[Any]) -
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_list_offsets_topic_response_v6(item, out)
+    for topics_item in self.topics:
+        _write_list_offsets_topic_response_v6(topics_item, out)
     out.append(b"\0")
 
 

@@ -106,8 +106,8 @@ def _read_list_partition_reassignments_request_v0(buf: Any, pos: int) -> tuple[L
             truncated()
         topics = []
         for _ in range(n):
-            item, pos = _read_list_partition_reassignments_topics_v0(buf, pos)
-            topics.append(item)
+            topics_item, pos = _read_list_partition_reassignments_topics_v0(buf, pos)
+            topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -128,14 +128,14 @@ def _write_list_partition_reassignments_topics_v0(self: ListPartitionReassignmen
 
 def _write_list_partition_reassignments_request_v0(self: ListPartitionReassignmentsRequest, out: list[Any]) -> None:
     out.append(_P_i(self.timeout_ms))
-    value = self.topics
-    if value is None:
+    topics_value = self.topics
+    if topics_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(topics_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for item in value:
-            _write_list_partition_reassignments_topics_v0(item, out)
+        for topics_item in topics_value:
+            _write_list_partition_reassignments_topics_v0(topics_item, out)
     out.append(b"\0")
 
 

@@ -153,8 +153,8 @@ def _read_ongoing_topic_reassignment_v0(buf: Any, pos: int) -> tuple[OngoingTopi
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_ongoing_partition_reassignment_v0(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_ongoing_partition_reassignment_v0(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -194,8 +194,8 @@ def _read_list_partition_reassignments_response_v0(buf: Any, pos: int) -> tuple[
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_ongoing_topic_reassignment_v0(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_ongoing_topic_reassignment_v0(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -224,25 +224,25 @@ def _write_ongoing_topic_reassignment_v0(self: OngoingTopicReassignment, out: li
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_ongoing_partition_reassignment_v0(item, out)
+    for partitions_item in self.partitions:
+        _write_ongoing_partition_reassignment_v0(partitions_item, out)
     out.append(b"\0")
 
 
 def _write_list_partition_reassignments_response_v0(self: ListPartitionReassignmentsResponse, out: list[Any]) -> None:
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_ongoing_topic_reassignment_v0(item, out)
+    for topics_item in self.topics:
+        _write_ongoing_topic_reassignment_v0(topics_item, out)
     out.append(b"\0")
 
 

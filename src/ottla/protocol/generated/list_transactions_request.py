@@ -247,11 +247,11 @@ def _write_list_transactions_request_v2(self: ListTransactionsRequest, out: list
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(pack(f">{len(self.producer_id_filters)}q", *self.producer_id_filters))
     out.append(_P_q(self.duration_filter))
-    value = self.transactional_id_pattern
-    if value is None:
+    transactional_id_pattern_value = self.transactional_id_pattern
+    if transactional_id_pattern_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = transactional_id_pattern_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)

@@ -147,8 +147,8 @@ def _read_list_transactions_response_v0(buf: Any, pos: int) -> tuple[ListTransac
         truncated()
     transaction_states = []
     for _ in range(n):
-        item, pos = _read_transaction_state_v0(buf, pos)
-        transaction_states.append(item)
+        transaction_states_item, pos = _read_transaction_state_v0(buf, pos)
+        transaction_states.append(transaction_states_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -180,8 +180,8 @@ def _write_list_transactions_response_v0(self: ListTransactionsResponse, out: li
         out.append(raw)
     n = len(self.transaction_states) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.transaction_states:
-        _write_transaction_state_v0(item, out)
+    for transaction_states_item in self.transaction_states:
+        _write_transaction_state_v0(transaction_states_item, out)
     out.append(b"\0")
 
 

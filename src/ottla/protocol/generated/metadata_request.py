@@ -98,8 +98,8 @@ def _read_metadata_request_v0(buf: Any, pos: int) -> tuple[MetadataRequest, int]
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_metadata_request_topic_v0(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_metadata_request_topic_v0(buf, pos)
+        topics.append(topics_item)
     return MetadataRequest(topics, True, False, False), pos
 
 
@@ -115,8 +115,8 @@ def _read_metadata_request_v1(buf: Any, pos: int) -> tuple[MetadataRequest, int]
             truncated()
         topics = []
         for _ in range(n):
-            item, pos = _read_metadata_request_topic_v0(buf, pos)
-            topics.append(item)
+            topics_item, pos = _read_metadata_request_topic_v0(buf, pos)
+            topics.append(topics_item)
     return MetadataRequest(topics, True, False, False), pos
 
 
@@ -132,8 +132,8 @@ def _read_metadata_request_v4(buf: Any, pos: int) -> tuple[MetadataRequest, int]
             truncated()
         topics = []
         for _ in range(n):
-            item, pos = _read_metadata_request_topic_v0(buf, pos)
-            topics.append(item)
+            topics_item, pos = _read_metadata_request_topic_v0(buf, pos)
+            topics.append(topics_item)
     (allow_auto_topic_creation,) = _U_o(buf, pos)
     pos += 1
     return MetadataRequest(topics, allow_auto_topic_creation, False, False), pos
@@ -151,8 +151,8 @@ def _read_metadata_request_v8(buf: Any, pos: int) -> tuple[MetadataRequest, int]
             truncated()
         topics = []
         for _ in range(n):
-            item, pos = _read_metadata_request_topic_v0(buf, pos)
-            topics.append(item)
+            topics_item, pos = _read_metadata_request_topic_v0(buf, pos)
+            topics.append(topics_item)
     allow_auto_topic_creation, include_cluster_authorized_operations, include_topic_authorized_operations = _U_ooo(buf, pos)
     pos += 3
     return MetadataRequest(topics, allow_auto_topic_creation, include_cluster_authorized_operations, include_topic_authorized_operations), pos
@@ -196,8 +196,8 @@ def _read_metadata_request_v9(buf: Any, pos: int) -> tuple[MetadataRequest, int]
             truncated()
         topics = []
         for _ in range(n):
-            item, pos = _read_metadata_request_topic_v9(buf, pos)
-            topics.append(item)
+            topics_item, pos = _read_metadata_request_topic_v9(buf, pos)
+            topics.append(topics_item)
     allow_auto_topic_creation, include_cluster_authorized_operations, include_topic_authorized_operations = _U_ooo(buf, pos)
     pos += 3
     if buf[pos]:
@@ -250,8 +250,8 @@ def _read_metadata_request_v10(buf: Any, pos: int) -> tuple[MetadataRequest, int
             truncated()
         topics = []
         for _ in range(n):
-            item, pos = _read_metadata_request_topic_v10(buf, pos)
-            topics.append(item)
+            topics_item, pos = _read_metadata_request_topic_v10(buf, pos)
+            topics.append(topics_item)
     allow_auto_topic_creation, include_cluster_authorized_operations, include_topic_authorized_operations = _U_ooo(buf, pos)
     pos += 3
     if buf[pos]:
@@ -276,8 +276,8 @@ def _read_metadata_request_v11(buf: Any, pos: int) -> tuple[MetadataRequest, int
             truncated()
         topics = []
         for _ in range(n):
-            item, pos = _read_metadata_request_topic_v10(buf, pos)
-            topics.append(item)
+            topics_item, pos = _read_metadata_request_topic_v10(buf, pos)
+            topics.append(topics_item)
     allow_auto_topic_creation, include_topic_authorized_operations = _U_oo(buf, pos)
     pos += 2
     if buf[pos]:
@@ -299,39 +299,39 @@ def _write_metadata_request_v0(self: MetadataRequest, out: list[Any]) -> None:
     if self.topics is None:
         unexpected_null("MetadataRequest.topics")
     out.append(_P_i(len(self.topics)))
-    for item in self.topics:
-        _write_metadata_request_topic_v0(item, out)
+    for topics_item in self.topics:
+        _write_metadata_request_topic_v0(topics_item, out)
 
 
 def _write_metadata_request_v1(self: MetadataRequest, out: list[Any]) -> None:
-    value = self.topics
-    if value is None:
+    topics_value = self.topics
+    if topics_value is None:
         out.append(_P_i(-1))
     else:
-        out.append(_P_i(len(value)))
-        for item in value:
-            _write_metadata_request_topic_v0(item, out)
+        out.append(_P_i(len(topics_value)))
+        for topics_item in topics_value:
+            _write_metadata_request_topic_v0(topics_item, out)
 
 
 def _write_metadata_request_v4(self: MetadataRequest, out: list[Any]) -> None:
-    value = self.topics
-    if value is None:
+    topics_value = self.topics
+    if topics_value is None:
         out.append(_P_i(-1))
     else:
-        out.append(_P_i(len(value)))
-        for item in value:
-            _write_metadata_request_topic_v0(item, out)
+        out.append(_P_i(len(topics_value)))
+        for topics_item in topics_value:
+            _write_metadata_request_topic_v0(topics_item, out)
     out.append(_P_o(self.allow_auto_topic_creation))
 
 
 def _write_metadata_request_v8(self: MetadataRequest, out: list[Any]) -> None:
-    value = self.topics
-    if value is None:
+    topics_value = self.topics
+    if topics_value is None:
         out.append(_P_i(-1))
     else:
-        out.append(_P_i(len(value)))
-        for item in value:
-            _write_metadata_request_topic_v0(item, out)
+        out.append(_P_i(len(topics_value)))
+        for topics_item in topics_value:
+            _write_metadata_request_topic_v0(topics_item, out)
     out.append(_P_ooo(self.allow_auto_topic_creation, self.include_cluster_authorized_operations, self.include_topic_authorized_operations))
 
 
@@ -346,24 +346,24 @@ def _write_metadata_request_topic_v9(self: MetadataRequestTopic, out: list[Any])
 
 
 def _write_metadata_request_v9(self: MetadataRequest, out: list[Any]) -> None:
-    value = self.topics
-    if value is None:
+    topics_value = self.topics
+    if topics_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(topics_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for item in value:
-            _write_metadata_request_topic_v9(item, out)
+        for topics_item in topics_value:
+            _write_metadata_request_topic_v9(topics_item, out)
     out.append(_P_ooox(self.allow_auto_topic_creation, self.include_cluster_authorized_operations, self.include_topic_authorized_operations))
 
 
 def _write_metadata_request_topic_v10(self: MetadataRequestTopic, out: list[Any]) -> None:
     out.append(_P_16s(self.topic_id))
-    value = self.name
-    if value is None:
+    name_value = self.name
+    if name_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = name_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -371,26 +371,26 @@ def _write_metadata_request_topic_v10(self: MetadataRequestTopic, out: list[Any]
 
 
 def _write_metadata_request_v10(self: MetadataRequest, out: list[Any]) -> None:
-    value = self.topics
-    if value is None:
+    topics_value = self.topics
+    if topics_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(topics_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for item in value:
-            _write_metadata_request_topic_v10(item, out)
+        for topics_item in topics_value:
+            _write_metadata_request_topic_v10(topics_item, out)
     out.append(_P_ooox(self.allow_auto_topic_creation, self.include_cluster_authorized_operations, self.include_topic_authorized_operations))
 
 
 def _write_metadata_request_v11(self: MetadataRequest, out: list[Any]) -> None:
-    value = self.topics
-    if value is None:
+    topics_value = self.topics
+    if topics_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(topics_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for item in value:
-            _write_metadata_request_topic_v10(item, out)
+        for topics_item in topics_value:
+            _write_metadata_request_topic_v10(topics_item, out)
     out.append(_P_oox(self.allow_auto_topic_creation, self.include_topic_authorized_operations))
 
 

@@ -210,8 +210,8 @@ def _read_metadata_response_topic_v0(buf: Any, pos: int) -> tuple[MetadataRespon
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_metadata_response_partition_v0(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_metadata_response_partition_v0(buf, pos)
+        partitions.append(partitions_item)
     return MetadataResponseTopic(error_code, name, ZERO_UUID, False, partitions, -2147483648), pos
 
 
@@ -224,8 +224,8 @@ def _read_metadata_response_v0(buf: Any, pos: int) -> tuple[MetadataResponse, in
         truncated()
     brokers = []
     for _ in range(n):
-        item, pos = _read_metadata_response_broker_v0(buf, pos)
-        brokers.append(item)
+        brokers_item, pos = _read_metadata_response_broker_v0(buf, pos)
+        brokers.append(brokers_item)
     (n,) = _U_i(buf, pos)
     pos += 4
     if n < 0:
@@ -234,8 +234,8 @@ def _read_metadata_response_v0(buf: Any, pos: int) -> tuple[MetadataResponse, in
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_metadata_response_topic_v0(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_metadata_response_topic_v0(buf, pos)
+        topics.append(topics_item)
     return MetadataResponse(0, brokers, None, -1, topics, -2147483648, 0), pos
 
 
@@ -291,8 +291,8 @@ def _read_metadata_response_topic_v1(buf: Any, pos: int) -> tuple[MetadataRespon
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_metadata_response_partition_v0(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_metadata_response_partition_v0(buf, pos)
+        partitions.append(partitions_item)
     return MetadataResponseTopic(error_code, name, ZERO_UUID, is_internal, partitions, -2147483648), pos
 
 
@@ -305,8 +305,8 @@ def _read_metadata_response_v1(buf: Any, pos: int) -> tuple[MetadataResponse, in
         truncated()
     brokers = []
     for _ in range(n):
-        item, pos = _read_metadata_response_broker_v1(buf, pos)
-        brokers.append(item)
+        brokers_item, pos = _read_metadata_response_broker_v1(buf, pos)
+        brokers.append(brokers_item)
     controller_id, n = _U_ii(buf, pos)
     pos += 8
     if n < 0:
@@ -315,8 +315,8 @@ def _read_metadata_response_v1(buf: Any, pos: int) -> tuple[MetadataResponse, in
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_metadata_response_topic_v1(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_metadata_response_topic_v1(buf, pos)
+        topics.append(topics_item)
     return MetadataResponse(0, brokers, None, controller_id, topics, -2147483648, 0), pos
 
 
@@ -329,8 +329,8 @@ def _read_metadata_response_v2(buf: Any, pos: int) -> tuple[MetadataResponse, in
         truncated()
     brokers = []
     for _ in range(n):
-        item, pos = _read_metadata_response_broker_v1(buf, pos)
-        brokers.append(item)
+        brokers_item, pos = _read_metadata_response_broker_v1(buf, pos)
+        brokers.append(brokers_item)
     (n,) = _U_h(buf, pos)
     pos += 2
     if n < 0:
@@ -354,8 +354,8 @@ def _read_metadata_response_v2(buf: Any, pos: int) -> tuple[MetadataResponse, in
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_metadata_response_topic_v1(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_metadata_response_topic_v1(buf, pos)
+        topics.append(topics_item)
     return MetadataResponse(0, brokers, cluster_id, controller_id, topics, -2147483648, 0), pos
 
 
@@ -368,8 +368,8 @@ def _read_metadata_response_v3(buf: Any, pos: int) -> tuple[MetadataResponse, in
         truncated()
     brokers = []
     for _ in range(n):
-        item, pos = _read_metadata_response_broker_v1(buf, pos)
-        brokers.append(item)
+        brokers_item, pos = _read_metadata_response_broker_v1(buf, pos)
+        brokers.append(brokers_item)
     (n,) = _U_h(buf, pos)
     pos += 2
     if n < 0:
@@ -393,8 +393,8 @@ def _read_metadata_response_v3(buf: Any, pos: int) -> tuple[MetadataResponse, in
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_metadata_response_topic_v1(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_metadata_response_topic_v1(buf, pos)
+        topics.append(topics_item)
     return MetadataResponse(throttle_time_ms, brokers, cluster_id, controller_id, topics, -2147483648, 0), pos
 
 
@@ -447,8 +447,8 @@ def _read_metadata_response_topic_v5(buf: Any, pos: int) -> tuple[MetadataRespon
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_metadata_response_partition_v5(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_metadata_response_partition_v5(buf, pos)
+        partitions.append(partitions_item)
     return MetadataResponseTopic(error_code, name, ZERO_UUID, is_internal, partitions, -2147483648), pos
 
 
@@ -461,8 +461,8 @@ def _read_metadata_response_v5(buf: Any, pos: int) -> tuple[MetadataResponse, in
         truncated()
     brokers = []
     for _ in range(n):
-        item, pos = _read_metadata_response_broker_v1(buf, pos)
-        brokers.append(item)
+        brokers_item, pos = _read_metadata_response_broker_v1(buf, pos)
+        brokers.append(brokers_item)
     (n,) = _U_h(buf, pos)
     pos += 2
     if n < 0:
@@ -486,8 +486,8 @@ def _read_metadata_response_v5(buf: Any, pos: int) -> tuple[MetadataResponse, in
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_metadata_response_topic_v5(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_metadata_response_topic_v5(buf, pos)
+        topics.append(topics_item)
     return MetadataResponse(throttle_time_ms, brokers, cluster_id, controller_id, topics, -2147483648, 0), pos
 
 
@@ -540,8 +540,8 @@ def _read_metadata_response_topic_v7(buf: Any, pos: int) -> tuple[MetadataRespon
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_metadata_response_partition_v7(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_metadata_response_partition_v7(buf, pos)
+        partitions.append(partitions_item)
     return MetadataResponseTopic(error_code, name, ZERO_UUID, is_internal, partitions, -2147483648), pos
 
 
@@ -554,8 +554,8 @@ def _read_metadata_response_v7(buf: Any, pos: int) -> tuple[MetadataResponse, in
         truncated()
     brokers = []
     for _ in range(n):
-        item, pos = _read_metadata_response_broker_v1(buf, pos)
-        brokers.append(item)
+        brokers_item, pos = _read_metadata_response_broker_v1(buf, pos)
+        brokers.append(brokers_item)
     (n,) = _U_h(buf, pos)
     pos += 2
     if n < 0:
@@ -579,8 +579,8 @@ def _read_metadata_response_v7(buf: Any, pos: int) -> tuple[MetadataResponse, in
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_metadata_response_topic_v7(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_metadata_response_topic_v7(buf, pos)
+        topics.append(topics_item)
     return MetadataResponse(throttle_time_ms, brokers, cluster_id, controller_id, topics, -2147483648, 0), pos
 
 
@@ -605,8 +605,8 @@ def _read_metadata_response_topic_v8(buf: Any, pos: int) -> tuple[MetadataRespon
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_metadata_response_partition_v7(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_metadata_response_partition_v7(buf, pos)
+        partitions.append(partitions_item)
     (topic_authorized_operations,) = _U_i(buf, pos)
     pos += 4
     return MetadataResponseTopic(error_code, name, ZERO_UUID, is_internal, partitions, topic_authorized_operations), pos
@@ -621,8 +621,8 @@ def _read_metadata_response_v8(buf: Any, pos: int) -> tuple[MetadataResponse, in
         truncated()
     brokers = []
     for _ in range(n):
-        item, pos = _read_metadata_response_broker_v1(buf, pos)
-        brokers.append(item)
+        brokers_item, pos = _read_metadata_response_broker_v1(buf, pos)
+        brokers.append(brokers_item)
     (n,) = _U_h(buf, pos)
     pos += 2
     if n < 0:
@@ -646,8 +646,8 @@ def _read_metadata_response_v8(buf: Any, pos: int) -> tuple[MetadataResponse, in
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_metadata_response_topic_v8(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_metadata_response_topic_v8(buf, pos)
+        topics.append(topics_item)
     (cluster_authorized_operations,) = _U_i(buf, pos)
     pos += 4
     return MetadataResponse(throttle_time_ms, brokers, cluster_id, controller_id, topics, cluster_authorized_operations, 0), pos
@@ -772,8 +772,8 @@ def _read_metadata_response_topic_v9(buf: Any, pos: int) -> tuple[MetadataRespon
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_metadata_response_partition_v9(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_metadata_response_partition_v9(buf, pos)
+        partitions.append(partitions_item)
     (topic_authorized_operations,) = _U_i(buf, pos)
     pos += 4
     if buf[pos]:
@@ -797,8 +797,8 @@ def _read_metadata_response_v9(buf: Any, pos: int) -> tuple[MetadataResponse, in
         truncated()
     brokers = []
     for _ in range(n):
-        item, pos = _read_metadata_response_broker_v9(buf, pos)
-        brokers.append(item)
+        brokers_item, pos = _read_metadata_response_broker_v9(buf, pos)
+        brokers.append(brokers_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -830,8 +830,8 @@ def _read_metadata_response_v9(buf: Any, pos: int) -> tuple[MetadataResponse, in
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_metadata_response_topic_v9(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_metadata_response_topic_v9(buf, pos)
+        topics.append(topics_item)
     (cluster_authorized_operations,) = _U_i(buf, pos)
     pos += 4
     if buf[pos]:
@@ -872,8 +872,8 @@ def _read_metadata_response_topic_v10(buf: Any, pos: int) -> tuple[MetadataRespo
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_metadata_response_partition_v9(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_metadata_response_partition_v9(buf, pos)
+        partitions.append(partitions_item)
     (topic_authorized_operations,) = _U_i(buf, pos)
     pos += 4
     if buf[pos]:
@@ -897,8 +897,8 @@ def _read_metadata_response_v10(buf: Any, pos: int) -> tuple[MetadataResponse, i
         truncated()
     brokers = []
     for _ in range(n):
-        item, pos = _read_metadata_response_broker_v9(buf, pos)
-        brokers.append(item)
+        brokers_item, pos = _read_metadata_response_broker_v9(buf, pos)
+        brokers.append(brokers_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -930,8 +930,8 @@ def _read_metadata_response_v10(buf: Any, pos: int) -> tuple[MetadataResponse, i
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_metadata_response_topic_v10(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_metadata_response_topic_v10(buf, pos)
+        topics.append(topics_item)
     (cluster_authorized_operations,) = _U_i(buf, pos)
     pos += 4
     if buf[pos]:
@@ -955,8 +955,8 @@ def _read_metadata_response_v11(buf: Any, pos: int) -> tuple[MetadataResponse, i
         truncated()
     brokers = []
     for _ in range(n):
-        item, pos = _read_metadata_response_broker_v9(buf, pos)
-        brokers.append(item)
+        brokers_item, pos = _read_metadata_response_broker_v9(buf, pos)
+        brokers.append(brokers_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -988,8 +988,8 @@ def _read_metadata_response_v11(buf: Any, pos: int) -> tuple[MetadataResponse, i
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_metadata_response_topic_v10(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_metadata_response_topic_v10(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -1031,8 +1031,8 @@ def _read_metadata_response_topic_v12(buf: Any, pos: int) -> tuple[MetadataRespo
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_metadata_response_partition_v9(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_metadata_response_partition_v9(buf, pos)
+        partitions.append(partitions_item)
     (topic_authorized_operations,) = _U_i(buf, pos)
     pos += 4
     if buf[pos]:
@@ -1056,8 +1056,8 @@ def _read_metadata_response_v12(buf: Any, pos: int) -> tuple[MetadataResponse, i
         truncated()
     brokers = []
     for _ in range(n):
-        item, pos = _read_metadata_response_broker_v9(buf, pos)
-        brokers.append(item)
+        brokers_item, pos = _read_metadata_response_broker_v9(buf, pos)
+        brokers.append(brokers_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -1089,8 +1089,8 @@ def _read_metadata_response_v12(buf: Any, pos: int) -> tuple[MetadataResponse, i
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_metadata_response_topic_v12(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_metadata_response_topic_v12(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -1112,8 +1112,8 @@ def _read_metadata_response_v13(buf: Any, pos: int) -> tuple[MetadataResponse, i
         truncated()
     brokers = []
     for _ in range(n):
-        item, pos = _read_metadata_response_broker_v9(buf, pos)
-        brokers.append(item)
+        brokers_item, pos = _read_metadata_response_broker_v9(buf, pos)
+        brokers.append(brokers_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -1145,8 +1145,8 @@ def _read_metadata_response_v13(buf: Any, pos: int) -> tuple[MetadataResponse, i
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_metadata_response_topic_v12(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_metadata_response_topic_v12(buf, pos)
+        topics.append(topics_item)
     (error_code,) = _U_h(buf, pos)
     pos += 2
     if buf[pos]:
@@ -1178,17 +1178,17 @@ def _write_metadata_response_topic_v0(self: MetadataResponseTopic, out: list[Any
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for item in self.partitions:
-        _write_metadata_response_partition_v0(item, out)
+    for partitions_item in self.partitions:
+        _write_metadata_response_partition_v0(partitions_item, out)
 
 
 def _write_metadata_response_v0(self: MetadataResponse, out: list[Any]) -> None:
     out.append(_P_i(len(self.brokers)))
-    for item in self.brokers:
-        _write_metadata_response_broker_v0(item, out)
+    for brokers_item in self.brokers:
+        _write_metadata_response_broker_v0(brokers_item, out)
     out.append(_P_i(len(self.topics)))
-    for item in self.topics:
-        _write_metadata_response_topic_v0(item, out)
+    for topics_item in self.topics:
+        _write_metadata_response_topic_v0(topics_item, out)
 
 
 def _write_metadata_response_broker_v1(self: MetadataResponseBroker, out: list[Any]) -> None:
@@ -1196,11 +1196,11 @@ def _write_metadata_response_broker_v1(self: MetadataResponseBroker, out: list[A
     out.append(_P_ih(self.node_id, len(raw)))
     out.append(raw)
     out.append(_P_i(self.port))
-    value = self.rack
-    if value is None:
+    rack_value = self.rack
+    if rack_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = rack_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
 
@@ -1213,49 +1213,49 @@ def _write_metadata_response_topic_v1(self: MetadataResponseTopic, out: list[Any
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_oi(self.is_internal, len(self.partitions)))
-    for item in self.partitions:
-        _write_metadata_response_partition_v0(item, out)
+    for partitions_item in self.partitions:
+        _write_metadata_response_partition_v0(partitions_item, out)
 
 
 def _write_metadata_response_v1(self: MetadataResponse, out: list[Any]) -> None:
     out.append(_P_i(len(self.brokers)))
-    for item in self.brokers:
-        _write_metadata_response_broker_v1(item, out)
+    for brokers_item in self.brokers:
+        _write_metadata_response_broker_v1(brokers_item, out)
     out.append(_P_ii(self.controller_id, len(self.topics)))
-    for item in self.topics:
-        _write_metadata_response_topic_v1(item, out)
+    for topics_item in self.topics:
+        _write_metadata_response_topic_v1(topics_item, out)
 
 
 def _write_metadata_response_v2(self: MetadataResponse, out: list[Any]) -> None:
     out.append(_P_i(len(self.brokers)))
-    for item in self.brokers:
-        _write_metadata_response_broker_v1(item, out)
-    value = self.cluster_id
-    if value is None:
+    for brokers_item in self.brokers:
+        _write_metadata_response_broker_v1(brokers_item, out)
+    cluster_id_value = self.cluster_id
+    if cluster_id_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = cluster_id_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_ii(self.controller_id, len(self.topics)))
-    for item in self.topics:
-        _write_metadata_response_topic_v1(item, out)
+    for topics_item in self.topics:
+        _write_metadata_response_topic_v1(topics_item, out)
 
 
 def _write_metadata_response_v3(self: MetadataResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.brokers)))
-    for item in self.brokers:
-        _write_metadata_response_broker_v1(item, out)
-    value = self.cluster_id
-    if value is None:
+    for brokers_item in self.brokers:
+        _write_metadata_response_broker_v1(brokers_item, out)
+    cluster_id_value = self.cluster_id
+    if cluster_id_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = cluster_id_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_ii(self.controller_id, len(self.topics)))
-    for item in self.topics:
-        _write_metadata_response_topic_v1(item, out)
+    for topics_item in self.topics:
+        _write_metadata_response_topic_v1(topics_item, out)
 
 
 def _write_metadata_response_partition_v5(self: MetadataResponsePartition, out: list[Any]) -> None:
@@ -1275,24 +1275,24 @@ def _write_metadata_response_topic_v5(self: MetadataResponseTopic, out: list[Any
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_oi(self.is_internal, len(self.partitions)))
-    for item in self.partitions:
-        _write_metadata_response_partition_v5(item, out)
+    for partitions_item in self.partitions:
+        _write_metadata_response_partition_v5(partitions_item, out)
 
 
 def _write_metadata_response_v5(self: MetadataResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.brokers)))
-    for item in self.brokers:
-        _write_metadata_response_broker_v1(item, out)
-    value = self.cluster_id
-    if value is None:
+    for brokers_item in self.brokers:
+        _write_metadata_response_broker_v1(brokers_item, out)
+    cluster_id_value = self.cluster_id
+    if cluster_id_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = cluster_id_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_ii(self.controller_id, len(self.topics)))
-    for item in self.topics:
-        _write_metadata_response_topic_v5(item, out)
+    for topics_item in self.topics:
+        _write_metadata_response_topic_v5(topics_item, out)
 
 
 def _write_metadata_response_partition_v7(self: MetadataResponsePartition, out: list[Any]) -> None:
@@ -1312,24 +1312,24 @@ def _write_metadata_response_topic_v7(self: MetadataResponseTopic, out: list[Any
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_oi(self.is_internal, len(self.partitions)))
-    for item in self.partitions:
-        _write_metadata_response_partition_v7(item, out)
+    for partitions_item in self.partitions:
+        _write_metadata_response_partition_v7(partitions_item, out)
 
 
 def _write_metadata_response_v7(self: MetadataResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.brokers)))
-    for item in self.brokers:
-        _write_metadata_response_broker_v1(item, out)
-    value = self.cluster_id
-    if value is None:
+    for brokers_item in self.brokers:
+        _write_metadata_response_broker_v1(brokers_item, out)
+    cluster_id_value = self.cluster_id
+    if cluster_id_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = cluster_id_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_ii(self.controller_id, len(self.topics)))
-    for item in self.topics:
-        _write_metadata_response_topic_v7(item, out)
+    for topics_item in self.topics:
+        _write_metadata_response_topic_v7(topics_item, out)
 
 
 def _write_metadata_response_topic_v8(self: MetadataResponseTopic, out: list[Any]) -> None:
@@ -1340,25 +1340,25 @@ def _write_metadata_response_topic_v8(self: MetadataResponseTopic, out: list[Any
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_oi(self.is_internal, len(self.partitions)))
-    for item in self.partitions:
-        _write_metadata_response_partition_v7(item, out)
+    for partitions_item in self.partitions:
+        _write_metadata_response_partition_v7(partitions_item, out)
     out.append(_P_i(self.topic_authorized_operations))
 
 
 def _write_metadata_response_v8(self: MetadataResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.brokers)))
-    for item in self.brokers:
-        _write_metadata_response_broker_v1(item, out)
-    value = self.cluster_id
-    if value is None:
+    for brokers_item in self.brokers:
+        _write_metadata_response_broker_v1(brokers_item, out)
+    cluster_id_value = self.cluster_id
+    if cluster_id_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = cluster_id_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_ii(self.controller_id, len(self.topics)))
-    for item in self.topics:
-        _write_metadata_response_topic_v8(item, out)
+    for topics_item in self.topics:
+        _write_metadata_response_topic_v8(topics_item, out)
     out.append(_P_i(self.cluster_authorized_operations))
 
 
@@ -1369,11 +1369,11 @@ def _write_metadata_response_broker_v9(self: MetadataResponseBroker, out: list[A
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
     out.append(_P_i(self.port))
-    value = self.rack
-    if value is None:
+    rack_value = self.rack
+    if rack_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = rack_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -1405,8 +1405,8 @@ def _write_metadata_response_topic_v9(self: MetadataResponseTopic, out: list[Any
     out.append(_P_o(self.is_internal))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_metadata_response_partition_v9(item, out)
+    for partitions_item in self.partitions:
+        _write_metadata_response_partition_v9(partitions_item, out)
     out.append(_P_ix(self.topic_authorized_operations))
 
 
@@ -1414,21 +1414,21 @@ def _write_metadata_response_v9(self: MetadataResponse, out: list[Any]) -> None:
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.brokers) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.brokers:
-        _write_metadata_response_broker_v9(item, out)
-    value = self.cluster_id
-    if value is None:
+    for brokers_item in self.brokers:
+        _write_metadata_response_broker_v9(brokers_item, out)
+    cluster_id_value = self.cluster_id
+    if cluster_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = cluster_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     out.append(_P_i(self.controller_id))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_metadata_response_topic_v9(item, out)
+    for topics_item in self.topics:
+        _write_metadata_response_topic_v9(topics_item, out)
     out.append(_P_ix(self.cluster_authorized_operations))
 
 
@@ -1443,8 +1443,8 @@ def _write_metadata_response_topic_v10(self: MetadataResponseTopic, out: list[An
     out.append(_P_16so(self.topic_id, self.is_internal))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_metadata_response_partition_v9(item, out)
+    for partitions_item in self.partitions:
+        _write_metadata_response_partition_v9(partitions_item, out)
     out.append(_P_ix(self.topic_authorized_operations))
 
 
@@ -1452,21 +1452,21 @@ def _write_metadata_response_v10(self: MetadataResponse, out: list[Any]) -> None
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.brokers) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.brokers:
-        _write_metadata_response_broker_v9(item, out)
-    value = self.cluster_id
-    if value is None:
+    for brokers_item in self.brokers:
+        _write_metadata_response_broker_v9(brokers_item, out)
+    cluster_id_value = self.cluster_id
+    if cluster_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = cluster_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     out.append(_P_i(self.controller_id))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_metadata_response_topic_v10(item, out)
+    for topics_item in self.topics:
+        _write_metadata_response_topic_v10(topics_item, out)
     out.append(_P_ix(self.cluster_authorized_operations))
 
 
@@ -1474,39 +1474,39 @@ def _write_metadata_response_v11(self: MetadataResponse, out: list[Any]) -> None
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.brokers) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.brokers:
-        _write_metadata_response_broker_v9(item, out)
-    value = self.cluster_id
-    if value is None:
+    for brokers_item in self.brokers:
+        _write_metadata_response_broker_v9(brokers_item, out)
+    cluster_id_value = self.cluster_id
+    if cluster_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = cluster_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     out.append(_P_i(self.controller_id))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_metadata_response_topic_v10(item, out)
+    for topics_item in self.topics:
+        _write_metadata_response_topic_v10(topics_item, out)
     out.append(b"\0")
 
 
 def _write_metadata_response_topic_v12(self: MetadataResponseTopic, out: list[Any]) -> None:
     out.append(_P_h(self.error_code))
-    value = self.name
-    if value is None:
+    name_value = self.name
+    if name_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = name_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     out.append(_P_16so(self.topic_id, self.is_internal))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_metadata_response_partition_v9(item, out)
+    for partitions_item in self.partitions:
+        _write_metadata_response_partition_v9(partitions_item, out)
     out.append(_P_ix(self.topic_authorized_operations))
 
 
@@ -1514,21 +1514,21 @@ def _write_metadata_response_v12(self: MetadataResponse, out: list[Any]) -> None
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.brokers) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.brokers:
-        _write_metadata_response_broker_v9(item, out)
-    value = self.cluster_id
-    if value is None:
+    for brokers_item in self.brokers:
+        _write_metadata_response_broker_v9(brokers_item, out)
+    cluster_id_value = self.cluster_id
+    if cluster_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = cluster_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     out.append(_P_i(self.controller_id))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_metadata_response_topic_v12(item, out)
+    for topics_item in self.topics:
+        _write_metadata_response_topic_v12(topics_item, out)
     out.append(b"\0")
 
 
@@ -1536,21 +1536,21 @@ def _write_metadata_response_v13(self: MetadataResponse, out: list[Any]) -> None
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.brokers) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.brokers:
-        _write_metadata_response_broker_v9(item, out)
-    value = self.cluster_id
-    if value is None:
+    for brokers_item in self.brokers:
+        _write_metadata_response_broker_v9(brokers_item, out)
+    cluster_id_value = self.cluster_id
+    if cluster_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = cluster_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     out.append(_P_i(self.controller_id))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_metadata_response_topic_v12(item, out)
+    for topics_item in self.topics:
+        _write_metadata_response_topic_v12(topics_item, out)
     out.append(_P_hx(self.error_code))
 
 

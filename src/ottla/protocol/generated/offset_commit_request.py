@@ -144,8 +144,8 @@ def _read_offset_commit_request_topic_v2(buf: Any, pos: int) -> tuple[OffsetComm
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_offset_commit_request_partition_v2(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_offset_commit_request_partition_v2(buf, pos)
+        partitions.append(partitions_item)
     return OffsetCommitRequestTopic(name, ZERO_UUID, partitions), pos
 
 
@@ -182,8 +182,8 @@ def _read_offset_commit_request_v2(buf: Any, pos: int) -> tuple[OffsetCommitRequ
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_offset_commit_request_topic_v2(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_offset_commit_request_topic_v2(buf, pos)
+        topics.append(topics_item)
     return OffsetCommitRequest(group_id, generation_id_or_member_epoch, member_id, None, retention_time_ms, topics), pos
 
 
@@ -220,8 +220,8 @@ def _read_offset_commit_request_v5(buf: Any, pos: int) -> tuple[OffsetCommitRequ
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_offset_commit_request_topic_v2(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_offset_commit_request_topic_v2(buf, pos)
+        topics.append(topics_item)
     return OffsetCommitRequest(group_id, generation_id_or_member_epoch, member_id, None, -1, topics), pos
 
 
@@ -265,8 +265,8 @@ def _read_offset_commit_request_topic_v6(buf: Any, pos: int) -> tuple[OffsetComm
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_offset_commit_request_partition_v6(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_offset_commit_request_partition_v6(buf, pos)
+        partitions.append(partitions_item)
     return OffsetCommitRequestTopic(name, ZERO_UUID, partitions), pos
 
 
@@ -303,8 +303,8 @@ def _read_offset_commit_request_v6(buf: Any, pos: int) -> tuple[OffsetCommitRequ
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_offset_commit_request_topic_v6(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_offset_commit_request_topic_v6(buf, pos)
+        topics.append(topics_item)
     return OffsetCommitRequest(group_id, generation_id_or_member_epoch, member_id, None, -1, topics), pos
 
 
@@ -356,8 +356,8 @@ def _read_offset_commit_request_v7(buf: Any, pos: int) -> tuple[OffsetCommitRequ
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_offset_commit_request_topic_v6(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_offset_commit_request_topic_v6(buf, pos)
+        topics.append(topics_item)
     return OffsetCommitRequest(group_id, generation_id_or_member_epoch, member_id, group_instance_id, -1, topics), pos
 
 
@@ -416,8 +416,8 @@ def _read_offset_commit_request_topic_v8(buf: Any, pos: int) -> tuple[OffsetComm
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_offset_commit_request_partition_v8(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_offset_commit_request_partition_v8(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -487,8 +487,8 @@ def _read_offset_commit_request_v8(buf: Any, pos: int) -> tuple[OffsetCommitRequ
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_offset_commit_request_topic_v8(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_offset_commit_request_topic_v8(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -510,8 +510,8 @@ def _read_offset_commit_request_topic_v10(buf: Any, pos: int) -> tuple[OffsetCom
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_offset_commit_request_partition_v8(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_offset_commit_request_partition_v8(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -581,8 +581,8 @@ def _read_offset_commit_request_v10(buf: Any, pos: int) -> tuple[OffsetCommitReq
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_offset_commit_request_topic_v10(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_offset_commit_request_topic_v10(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -592,11 +592,11 @@ def _read_offset_commit_request_v10(buf: Any, pos: int) -> tuple[OffsetCommitReq
 
 def _write_offset_commit_request_partition_v2(self: OffsetCommitRequestPartition, out: list[Any]) -> None:
     out.append(_P_iq(self.partition_index, self.committed_offset))
-    value = self.committed_metadata
-    if value is None:
+    committed_metadata_value = self.committed_metadata
+    if committed_metadata_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = committed_metadata_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
 
@@ -606,8 +606,8 @@ def _write_offset_commit_request_topic_v2(self: OffsetCommitRequestTopic, out: l
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for item in self.partitions:
-        _write_offset_commit_request_partition_v2(item, out)
+    for partitions_item in self.partitions:
+        _write_offset_commit_request_partition_v2(partitions_item, out)
 
 
 def _write_offset_commit_request_v2(self: OffsetCommitRequest, out: list[Any]) -> None:
@@ -618,8 +618,8 @@ def _write_offset_commit_request_v2(self: OffsetCommitRequest, out: list[Any]) -
     out.append(_P_ih(self.generation_id_or_member_epoch, len(raw)))
     out.append(raw)
     out.append(_P_qi(self.retention_time_ms, len(self.topics)))
-    for item in self.topics:
-        _write_offset_commit_request_topic_v2(item, out)
+    for topics_item in self.topics:
+        _write_offset_commit_request_topic_v2(topics_item, out)
 
 
 def _write_offset_commit_request_v5(self: OffsetCommitRequest, out: list[Any]) -> None:
@@ -630,17 +630,17 @@ def _write_offset_commit_request_v5(self: OffsetCommitRequest, out: list[Any]) -
     out.append(_P_ih(self.generation_id_or_member_epoch, len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.topics)))
-    for item in self.topics:
-        _write_offset_commit_request_topic_v2(item, out)
+    for topics_item in self.topics:
+        _write_offset_commit_request_topic_v2(topics_item, out)
 
 
 def _write_offset_commit_request_partition_v6(self: OffsetCommitRequestPartition, out: list[Any]) -> None:
     out.append(_P_iqi(self.partition_index, self.committed_offset, self.committed_leader_epoch))
-    value = self.committed_metadata
-    if value is None:
+    committed_metadata_value = self.committed_metadata
+    if committed_metadata_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = committed_metadata_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
 
@@ -650,8 +650,8 @@ def _write_offset_commit_request_topic_v6(self: OffsetCommitRequestTopic, out: l
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for item in self.partitions:
-        _write_offset_commit_request_partition_v6(item, out)
+    for partitions_item in self.partitions:
+        _write_offset_commit_request_partition_v6(partitions_item, out)
 
 
 def _write_offset_commit_request_v6(self: OffsetCommitRequest, out: list[Any]) -> None:
@@ -662,8 +662,8 @@ def _write_offset_commit_request_v6(self: OffsetCommitRequest, out: list[Any]) -
     out.append(_P_ih(self.generation_id_or_member_epoch, len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.topics)))
-    for item in self.topics:
-        _write_offset_commit_request_topic_v6(item, out)
+    for topics_item in self.topics:
+        _write_offset_commit_request_topic_v6(topics_item, out)
 
 
 def _write_offset_commit_request_v7(self: OffsetCommitRequest, out: list[Any]) -> None:
@@ -673,25 +673,25 @@ def _write_offset_commit_request_v7(self: OffsetCommitRequest, out: list[Any]) -
     raw = self.member_id.encode()
     out.append(_P_ih(self.generation_id_or_member_epoch, len(raw)))
     out.append(raw)
-    value = self.group_instance_id
-    if value is None:
+    group_instance_id_value = self.group_instance_id
+    if group_instance_id_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = group_instance_id_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_i(len(self.topics)))
-    for item in self.topics:
-        _write_offset_commit_request_topic_v6(item, out)
+    for topics_item in self.topics:
+        _write_offset_commit_request_topic_v6(topics_item, out)
 
 
 def _write_offset_commit_request_partition_v8(self: OffsetCommitRequestPartition, out: list[Any]) -> None:
     out.append(_P_iqi(self.partition_index, self.committed_offset, self.committed_leader_epoch))
-    value = self.committed_metadata
-    if value is None:
+    committed_metadata_value = self.committed_metadata
+    if committed_metadata_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = committed_metadata_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -705,8 +705,8 @@ def _write_offset_commit_request_topic_v8(self: OffsetCommitRequestTopic, out: l
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_offset_commit_request_partition_v8(item, out)
+    for partitions_item in self.partitions:
+        _write_offset_commit_request_partition_v8(partitions_item, out)
     out.append(b"\0")
 
 
@@ -720,18 +720,18 @@ def _write_offset_commit_request_v8(self: OffsetCommitRequest, out: list[Any]) -
     n = len(raw) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
-    value = self.group_instance_id
-    if value is None:
+    group_instance_id_value = self.group_instance_id
+    if group_instance_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = group_instance_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_offset_commit_request_topic_v8(item, out)
+    for topics_item in self.topics:
+        _write_offset_commit_request_topic_v8(topics_item, out)
     out.append(b"\0")
 
 
@@ -739,8 +739,8 @@ def _write_offset_commit_request_topic_v10(self: OffsetCommitRequestTopic, out: 
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_offset_commit_request_partition_v8(item, out)
+    for partitions_item in self.partitions:
+        _write_offset_commit_request_partition_v8(partitions_item, out)
     out.append(b"\0")
 
 
@@ -754,18 +754,18 @@ def _write_offset_commit_request_v10(self: OffsetCommitRequest, out: list[Any]) 
     n = len(raw) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
-    value = self.group_instance_id
-    if value is None:
+    group_instance_id_value = self.group_instance_id
+    if group_instance_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = group_instance_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_offset_commit_request_topic_v10(item, out)
+    for topics_item in self.topics:
+        _write_offset_commit_request_topic_v10(topics_item, out)
     out.append(b"\0")
 
 

@@ -109,8 +109,8 @@ def _read_offset_commit_response_topic_v2(buf: Any, pos: int) -> tuple[OffsetCom
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_offset_commit_response_partition_v2(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_offset_commit_response_partition_v2(buf, pos)
+        partitions.append(partitions_item)
     return OffsetCommitResponseTopic(name, ZERO_UUID, partitions), pos
 
 
@@ -123,8 +123,8 @@ def _read_offset_commit_response_v2(buf: Any, pos: int) -> tuple[OffsetCommitRes
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_offset_commit_response_topic_v2(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_offset_commit_response_topic_v2(buf, pos)
+        topics.append(topics_item)
     return OffsetCommitResponse(0, topics), pos
 
 
@@ -137,8 +137,8 @@ def _read_offset_commit_response_v3(buf: Any, pos: int) -> tuple[OffsetCommitRes
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_offset_commit_response_topic_v2(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_offset_commit_response_topic_v2(buf, pos)
+        topics.append(topics_item)
     return OffsetCommitResponse(throttle_time_ms, topics), pos
 
 
@@ -179,8 +179,8 @@ def _read_offset_commit_response_topic_v8(buf: Any, pos: int) -> tuple[OffsetCom
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_offset_commit_response_partition_v8(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_offset_commit_response_partition_v8(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -202,8 +202,8 @@ def _read_offset_commit_response_v8(buf: Any, pos: int) -> tuple[OffsetCommitRes
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_offset_commit_response_topic_v8(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_offset_commit_response_topic_v8(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -225,8 +225,8 @@ def _read_offset_commit_response_topic_v10(buf: Any, pos: int) -> tuple[OffsetCo
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_offset_commit_response_partition_v8(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_offset_commit_response_partition_v8(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -248,8 +248,8 @@ def _read_offset_commit_response_v10(buf: Any, pos: int) -> tuple[OffsetCommitRe
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_offset_commit_response_topic_v10(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_offset_commit_response_topic_v10(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -266,20 +266,20 @@ def _write_offset_commit_response_topic_v2(self: OffsetCommitResponseTopic, out:
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for item in self.partitions:
-        _write_offset_commit_response_partition_v2(item, out)
+    for partitions_item in self.partitions:
+        _write_offset_commit_response_partition_v2(partitions_item, out)
 
 
 def _write_offset_commit_response_v2(self: OffsetCommitResponse, out: list[Any]) -> None:
     out.append(_P_i(len(self.topics)))
-    for item in self.topics:
-        _write_offset_commit_response_topic_v2(item, out)
+    for topics_item in self.topics:
+        _write_offset_commit_response_topic_v2(topics_item, out)
 
 
 def _write_offset_commit_response_v3(self: OffsetCommitResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.topics)))
-    for item in self.topics:
-        _write_offset_commit_response_topic_v2(item, out)
+    for topics_item in self.topics:
+        _write_offset_commit_response_topic_v2(topics_item, out)
 
 
 def _write_offset_commit_response_partition_v8(self: OffsetCommitResponsePartition, out: list[Any]) -> None:
@@ -293,8 +293,8 @@ def _write_offset_commit_response_topic_v8(self: OffsetCommitResponseTopic, out:
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_offset_commit_response_partition_v8(item, out)
+    for partitions_item in self.partitions:
+        _write_offset_commit_response_partition_v8(partitions_item, out)
     out.append(b"\0")
 
 
@@ -302,8 +302,8 @@ def _write_offset_commit_response_v8(self: OffsetCommitResponse, out: list[Any])
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_offset_commit_response_topic_v8(item, out)
+    for topics_item in self.topics:
+        _write_offset_commit_response_topic_v8(topics_item, out)
     out.append(b"\0")
 
 
@@ -311,8 +311,8 @@ def _write_offset_commit_response_topic_v10(self: OffsetCommitResponseTopic, out
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_offset_commit_response_partition_v8(item, out)
+    for partitions_item in self.partitions:
+        _write_offset_commit_response_partition_v8(partitions_item, out)
     out.append(b"\0")
 
 
@@ -320,8 +320,8 @@ def _write_offset_commit_response_v10(self: OffsetCommitResponse, out: list[Any]
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_offset_commit_response_topic_v10(item, out)
+    for topics_item in self.topics:
+        _write_offset_commit_response_topic_v10(topics_item, out)
     out.append(b"\0")
 
 

@@ -118,7 +118,7 @@ def _read_offset_commit_value_v3(buf: Any, pos: int) -> tuple[OffsetCommitValue,
 
 
 def _read_offset_commit_value_v4(buf: Any, pos: int) -> tuple[OffsetCommitValue, int]:
-    topic_id = ZERO_UUID
+    topic_id: Uuid = ZERO_UUID
     offset, leader_epoch = _U_qi(buf, pos)
     pos += 12
     n = buf[pos]
@@ -184,8 +184,9 @@ def _write_offset_commit_value_v4(self: OffsetCommitValue, out: list[Any]) -> No
     out.append(raw)
     out.append(_P_q(self.commit_timestamp))
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.topic_id != ZERO_UUID:
-        piece: list[Any] = []
+        piece = []
         piece.append(_P_16s(self.topic_id))
         tags.append((0, b"".join(piece)))
     write_tags(out, tags)

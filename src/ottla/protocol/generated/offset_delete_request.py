@@ -91,8 +91,8 @@ def _read_offset_delete_request_topic_v0(buf: Any, pos: int) -> tuple[OffsetDele
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_offset_delete_request_partition_v0(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_offset_delete_request_partition_v0(buf, pos)
+        partitions.append(partitions_item)
     return OffsetDeleteRequestTopic(name, partitions), pos
 
 
@@ -117,8 +117,8 @@ def _read_offset_delete_request_v0(buf: Any, pos: int) -> tuple[OffsetDeleteRequ
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_offset_delete_request_topic_v0(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_offset_delete_request_topic_v0(buf, pos)
+        topics.append(topics_item)
     return OffsetDeleteRequest(group_id, topics), pos
 
 
@@ -131,8 +131,8 @@ def _write_offset_delete_request_topic_v0(self: OffsetDeleteRequestTopic, out: l
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for item in self.partitions:
-        _write_offset_delete_request_partition_v0(item, out)
+    for partitions_item in self.partitions:
+        _write_offset_delete_request_partition_v0(partitions_item, out)
 
 
 def _write_offset_delete_request_v0(self: OffsetDeleteRequest, out: list[Any]) -> None:
@@ -140,8 +140,8 @@ def _write_offset_delete_request_v0(self: OffsetDeleteRequest, out: list[Any]) -
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.topics)))
-    for item in self.topics:
-        _write_offset_delete_request_topic_v0(item, out)
+    for topics_item in self.topics:
+        _write_offset_delete_request_topic_v0(topics_item, out)
 
 
 OffsetDeleteRequest.READERS = {

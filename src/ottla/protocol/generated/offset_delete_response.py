@@ -101,8 +101,8 @@ def _read_offset_delete_response_topic_v0(buf: Any, pos: int) -> tuple[OffsetDel
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_offset_delete_response_partition_v0(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_offset_delete_response_partition_v0(buf, pos)
+        partitions.append(partitions_item)
     return OffsetDeleteResponseTopic(name, partitions), pos
 
 
@@ -115,8 +115,8 @@ def _read_offset_delete_response_v0(buf: Any, pos: int) -> tuple[OffsetDeleteRes
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_offset_delete_response_topic_v0(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_offset_delete_response_topic_v0(buf, pos)
+        topics.append(topics_item)
     return OffsetDeleteResponse(error_code, throttle_time_ms, topics), pos
 
 
@@ -129,14 +129,14 @@ def _write_offset_delete_response_topic_v0(self: OffsetDeleteResponseTopic, out:
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for item in self.partitions:
-        _write_offset_delete_response_partition_v0(item, out)
+    for partitions_item in self.partitions:
+        _write_offset_delete_response_partition_v0(partitions_item, out)
 
 
 def _write_offset_delete_response_v0(self: OffsetDeleteResponse, out: list[Any]) -> None:
     out.append(_P_hii(self.error_code, self.throttle_time_ms, len(self.topics)))
-    for item in self.topics:
-        _write_offset_delete_response_topic_v0(item, out)
+    for topics_item in self.topics:
+        _write_offset_delete_response_topic_v0(topics_item, out)
 
 
 OffsetDeleteResponse.READERS = {

@@ -150,8 +150,8 @@ def _read_offset_fetch_request_v1(buf: Any, pos: int) -> tuple[OffsetFetchReques
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_offset_fetch_request_topic_v1(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_offset_fetch_request_topic_v1(buf, pos)
+        topics.append(topics_item)
     return OffsetFetchRequest(group_id, topics, [], False), pos
 
 
@@ -179,8 +179,8 @@ def _read_offset_fetch_request_v2(buf: Any, pos: int) -> tuple[OffsetFetchReques
             truncated()
         topics = []
         for _ in range(n):
-            item, pos = _read_offset_fetch_request_topic_v1(buf, pos)
-            topics.append(item)
+            topics_item, pos = _read_offset_fetch_request_topic_v1(buf, pos)
+            topics.append(topics_item)
     return OffsetFetchRequest(group_id, topics, [], False), pos
 
 
@@ -248,8 +248,8 @@ def _read_offset_fetch_request_v6(buf: Any, pos: int) -> tuple[OffsetFetchReques
             truncated()
         topics = []
         for _ in range(n):
-            item, pos = _read_offset_fetch_request_topic_v6(buf, pos)
-            topics.append(item)
+            topics_item, pos = _read_offset_fetch_request_topic_v6(buf, pos)
+            topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -287,8 +287,8 @@ def _read_offset_fetch_request_v7(buf: Any, pos: int) -> tuple[OffsetFetchReques
             truncated()
         topics = []
         for _ in range(n):
-            item, pos = _read_offset_fetch_request_topic_v6(buf, pos)
-            topics.append(item)
+            topics_item, pos = _read_offset_fetch_request_topic_v6(buf, pos)
+            topics.append(topics_item)
     (require_stable,) = _U_o(buf, pos)
     pos += 1
     if buf[pos]:
@@ -362,8 +362,8 @@ def _read_offset_fetch_request_group_v8(buf: Any, pos: int) -> tuple[OffsetFetch
             truncated()
         topics = []
         for _ in range(n):
-            item, pos = _read_offset_fetch_request_topics_v8(buf, pos)
-            topics.append(item)
+            topics_item, pos = _read_offset_fetch_request_topics_v8(buf, pos)
+            topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -383,8 +383,8 @@ def _read_offset_fetch_request_v8(buf: Any, pos: int) -> tuple[OffsetFetchReques
         truncated()
     groups = []
     for _ in range(n):
-        item, pos = _read_offset_fetch_request_group_v8(buf, pos)
-        groups.append(item)
+        groups_item, pos = _read_offset_fetch_request_group_v8(buf, pos)
+        groups.append(groups_item)
     (require_stable,) = _U_o(buf, pos)
     pos += 1
     if buf[pos]:
@@ -444,8 +444,8 @@ def _read_offset_fetch_request_group_v9(buf: Any, pos: int) -> tuple[OffsetFetch
             truncated()
         topics = []
         for _ in range(n):
-            item, pos = _read_offset_fetch_request_topics_v8(buf, pos)
-            topics.append(item)
+            topics_item, pos = _read_offset_fetch_request_topics_v8(buf, pos)
+            topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -465,8 +465,8 @@ def _read_offset_fetch_request_v9(buf: Any, pos: int) -> tuple[OffsetFetchReques
         truncated()
     groups = []
     for _ in range(n):
-        item, pos = _read_offset_fetch_request_group_v9(buf, pos)
-        groups.append(item)
+        groups_item, pos = _read_offset_fetch_request_group_v9(buf, pos)
+        groups.append(groups_item)
     (require_stable,) = _U_o(buf, pos)
     pos += 1
     if buf[pos]:
@@ -547,8 +547,8 @@ def _read_offset_fetch_request_group_v10(buf: Any, pos: int) -> tuple[OffsetFetc
             truncated()
         topics = []
         for _ in range(n):
-            item, pos = _read_offset_fetch_request_topics_v10(buf, pos)
-            topics.append(item)
+            topics_item, pos = _read_offset_fetch_request_topics_v10(buf, pos)
+            topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -568,8 +568,8 @@ def _read_offset_fetch_request_v10(buf: Any, pos: int) -> tuple[OffsetFetchReque
         truncated()
     groups = []
     for _ in range(n):
-        item, pos = _read_offset_fetch_request_group_v10(buf, pos)
-        groups.append(item)
+        groups_item, pos = _read_offset_fetch_request_group_v10(buf, pos)
+        groups.append(groups_item)
     (require_stable,) = _U_o(buf, pos)
     pos += 1
     if buf[pos]:
@@ -594,21 +594,21 @@ def _write_offset_fetch_request_v1(self: OffsetFetchRequest, out: list[Any]) -> 
     if self.topics is None:
         unexpected_null("OffsetFetchRequest.topics")
     out.append(_P_i(len(self.topics)))
-    for item in self.topics:
-        _write_offset_fetch_request_topic_v1(item, out)
+    for topics_item in self.topics:
+        _write_offset_fetch_request_topic_v1(topics_item, out)
 
 
 def _write_offset_fetch_request_v2(self: OffsetFetchRequest, out: list[Any]) -> None:
     raw = self.group_id.encode()
     out.append(_P_h(len(raw)))
     out.append(raw)
-    value = self.topics
-    if value is None:
+    topics_value = self.topics
+    if topics_value is None:
         out.append(_P_i(-1))
     else:
-        out.append(_P_i(len(value)))
-        for item in value:
-            _write_offset_fetch_request_topic_v1(item, out)
+        out.append(_P_i(len(topics_value)))
+        for topics_item in topics_value:
+            _write_offset_fetch_request_topic_v1(topics_item, out)
 
 
 def _write_offset_fetch_request_topic_v6(self: OffsetFetchRequestTopic, out: list[Any]) -> None:
@@ -627,14 +627,14 @@ def _write_offset_fetch_request_v6(self: OffsetFetchRequest, out: list[Any]) -> 
     n = len(raw) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
-    value = self.topics
-    if value is None:
+    topics_value = self.topics
+    if topics_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(topics_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for item in value:
-            _write_offset_fetch_request_topic_v6(item, out)
+        for topics_item in topics_value:
+            _write_offset_fetch_request_topic_v6(topics_item, out)
     out.append(b"\0")
 
 
@@ -643,14 +643,14 @@ def _write_offset_fetch_request_v7(self: OffsetFetchRequest, out: list[Any]) -> 
     n = len(raw) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
-    value = self.topics
-    if value is None:
+    topics_value = self.topics
+    if topics_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(topics_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for item in value:
-            _write_offset_fetch_request_topic_v6(item, out)
+        for topics_item in topics_value:
+            _write_offset_fetch_request_topic_v6(topics_item, out)
     out.append(_P_ox(self.require_stable))
 
 
@@ -670,22 +670,22 @@ def _write_offset_fetch_request_group_v8(self: OffsetFetchRequestGroup, out: lis
     n = len(raw) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
-    value = self.topics
-    if value is None:
+    topics_value = self.topics
+    if topics_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(topics_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for item in value:
-            _write_offset_fetch_request_topics_v8(item, out)
+        for topics_item in topics_value:
+            _write_offset_fetch_request_topics_v8(topics_item, out)
     out.append(b"\0")
 
 
 def _write_offset_fetch_request_v8(self: OffsetFetchRequest, out: list[Any]) -> None:
     n = len(self.groups) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.groups:
-        _write_offset_fetch_request_group_v8(item, out)
+    for groups_item in self.groups:
+        _write_offset_fetch_request_group_v8(groups_item, out)
     out.append(_P_ox(self.require_stable))
 
 
@@ -694,31 +694,31 @@ def _write_offset_fetch_request_group_v9(self: OffsetFetchRequestGroup, out: lis
     n = len(raw) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
-    value = self.member_id
-    if value is None:
+    member_id_value = self.member_id
+    if member_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = member_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     out.append(_P_i(self.member_epoch))
-    value = self.topics
-    if value is None:
+    topics_value = self.topics
+    if topics_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(topics_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for item in value:
-            _write_offset_fetch_request_topics_v8(item, out)
+        for topics_item in topics_value:
+            _write_offset_fetch_request_topics_v8(topics_item, out)
     out.append(b"\0")
 
 
 def _write_offset_fetch_request_v9(self: OffsetFetchRequest, out: list[Any]) -> None:
     n = len(self.groups) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.groups:
-        _write_offset_fetch_request_group_v9(item, out)
+    for groups_item in self.groups:
+        _write_offset_fetch_request_group_v9(groups_item, out)
     out.append(_P_ox(self.require_stable))
 
 
@@ -735,31 +735,31 @@ def _write_offset_fetch_request_group_v10(self: OffsetFetchRequestGroup, out: li
     n = len(raw) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
-    value = self.member_id
-    if value is None:
+    member_id_value = self.member_id
+    if member_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = member_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     out.append(_P_i(self.member_epoch))
-    value = self.topics
-    if value is None:
+    topics_value = self.topics
+    if topics_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(topics_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for item in value:
-            _write_offset_fetch_request_topics_v10(item, out)
+        for topics_item in topics_value:
+            _write_offset_fetch_request_topics_v10(topics_item, out)
     out.append(b"\0")
 
 
 def _write_offset_fetch_request_v10(self: OffsetFetchRequest, out: list[Any]) -> None:
     n = len(self.groups) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.groups:
-        _write_offset_fetch_request_group_v10(item, out)
+    for groups_item in self.groups:
+        _write_offset_fetch_request_group_v10(groups_item, out)
     out.append(_P_ox(self.require_stable))
 
 

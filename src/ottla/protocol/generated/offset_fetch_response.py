@@ -196,8 +196,8 @@ def _read_offset_fetch_response_topic_v1(buf: Any, pos: int) -> tuple[OffsetFetc
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_offset_fetch_response_partition_v1(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_offset_fetch_response_partition_v1(buf, pos)
+        partitions.append(partitions_item)
     return OffsetFetchResponseTopic(name, partitions), pos
 
 
@@ -210,8 +210,8 @@ def _read_offset_fetch_response_v1(buf: Any, pos: int) -> tuple[OffsetFetchRespo
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_offset_fetch_response_topic_v1(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_offset_fetch_response_topic_v1(buf, pos)
+        topics.append(topics_item)
     return OffsetFetchResponse(0, topics, 0, []), pos
 
 
@@ -224,8 +224,8 @@ def _read_offset_fetch_response_v2(buf: Any, pos: int) -> tuple[OffsetFetchRespo
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_offset_fetch_response_topic_v1(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_offset_fetch_response_topic_v1(buf, pos)
+        topics.append(topics_item)
     (error_code,) = _U_h(buf, pos)
     pos += 2
     return OffsetFetchResponse(0, topics, error_code, []), pos
@@ -240,8 +240,8 @@ def _read_offset_fetch_response_v3(buf: Any, pos: int) -> tuple[OffsetFetchRespo
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_offset_fetch_response_topic_v1(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_offset_fetch_response_topic_v1(buf, pos)
+        topics.append(topics_item)
     (error_code,) = _U_h(buf, pos)
     pos += 2
     return OffsetFetchResponse(throttle_time_ms, topics, error_code, []), pos
@@ -289,8 +289,8 @@ def _read_offset_fetch_response_topic_v5(buf: Any, pos: int) -> tuple[OffsetFetc
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_offset_fetch_response_partition_v5(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_offset_fetch_response_partition_v5(buf, pos)
+        partitions.append(partitions_item)
     return OffsetFetchResponseTopic(name, partitions), pos
 
 
@@ -303,8 +303,8 @@ def _read_offset_fetch_response_v5(buf: Any, pos: int) -> tuple[OffsetFetchRespo
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_offset_fetch_response_topic_v5(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_offset_fetch_response_topic_v5(buf, pos)
+        topics.append(topics_item)
     (error_code,) = _U_h(buf, pos)
     pos += 2
     return OffsetFetchResponse(throttle_time_ms, topics, error_code, []), pos
@@ -367,8 +367,8 @@ def _read_offset_fetch_response_topic_v6(buf: Any, pos: int) -> tuple[OffsetFetc
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_offset_fetch_response_partition_v6(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_offset_fetch_response_partition_v6(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -390,8 +390,8 @@ def _read_offset_fetch_response_v6(buf: Any, pos: int) -> tuple[OffsetFetchRespo
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_offset_fetch_response_topic_v6(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_offset_fetch_response_topic_v6(buf, pos)
+        topics.append(topics_item)
     (error_code,) = _U_h(buf, pos)
     pos += 2
     if buf[pos]:
@@ -458,8 +458,8 @@ def _read_offset_fetch_response_topics_v8(buf: Any, pos: int) -> tuple[OffsetFet
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_offset_fetch_response_partitions_v8(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_offset_fetch_response_partitions_v8(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -494,8 +494,8 @@ def _read_offset_fetch_response_group_v8(buf: Any, pos: int) -> tuple[OffsetFetc
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_offset_fetch_response_topics_v8(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_offset_fetch_response_topics_v8(buf, pos)
+        topics.append(topics_item)
     (error_code,) = _U_h(buf, pos)
     pos += 2
     if buf[pos]:
@@ -519,8 +519,8 @@ def _read_offset_fetch_response_v8(buf: Any, pos: int) -> tuple[OffsetFetchRespo
         truncated()
     groups = []
     for _ in range(n):
-        item, pos = _read_offset_fetch_response_group_v8(buf, pos)
-        groups.append(item)
+        groups_item, pos = _read_offset_fetch_response_group_v8(buf, pos)
+        groups.append(groups_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -542,8 +542,8 @@ def _read_offset_fetch_response_topics_v10(buf: Any, pos: int) -> tuple[OffsetFe
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_offset_fetch_response_partitions_v8(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_offset_fetch_response_partitions_v8(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -578,8 +578,8 @@ def _read_offset_fetch_response_group_v10(buf: Any, pos: int) -> tuple[OffsetFet
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_offset_fetch_response_topics_v10(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_offset_fetch_response_topics_v10(buf, pos)
+        topics.append(topics_item)
     (error_code,) = _U_h(buf, pos)
     pos += 2
     if buf[pos]:
@@ -603,8 +603,8 @@ def _read_offset_fetch_response_v10(buf: Any, pos: int) -> tuple[OffsetFetchResp
         truncated()
     groups = []
     for _ in range(n):
-        item, pos = _read_offset_fetch_response_group_v10(buf, pos)
-        groups.append(item)
+        groups_item, pos = _read_offset_fetch_response_group_v10(buf, pos)
+        groups.append(groups_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -614,11 +614,11 @@ def _read_offset_fetch_response_v10(buf: Any, pos: int) -> tuple[OffsetFetchResp
 
 def _write_offset_fetch_response_partition_v1(self: OffsetFetchResponsePartition, out: list[Any]) -> None:
     out.append(_P_iq(self.partition_index, self.committed_offset))
-    value = self.metadata
-    if value is None:
+    metadata_value = self.metadata
+    if metadata_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = metadata_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_h(self.error_code))
@@ -629,37 +629,37 @@ def _write_offset_fetch_response_topic_v1(self: OffsetFetchResponseTopic, out: l
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for item in self.partitions:
-        _write_offset_fetch_response_partition_v1(item, out)
+    for partitions_item in self.partitions:
+        _write_offset_fetch_response_partition_v1(partitions_item, out)
 
 
 def _write_offset_fetch_response_v1(self: OffsetFetchResponse, out: list[Any]) -> None:
     out.append(_P_i(len(self.topics)))
-    for item in self.topics:
-        _write_offset_fetch_response_topic_v1(item, out)
+    for topics_item in self.topics:
+        _write_offset_fetch_response_topic_v1(topics_item, out)
 
 
 def _write_offset_fetch_response_v2(self: OffsetFetchResponse, out: list[Any]) -> None:
     out.append(_P_i(len(self.topics)))
-    for item in self.topics:
-        _write_offset_fetch_response_topic_v1(item, out)
+    for topics_item in self.topics:
+        _write_offset_fetch_response_topic_v1(topics_item, out)
     out.append(_P_h(self.error_code))
 
 
 def _write_offset_fetch_response_v3(self: OffsetFetchResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.topics)))
-    for item in self.topics:
-        _write_offset_fetch_response_topic_v1(item, out)
+    for topics_item in self.topics:
+        _write_offset_fetch_response_topic_v1(topics_item, out)
     out.append(_P_h(self.error_code))
 
 
 def _write_offset_fetch_response_partition_v5(self: OffsetFetchResponsePartition, out: list[Any]) -> None:
     out.append(_P_iqi(self.partition_index, self.committed_offset, self.committed_leader_epoch))
-    value = self.metadata
-    if value is None:
+    metadata_value = self.metadata
+    if metadata_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = metadata_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_h(self.error_code))
@@ -670,24 +670,24 @@ def _write_offset_fetch_response_topic_v5(self: OffsetFetchResponseTopic, out: l
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for item in self.partitions:
-        _write_offset_fetch_response_partition_v5(item, out)
+    for partitions_item in self.partitions:
+        _write_offset_fetch_response_partition_v5(partitions_item, out)
 
 
 def _write_offset_fetch_response_v5(self: OffsetFetchResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.topics)))
-    for item in self.topics:
-        _write_offset_fetch_response_topic_v5(item, out)
+    for topics_item in self.topics:
+        _write_offset_fetch_response_topic_v5(topics_item, out)
     out.append(_P_h(self.error_code))
 
 
 def _write_offset_fetch_response_partition_v6(self: OffsetFetchResponsePartition, out: list[Any]) -> None:
     out.append(_P_iqi(self.partition_index, self.committed_offset, self.committed_leader_epoch))
-    value = self.metadata
-    if value is None:
+    metadata_value = self.metadata
+    if metadata_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = metadata_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -701,8 +701,8 @@ def _write_offset_fetch_response_topic_v6(self: OffsetFetchResponseTopic, out: l
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_offset_fetch_response_partition_v6(item, out)
+    for partitions_item in self.partitions:
+        _write_offset_fetch_response_partition_v6(partitions_item, out)
     out.append(b"\0")
 
 
@@ -710,18 +710,18 @@ def _write_offset_fetch_response_v6(self: OffsetFetchResponse, out: list[Any]) -
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_offset_fetch_response_topic_v6(item, out)
+    for topics_item in self.topics:
+        _write_offset_fetch_response_topic_v6(topics_item, out)
     out.append(_P_hx(self.error_code))
 
 
 def _write_offset_fetch_response_partitions_v8(self: OffsetFetchResponsePartitions, out: list[Any]) -> None:
     out.append(_P_iqi(self.partition_index, self.committed_offset, self.committed_leader_epoch))
-    value = self.metadata
-    if value is None:
+    metadata_value = self.metadata
+    if metadata_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = metadata_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -735,8 +735,8 @@ def _write_offset_fetch_response_topics_v8(self: OffsetFetchResponseTopics, out:
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_offset_fetch_response_partitions_v8(item, out)
+    for partitions_item in self.partitions:
+        _write_offset_fetch_response_partitions_v8(partitions_item, out)
     out.append(b"\0")
 
 
@@ -747,8 +747,8 @@ def _write_offset_fetch_response_group_v8(self: OffsetFetchResponseGroup, out: l
     out.append(raw)
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_offset_fetch_response_topics_v8(item, out)
+    for topics_item in self.topics:
+        _write_offset_fetch_response_topics_v8(topics_item, out)
     out.append(_P_hx(self.error_code))
 
 
@@ -756,8 +756,8 @@ def _write_offset_fetch_response_v8(self: OffsetFetchResponse, out: list[Any]) -
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.groups) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.groups:
-        _write_offset_fetch_response_group_v8(item, out)
+    for groups_item in self.groups:
+        _write_offset_fetch_response_group_v8(groups_item, out)
     out.append(b"\0")
 
 
@@ -765,8 +765,8 @@ def _write_offset_fetch_response_topics_v10(self: OffsetFetchResponseTopics, out
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_offset_fetch_response_partitions_v8(item, out)
+    for partitions_item in self.partitions:
+        _write_offset_fetch_response_partitions_v8(partitions_item, out)
     out.append(b"\0")
 
 
@@ -777,8 +777,8 @@ def _write_offset_fetch_response_group_v10(self: OffsetFetchResponseGroup, out: 
     out.append(raw)
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_offset_fetch_response_topics_v10(item, out)
+    for topics_item in self.topics:
+        _write_offset_fetch_response_topics_v10(topics_item, out)
     out.append(_P_hx(self.error_code))
 
 
@@ -786,8 +786,8 @@ def _write_offset_fetch_response_v10(self: OffsetFetchResponse, out: list[Any]) 
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.groups) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.groups:
-        _write_offset_fetch_response_group_v10(item, out)
+    for groups_item in self.groups:
+        _write_offset_fetch_response_group_v10(groups_item, out)
     out.append(b"\0")
 
 

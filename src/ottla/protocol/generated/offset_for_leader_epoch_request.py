@@ -106,8 +106,8 @@ def _read_offset_for_leader_topic_v2(buf: Any, pos: int) -> tuple[OffsetForLeade
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_offset_for_leader_partition_v2(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_offset_for_leader_partition_v2(buf, pos)
+        partitions.append(partitions_item)
     return OffsetForLeaderTopic(topic, partitions), pos
 
 
@@ -120,8 +120,8 @@ def _read_offset_for_leader_epoch_request_v2(buf: Any, pos: int) -> tuple[Offset
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_offset_for_leader_topic_v2(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_offset_for_leader_topic_v2(buf, pos)
+        topics.append(topics_item)
     return OffsetForLeaderEpochRequest(-2, topics), pos
 
 
@@ -134,8 +134,8 @@ def _read_offset_for_leader_epoch_request_v3(buf: Any, pos: int) -> tuple[Offset
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_offset_for_leader_topic_v2(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_offset_for_leader_topic_v2(buf, pos)
+        topics.append(topics_item)
     return OffsetForLeaderEpochRequest(replica_id, topics), pos
 
 
@@ -176,8 +176,8 @@ def _read_offset_for_leader_topic_v4(buf: Any, pos: int) -> tuple[OffsetForLeade
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_offset_for_leader_partition_v4(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_offset_for_leader_partition_v4(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -199,8 +199,8 @@ def _read_offset_for_leader_epoch_request_v4(buf: Any, pos: int) -> tuple[Offset
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_offset_for_leader_topic_v4(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_offset_for_leader_topic_v4(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -217,20 +217,20 @@ def _write_offset_for_leader_topic_v2(self: OffsetForLeaderTopic, out: list[Any]
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for item in self.partitions:
-        _write_offset_for_leader_partition_v2(item, out)
+    for partitions_item in self.partitions:
+        _write_offset_for_leader_partition_v2(partitions_item, out)
 
 
 def _write_offset_for_leader_epoch_request_v2(self: OffsetForLeaderEpochRequest, out: list[Any]) -> None:
     out.append(_P_i(len(self.topics)))
-    for item in self.topics:
-        _write_offset_for_leader_topic_v2(item, out)
+    for topics_item in self.topics:
+        _write_offset_for_leader_topic_v2(topics_item, out)
 
 
 def _write_offset_for_leader_epoch_request_v3(self: OffsetForLeaderEpochRequest, out: list[Any]) -> None:
     out.append(_P_ii(self.replica_id, len(self.topics)))
-    for item in self.topics:
-        _write_offset_for_leader_topic_v2(item, out)
+    for topics_item in self.topics:
+        _write_offset_for_leader_topic_v2(topics_item, out)
 
 
 def _write_offset_for_leader_partition_v4(self: OffsetForLeaderPartition, out: list[Any]) -> None:
@@ -244,8 +244,8 @@ def _write_offset_for_leader_topic_v4(self: OffsetForLeaderTopic, out: list[Any]
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_offset_for_leader_partition_v4(item, out)
+    for partitions_item in self.partitions:
+        _write_offset_for_leader_partition_v4(partitions_item, out)
     out.append(b"\0")
 
 
@@ -253,8 +253,8 @@ def _write_offset_for_leader_epoch_request_v4(self: OffsetForLeaderEpochRequest,
     out.append(_P_i(self.replica_id))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_offset_for_leader_topic_v4(item, out)
+    for topics_item in self.topics:
+        _write_offset_for_leader_topic_v4(topics_item, out)
     out.append(b"\0")
 
 

@@ -109,8 +109,8 @@ def _read_offset_for_leader_topic_result_v2(buf: Any, pos: int) -> tuple[OffsetF
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_epoch_end_offset_v2(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_epoch_end_offset_v2(buf, pos)
+        partitions.append(partitions_item)
     return OffsetForLeaderTopicResult(topic, partitions), pos
 
 
@@ -123,8 +123,8 @@ def _read_offset_for_leader_epoch_response_v2(buf: Any, pos: int) -> tuple[Offse
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_offset_for_leader_topic_result_v2(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_offset_for_leader_topic_result_v2(buf, pos)
+        topics.append(topics_item)
     return OffsetForLeaderEpochResponse(throttle_time_ms, topics), pos
 
 
@@ -165,8 +165,8 @@ def _read_offset_for_leader_topic_result_v4(buf: Any, pos: int) -> tuple[OffsetF
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_epoch_end_offset_v4(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_epoch_end_offset_v4(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -188,8 +188,8 @@ def _read_offset_for_leader_epoch_response_v4(buf: Any, pos: int) -> tuple[Offse
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_offset_for_leader_topic_result_v4(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_offset_for_leader_topic_result_v4(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -206,14 +206,14 @@ def _write_offset_for_leader_topic_result_v2(self: OffsetForLeaderTopicResult, o
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for item in self.partitions:
-        _write_epoch_end_offset_v2(item, out)
+    for partitions_item in self.partitions:
+        _write_epoch_end_offset_v2(partitions_item, out)
 
 
 def _write_offset_for_leader_epoch_response_v2(self: OffsetForLeaderEpochResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.topics)))
-    for item in self.topics:
-        _write_offset_for_leader_topic_result_v2(item, out)
+    for topics_item in self.topics:
+        _write_offset_for_leader_topic_result_v2(topics_item, out)
 
 
 def _write_epoch_end_offset_v4(self: EpochEndOffset, out: list[Any]) -> None:
@@ -227,8 +227,8 @@ def _write_offset_for_leader_topic_result_v4(self: OffsetForLeaderTopicResult, o
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_epoch_end_offset_v4(item, out)
+    for partitions_item in self.partitions:
+        _write_epoch_end_offset_v4(partitions_item, out)
     out.append(b"\0")
 
 
@@ -236,8 +236,8 @@ def _write_offset_for_leader_epoch_response_v4(self: OffsetForLeaderEpochRespons
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_offset_for_leader_topic_result_v4(item, out)
+    for topics_item in self.topics:
+        _write_offset_for_leader_topic_result_v4(topics_item, out)
     out.append(b"\0")
 
 

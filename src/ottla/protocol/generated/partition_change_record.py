@@ -71,12 +71,12 @@ class PartitionChangeRecord(Message):
 
 
 def _read_partition_change_record_v0(buf: Any, pos: int) -> tuple[PartitionChangeRecord, int]:
-    leader_recovery_state = -1
-    adding_replicas = None
-    removing_replicas = None
-    replicas = None
-    leader = -2
-    isr = None
+    leader_recovery_state: int = -1
+    adding_replicas: list[int] | None = None
+    removing_replicas: list[int] | None = None
+    replicas: list[int] | None = None
+    leader: int = -2
+    isr: list[int] | None = None
     partition_id, topic_id = _U_i16s(buf, pos)
     pos += 20
     n = buf[pos]
@@ -160,13 +160,13 @@ def _read_partition_change_record_v0(buf: Any, pos: int) -> tuple[PartitionChang
 
 
 def _read_partition_change_record_v1(buf: Any, pos: int) -> tuple[PartitionChangeRecord, int]:
-    directories = None
-    leader_recovery_state = -1
-    adding_replicas = None
-    removing_replicas = None
-    replicas = None
-    leader = -2
-    isr = None
+    directories: list[Uuid] | None = None
+    leader_recovery_state: int = -1
+    adding_replicas: list[int] | None = None
+    removing_replicas: list[int] | None = None
+    replicas: list[int] | None = None
+    leader: int = -2
+    isr: list[int] | None = None
     partition_id, topic_id = _U_i16s(buf, pos)
     pos += 20
     n = buf[pos]
@@ -265,15 +265,15 @@ def _read_partition_change_record_v1(buf: Any, pos: int) -> tuple[PartitionChang
 
 
 def _read_partition_change_record_v2(buf: Any, pos: int) -> tuple[PartitionChangeRecord, int]:
-    directories = None
-    last_known_elr = None
-    eligible_leader_replicas = None
-    leader_recovery_state = -1
-    adding_replicas = None
-    removing_replicas = None
-    replicas = None
-    leader = -2
-    isr = None
+    directories: list[Uuid] | None = None
+    last_known_elr: list[int] | None = None
+    eligible_leader_replicas: list[int] | None = None
+    leader_recovery_state: int = -1
+    adding_replicas: list[int] | None = None
+    removing_replicas: list[int] | None = None
+    replicas: list[int] | None = None
+    leader: int = -2
+    isr: list[int] | None = None
     partition_id, topic_id = _U_i16s(buf, pos)
     pos += 20
     n = buf[pos]
@@ -404,52 +404,37 @@ def _read_partition_change_record_v2(buf: Any, pos: int) -> tuple[PartitionChang
 def _write_partition_change_record_v0(self: PartitionChangeRecord, out: list[Any]) -> None:
     out.append(_P_i16s(self.partition_id, self.topic_id))
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.isr is not None:
-        piece: list[Any] = []
-        value = self.isr
-        if value is None:
-            piece.append(UVARINT[0])
-        else:
-            n = len(value) + 1
-            piece.append(UVARINT[n] if n < 128 else uvarint(n))
-            piece.append(pack(f">{len(value)}i", *value))
+        piece = []
+        n = len(self.isr) + 1
+        piece.append(UVARINT[n] if n < 128 else uvarint(n))
+        piece.append(pack(f">{len(self.isr)}i", *self.isr))
         tags.append((0, b"".join(piece)))
     if self.leader != -2:
-        piece: list[Any] = []
+        piece = []
         piece.append(_P_i(self.leader))
         tags.append((1, b"".join(piece)))
     if self.replicas is not None:
-        piece: list[Any] = []
-        value = self.replicas
-        if value is None:
-            piece.append(UVARINT[0])
-        else:
-            n = len(value) + 1
-            piece.append(UVARINT[n] if n < 128 else uvarint(n))
-            piece.append(pack(f">{len(value)}i", *value))
+        piece = []
+        n = len(self.replicas) + 1
+        piece.append(UVARINT[n] if n < 128 else uvarint(n))
+        piece.append(pack(f">{len(self.replicas)}i", *self.replicas))
         tags.append((2, b"".join(piece)))
     if self.removing_replicas is not None:
-        piece: list[Any] = []
-        value = self.removing_replicas
-        if value is None:
-            piece.append(UVARINT[0])
-        else:
-            n = len(value) + 1
-            piece.append(UVARINT[n] if n < 128 else uvarint(n))
-            piece.append(pack(f">{len(value)}i", *value))
+        piece = []
+        n = len(self.removing_replicas) + 1
+        piece.append(UVARINT[n] if n < 128 else uvarint(n))
+        piece.append(pack(f">{len(self.removing_replicas)}i", *self.removing_replicas))
         tags.append((3, b"".join(piece)))
     if self.adding_replicas is not None:
-        piece: list[Any] = []
-        value = self.adding_replicas
-        if value is None:
-            piece.append(UVARINT[0])
-        else:
-            n = len(value) + 1
-            piece.append(UVARINT[n] if n < 128 else uvarint(n))
-            piece.append(pack(f">{len(value)}i", *value))
+        piece = []
+        n = len(self.adding_replicas) + 1
+        piece.append(UVARINT[n] if n < 128 else uvarint(n))
+        piece.append(pack(f">{len(self.adding_replicas)}i", *self.adding_replicas))
         tags.append((4, b"".join(piece)))
     if self.leader_recovery_state != -1:
-        piece: list[Any] = []
+        piece = []
         piece.append(_P_b(self.leader_recovery_state))
         tags.append((5, b"".join(piece)))
     write_tags(out, tags)
@@ -458,63 +443,44 @@ def _write_partition_change_record_v0(self: PartitionChangeRecord, out: list[Any
 def _write_partition_change_record_v1(self: PartitionChangeRecord, out: list[Any]) -> None:
     out.append(_P_i16s(self.partition_id, self.topic_id))
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.isr is not None:
-        piece: list[Any] = []
-        value = self.isr
-        if value is None:
-            piece.append(UVARINT[0])
-        else:
-            n = len(value) + 1
-            piece.append(UVARINT[n] if n < 128 else uvarint(n))
-            piece.append(pack(f">{len(value)}i", *value))
+        piece = []
+        n = len(self.isr) + 1
+        piece.append(UVARINT[n] if n < 128 else uvarint(n))
+        piece.append(pack(f">{len(self.isr)}i", *self.isr))
         tags.append((0, b"".join(piece)))
     if self.leader != -2:
-        piece: list[Any] = []
+        piece = []
         piece.append(_P_i(self.leader))
         tags.append((1, b"".join(piece)))
     if self.replicas is not None:
-        piece: list[Any] = []
-        value = self.replicas
-        if value is None:
-            piece.append(UVARINT[0])
-        else:
-            n = len(value) + 1
-            piece.append(UVARINT[n] if n < 128 else uvarint(n))
-            piece.append(pack(f">{len(value)}i", *value))
+        piece = []
+        n = len(self.replicas) + 1
+        piece.append(UVARINT[n] if n < 128 else uvarint(n))
+        piece.append(pack(f">{len(self.replicas)}i", *self.replicas))
         tags.append((2, b"".join(piece)))
     if self.removing_replicas is not None:
-        piece: list[Any] = []
-        value = self.removing_replicas
-        if value is None:
-            piece.append(UVARINT[0])
-        else:
-            n = len(value) + 1
-            piece.append(UVARINT[n] if n < 128 else uvarint(n))
-            piece.append(pack(f">{len(value)}i", *value))
+        piece = []
+        n = len(self.removing_replicas) + 1
+        piece.append(UVARINT[n] if n < 128 else uvarint(n))
+        piece.append(pack(f">{len(self.removing_replicas)}i", *self.removing_replicas))
         tags.append((3, b"".join(piece)))
     if self.adding_replicas is not None:
-        piece: list[Any] = []
-        value = self.adding_replicas
-        if value is None:
-            piece.append(UVARINT[0])
-        else:
-            n = len(value) + 1
-            piece.append(UVARINT[n] if n < 128 else uvarint(n))
-            piece.append(pack(f">{len(value)}i", *value))
+        piece = []
+        n = len(self.adding_replicas) + 1
+        piece.append(UVARINT[n] if n < 128 else uvarint(n))
+        piece.append(pack(f">{len(self.adding_replicas)}i", *self.adding_replicas))
         tags.append((4, b"".join(piece)))
     if self.leader_recovery_state != -1:
-        piece: list[Any] = []
+        piece = []
         piece.append(_P_b(self.leader_recovery_state))
         tags.append((5, b"".join(piece)))
     if self.directories is not None:
-        piece: list[Any] = []
-        value = self.directories
-        if value is None:
-            piece.append(UVARINT[0])
-        else:
-            n = len(value) + 1
-            piece.append(UVARINT[n] if n < 128 else uvarint(n))
-            piece.extend(value)
+        piece = []
+        n = len(self.directories) + 1
+        piece.append(UVARINT[n] if n < 128 else uvarint(n))
+        piece.extend(self.directories)
         tags.append((8, b"".join(piece)))
     write_tags(out, tags)
 
@@ -522,83 +488,56 @@ def _write_partition_change_record_v1(self: PartitionChangeRecord, out: list[Any
 def _write_partition_change_record_v2(self: PartitionChangeRecord, out: list[Any]) -> None:
     out.append(_P_i16s(self.partition_id, self.topic_id))
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.isr is not None:
-        piece: list[Any] = []
-        value = self.isr
-        if value is None:
-            piece.append(UVARINT[0])
-        else:
-            n = len(value) + 1
-            piece.append(UVARINT[n] if n < 128 else uvarint(n))
-            piece.append(pack(f">{len(value)}i", *value))
+        piece = []
+        n = len(self.isr) + 1
+        piece.append(UVARINT[n] if n < 128 else uvarint(n))
+        piece.append(pack(f">{len(self.isr)}i", *self.isr))
         tags.append((0, b"".join(piece)))
     if self.leader != -2:
-        piece: list[Any] = []
+        piece = []
         piece.append(_P_i(self.leader))
         tags.append((1, b"".join(piece)))
     if self.replicas is not None:
-        piece: list[Any] = []
-        value = self.replicas
-        if value is None:
-            piece.append(UVARINT[0])
-        else:
-            n = len(value) + 1
-            piece.append(UVARINT[n] if n < 128 else uvarint(n))
-            piece.append(pack(f">{len(value)}i", *value))
+        piece = []
+        n = len(self.replicas) + 1
+        piece.append(UVARINT[n] if n < 128 else uvarint(n))
+        piece.append(pack(f">{len(self.replicas)}i", *self.replicas))
         tags.append((2, b"".join(piece)))
     if self.removing_replicas is not None:
-        piece: list[Any] = []
-        value = self.removing_replicas
-        if value is None:
-            piece.append(UVARINT[0])
-        else:
-            n = len(value) + 1
-            piece.append(UVARINT[n] if n < 128 else uvarint(n))
-            piece.append(pack(f">{len(value)}i", *value))
+        piece = []
+        n = len(self.removing_replicas) + 1
+        piece.append(UVARINT[n] if n < 128 else uvarint(n))
+        piece.append(pack(f">{len(self.removing_replicas)}i", *self.removing_replicas))
         tags.append((3, b"".join(piece)))
     if self.adding_replicas is not None:
-        piece: list[Any] = []
-        value = self.adding_replicas
-        if value is None:
-            piece.append(UVARINT[0])
-        else:
-            n = len(value) + 1
-            piece.append(UVARINT[n] if n < 128 else uvarint(n))
-            piece.append(pack(f">{len(value)}i", *value))
+        piece = []
+        n = len(self.adding_replicas) + 1
+        piece.append(UVARINT[n] if n < 128 else uvarint(n))
+        piece.append(pack(f">{len(self.adding_replicas)}i", *self.adding_replicas))
         tags.append((4, b"".join(piece)))
     if self.leader_recovery_state != -1:
-        piece: list[Any] = []
+        piece = []
         piece.append(_P_b(self.leader_recovery_state))
         tags.append((5, b"".join(piece)))
     if self.eligible_leader_replicas is not None:
-        piece: list[Any] = []
-        value = self.eligible_leader_replicas
-        if value is None:
-            piece.append(UVARINT[0])
-        else:
-            n = len(value) + 1
-            piece.append(UVARINT[n] if n < 128 else uvarint(n))
-            piece.append(pack(f">{len(value)}i", *value))
+        piece = []
+        n = len(self.eligible_leader_replicas) + 1
+        piece.append(UVARINT[n] if n < 128 else uvarint(n))
+        piece.append(pack(f">{len(self.eligible_leader_replicas)}i", *self.eligible_leader_replicas))
         tags.append((6, b"".join(piece)))
     if self.last_known_elr is not None:
-        piece: list[Any] = []
-        value = self.last_known_elr
-        if value is None:
-            piece.append(UVARINT[0])
-        else:
-            n = len(value) + 1
-            piece.append(UVARINT[n] if n < 128 else uvarint(n))
-            piece.append(pack(f">{len(value)}i", *value))
+        piece = []
+        n = len(self.last_known_elr) + 1
+        piece.append(UVARINT[n] if n < 128 else uvarint(n))
+        piece.append(pack(f">{len(self.last_known_elr)}i", *self.last_known_elr))
         tags.append((7, b"".join(piece)))
     if self.directories is not None:
-        piece: list[Any] = []
-        value = self.directories
-        if value is None:
-            piece.append(UVARINT[0])
-        else:
-            n = len(value) + 1
-            piece.append(UVARINT[n] if n < 128 else uvarint(n))
-            piece.extend(value)
+        piece = []
+        n = len(self.directories) + 1
+        piece.append(UVARINT[n] if n < 128 else uvarint(n))
+        piece.extend(self.directories)
         tags.append((8, b"".join(piece)))
     write_tags(out, tags)
 

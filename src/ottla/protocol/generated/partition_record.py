@@ -79,7 +79,7 @@ class PartitionRecord(Message):
 
 
 def _read_partition_record_v0(buf: Any, pos: int) -> tuple[PartitionRecord, int]:
-    leader_recovery_state = 0
+    leader_recovery_state: int = 0
     partition_id, topic_id = _U_i16s(buf, pos)
     pos += 20
     n = buf[pos]
@@ -146,7 +146,7 @@ def _read_partition_record_v0(buf: Any, pos: int) -> tuple[PartitionRecord, int]
 
 
 def _read_partition_record_v1(buf: Any, pos: int) -> tuple[PartitionRecord, int]:
-    leader_recovery_state = 0
+    leader_recovery_state: int = 0
     partition_id, topic_id = _U_i16s(buf, pos)
     pos += 20
     n = buf[pos]
@@ -224,9 +224,9 @@ def _read_partition_record_v1(buf: Any, pos: int) -> tuple[PartitionRecord, int]
 
 
 def _read_partition_record_v2(buf: Any, pos: int) -> tuple[PartitionRecord, int]:
-    last_known_elr = None
-    eligible_leader_replicas = None
-    leader_recovery_state = 0
+    last_known_elr: list[int] | None = None
+    eligible_leader_replicas: list[int] | None = None
+    leader_recovery_state: int = 0
     partition_id, topic_id = _U_i16s(buf, pos)
     pos += 20
     n = buf[pos]
@@ -349,8 +349,9 @@ def _write_partition_record_v0(self: PartitionRecord, out: list[Any]) -> None:
     out.append(pack(f">{len(self.adding_replicas)}i", *self.adding_replicas))
     out.append(_P_iii(self.leader, self.leader_epoch, self.partition_epoch))
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.leader_recovery_state != 0:
-        piece: list[Any] = []
+        piece = []
         piece.append(_P_b(self.leader_recovery_state))
         tags.append((0, b"".join(piece)))
     write_tags(out, tags)
@@ -375,8 +376,9 @@ def _write_partition_record_v1(self: PartitionRecord, out: list[Any]) -> None:
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.extend(self.directories)
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.leader_recovery_state != 0:
-        piece: list[Any] = []
+        piece = []
         piece.append(_P_b(self.leader_recovery_state))
         tags.append((0, b"".join(piece)))
     write_tags(out, tags)
@@ -401,29 +403,22 @@ def _write_partition_record_v2(self: PartitionRecord, out: list[Any]) -> None:
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.extend(self.directories)
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.leader_recovery_state != 0:
-        piece: list[Any] = []
+        piece = []
         piece.append(_P_b(self.leader_recovery_state))
         tags.append((0, b"".join(piece)))
     if self.eligible_leader_replicas is not None:
-        piece: list[Any] = []
-        value = self.eligible_leader_replicas
-        if value is None:
-            piece.append(UVARINT[0])
-        else:
-            n = len(value) + 1
-            piece.append(UVARINT[n] if n < 128 else uvarint(n))
-            piece.append(pack(f">{len(value)}i", *value))
+        piece = []
+        n = len(self.eligible_leader_replicas) + 1
+        piece.append(UVARINT[n] if n < 128 else uvarint(n))
+        piece.append(pack(f">{len(self.eligible_leader_replicas)}i", *self.eligible_leader_replicas))
         tags.append((1, b"".join(piece)))
     if self.last_known_elr is not None:
-        piece: list[Any] = []
-        value = self.last_known_elr
-        if value is None:
-            piece.append(UVARINT[0])
-        else:
-            n = len(value) + 1
-            piece.append(UVARINT[n] if n < 128 else uvarint(n))
-            piece.append(pack(f">{len(value)}i", *value))
+        piece = []
+        n = len(self.last_known_elr) + 1
+        piece.append(UVARINT[n] if n < 128 else uvarint(n))
+        piece.append(pack(f">{len(self.last_known_elr)}i", *self.last_known_elr))
         tags.append((2, b"".join(piece)))
     write_tags(out, tags)
 

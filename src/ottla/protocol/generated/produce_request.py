@@ -128,8 +128,8 @@ def _read_topic_produce_data_v3(buf: Any, pos: int) -> tuple[TopicProduceData, i
         truncated()
     partition_data = []
     for _ in range(n):
-        item, pos = _read_partition_produce_data_v3(buf, pos)
-        partition_data.append(item)
+        partition_data_item, pos = _read_partition_produce_data_v3(buf, pos)
+        partition_data.append(partition_data_item)
     return TopicProduceData(name, ZERO_UUID, partition_data), pos
 
 
@@ -157,8 +157,8 @@ def _read_produce_request_v3(buf: Any, pos: int) -> tuple[ProduceRequest, int]:
         truncated()
     topic_data = []
     for _ in range(n):
-        item, pos = _read_topic_produce_data_v3(buf, pos)
-        topic_data.append(item)
+        topic_data_item, pos = _read_topic_produce_data_v3(buf, pos)
+        topic_data.append(topic_data_item)
     return ProduceRequest(transactional_id, acks, timeout_ms, topic_data), pos
 
 
@@ -215,8 +215,8 @@ def _read_topic_produce_data_v9(buf: Any, pos: int) -> tuple[TopicProduceData, i
         truncated()
     partition_data = []
     for _ in range(n):
-        item, pos = _read_partition_produce_data_v9(buf, pos)
-        partition_data.append(item)
+        partition_data_item, pos = _read_partition_produce_data_v9(buf, pos)
+        partition_data.append(partition_data_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -256,8 +256,8 @@ def _read_produce_request_v9(buf: Any, pos: int) -> tuple[ProduceRequest, int]:
         truncated()
     topic_data = []
     for _ in range(n):
-        item, pos = _read_topic_produce_data_v9(buf, pos)
-        topic_data.append(item)
+        topic_data_item, pos = _read_topic_produce_data_v9(buf, pos)
+        topic_data.append(topic_data_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -279,8 +279,8 @@ def _read_topic_produce_data_v13(buf: Any, pos: int) -> tuple[TopicProduceData, 
         truncated()
     partition_data = []
     for _ in range(n):
-        item, pos = _read_partition_produce_data_v9(buf, pos)
-        partition_data.append(item)
+        partition_data_item, pos = _read_partition_produce_data_v9(buf, pos)
+        partition_data.append(partition_data_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -320,8 +320,8 @@ def _read_produce_request_v13(buf: Any, pos: int) -> tuple[ProduceRequest, int]:
         truncated()
     topic_data = []
     for _ in range(n):
-        item, pos = _read_topic_produce_data_v13(buf, pos)
-        topic_data.append(item)
+        topic_data_item, pos = _read_topic_produce_data_v13(buf, pos)
+        topic_data.append(topic_data_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -331,12 +331,12 @@ def _read_produce_request_v13(buf: Any, pos: int) -> tuple[ProduceRequest, int]:
 
 def _write_partition_produce_data_v3(self: PartitionProduceData, out: list[Any]) -> None:
     out.append(_P_i(self.index))
-    value = self.records
-    if value is None:
+    records_value = self.records
+    if records_value is None:
         out.append(_P_i(-1))
     else:
-        out.append(_P_i(len(value)))
-        out.append(value)
+        out.append(_P_i(len(records_value)))
+        out.append(records_value)
 
 
 def _write_topic_produce_data_v3(self: TopicProduceData, out: list[Any]) -> None:
@@ -344,32 +344,32 @@ def _write_topic_produce_data_v3(self: TopicProduceData, out: list[Any]) -> None
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partition_data)))
-    for item in self.partition_data:
-        _write_partition_produce_data_v3(item, out)
+    for partition_data_item in self.partition_data:
+        _write_partition_produce_data_v3(partition_data_item, out)
 
 
 def _write_produce_request_v3(self: ProduceRequest, out: list[Any]) -> None:
-    value = self.transactional_id
-    if value is None:
+    transactional_id_value = self.transactional_id
+    if transactional_id_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = transactional_id_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_hii(self.acks, self.timeout_ms, len(self.topic_data)))
-    for item in self.topic_data:
-        _write_topic_produce_data_v3(item, out)
+    for topic_data_item in self.topic_data:
+        _write_topic_produce_data_v3(topic_data_item, out)
 
 
 def _write_partition_produce_data_v9(self: PartitionProduceData, out: list[Any]) -> None:
     out.append(_P_i(self.index))
-    value = self.records
-    if value is None:
+    records_value = self.records
+    if records_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(records_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        out.append(value)
+        out.append(records_value)
     out.append(b"\0")
 
 
@@ -380,25 +380,25 @@ def _write_topic_produce_data_v9(self: TopicProduceData, out: list[Any]) -> None
     out.append(raw)
     n = len(self.partition_data) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partition_data:
-        _write_partition_produce_data_v9(item, out)
+    for partition_data_item in self.partition_data:
+        _write_partition_produce_data_v9(partition_data_item, out)
     out.append(b"\0")
 
 
 def _write_produce_request_v9(self: ProduceRequest, out: list[Any]) -> None:
-    value = self.transactional_id
-    if value is None:
+    transactional_id_value = self.transactional_id
+    if transactional_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = transactional_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     out.append(_P_hi(self.acks, self.timeout_ms))
     n = len(self.topic_data) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topic_data:
-        _write_topic_produce_data_v9(item, out)
+    for topic_data_item in self.topic_data:
+        _write_topic_produce_data_v9(topic_data_item, out)
     out.append(b"\0")
 
 
@@ -406,25 +406,25 @@ def _write_topic_produce_data_v13(self: TopicProduceData, out: list[Any]) -> Non
     out.append(_P_16s(self.topic_id))
     n = len(self.partition_data) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partition_data:
-        _write_partition_produce_data_v9(item, out)
+    for partition_data_item in self.partition_data:
+        _write_partition_produce_data_v9(partition_data_item, out)
     out.append(b"\0")
 
 
 def _write_produce_request_v13(self: ProduceRequest, out: list[Any]) -> None:
-    value = self.transactional_id
-    if value is None:
+    transactional_id_value = self.transactional_id
+    if transactional_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = transactional_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     out.append(_P_hi(self.acks, self.timeout_ms))
     n = len(self.topic_data) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topic_data:
-        _write_topic_produce_data_v13(item, out)
+    for topic_data_item in self.topic_data:
+        _write_topic_produce_data_v13(topic_data_item, out)
     out.append(b"\0")
 
 

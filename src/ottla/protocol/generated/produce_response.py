@@ -185,8 +185,8 @@ def _read_topic_produce_response_v3(buf: Any, pos: int) -> tuple[TopicProduceRes
         truncated()
     partition_responses = []
     for _ in range(n):
-        item, pos = _read_partition_produce_response_v3(buf, pos)
-        partition_responses.append(item)
+        partition_responses_item, pos = _read_partition_produce_response_v3(buf, pos)
+        partition_responses.append(partition_responses_item)
     return TopicProduceResponse(name, ZERO_UUID, partition_responses), pos
 
 
@@ -199,8 +199,8 @@ def _read_produce_response_v3(buf: Any, pos: int) -> tuple[ProduceResponse, int]
         truncated()
     responses = []
     for _ in range(n):
-        item, pos = _read_topic_produce_response_v3(buf, pos)
-        responses.append(item)
+        responses_item, pos = _read_topic_produce_response_v3(buf, pos)
+        responses.append(responses_item)
     (throttle_time_ms,) = _U_i(buf, pos)
     pos += 4
     return ProduceResponse(responses, throttle_time_ms, []), pos
@@ -233,8 +233,8 @@ def _read_topic_produce_response_v5(buf: Any, pos: int) -> tuple[TopicProduceRes
         truncated()
     partition_responses = []
     for _ in range(n):
-        item, pos = _read_partition_produce_response_v5(buf, pos)
-        partition_responses.append(item)
+        partition_responses_item, pos = _read_partition_produce_response_v5(buf, pos)
+        partition_responses.append(partition_responses_item)
     return TopicProduceResponse(name, ZERO_UUID, partition_responses), pos
 
 
@@ -247,8 +247,8 @@ def _read_produce_response_v5(buf: Any, pos: int) -> tuple[ProduceResponse, int]
         truncated()
     responses = []
     for _ in range(n):
-        item, pos = _read_topic_produce_response_v5(buf, pos)
-        responses.append(item)
+        responses_item, pos = _read_topic_produce_response_v5(buf, pos)
+        responses.append(responses_item)
     (throttle_time_ms,) = _U_i(buf, pos)
     pos += 4
     return ProduceResponse(responses, throttle_time_ms, []), pos
@@ -282,8 +282,8 @@ def _read_partition_produce_response_v8(buf: Any, pos: int) -> tuple[PartitionPr
         truncated()
     record_errors = []
     for _ in range(n):
-        item, pos = _read_batch_index_and_error_message_v8(buf, pos)
-        record_errors.append(item)
+        record_errors_item, pos = _read_batch_index_and_error_message_v8(buf, pos)
+        record_errors.append(record_errors_item)
     (n,) = _U_h(buf, pos)
     pos += 2
     if n < 0:
@@ -323,8 +323,8 @@ def _read_topic_produce_response_v8(buf: Any, pos: int) -> tuple[TopicProduceRes
         truncated()
     partition_responses = []
     for _ in range(n):
-        item, pos = _read_partition_produce_response_v8(buf, pos)
-        partition_responses.append(item)
+        partition_responses_item, pos = _read_partition_produce_response_v8(buf, pos)
+        partition_responses.append(partition_responses_item)
     return TopicProduceResponse(name, ZERO_UUID, partition_responses), pos
 
 
@@ -337,8 +337,8 @@ def _read_produce_response_v8(buf: Any, pos: int) -> tuple[ProduceResponse, int]
         truncated()
     responses = []
     for _ in range(n):
-        item, pos = _read_topic_produce_response_v8(buf, pos)
-        responses.append(item)
+        responses_item, pos = _read_topic_produce_response_v8(buf, pos)
+        responses.append(responses_item)
     (throttle_time_ms,) = _U_i(buf, pos)
     pos += 4
     return ProduceResponse(responses, throttle_time_ms, []), pos
@@ -386,8 +386,8 @@ def _read_partition_produce_response_v9(buf: Any, pos: int) -> tuple[PartitionPr
         truncated()
     record_errors = []
     for _ in range(n):
-        item, pos = _read_batch_index_and_error_message_v9(buf, pos)
-        record_errors.append(item)
+        record_errors_item, pos = _read_batch_index_and_error_message_v9(buf, pos)
+        record_errors.append(record_errors_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -440,8 +440,8 @@ def _read_topic_produce_response_v9(buf: Any, pos: int) -> tuple[TopicProduceRes
         truncated()
     partition_responses = []
     for _ in range(n):
-        item, pos = _read_partition_produce_response_v9(buf, pos)
-        partition_responses.append(item)
+        partition_responses_item, pos = _read_partition_produce_response_v9(buf, pos)
+        partition_responses.append(partition_responses_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -461,8 +461,8 @@ def _read_produce_response_v9(buf: Any, pos: int) -> tuple[ProduceResponse, int]
         truncated()
     responses = []
     for _ in range(n):
-        item, pos = _read_topic_produce_response_v9(buf, pos)
-        responses.append(item)
+        responses_item, pos = _read_topic_produce_response_v9(buf, pos)
+        responses.append(responses_item)
     (throttle_time_ms,) = _U_i(buf, pos)
     pos += 4
     if buf[pos]:
@@ -483,7 +483,7 @@ def _read_leader_id_and_epoch_v10(buf: Any, pos: int) -> tuple[LeaderIdAndEpoch,
 
 
 def _read_partition_produce_response_v10(buf: Any, pos: int) -> tuple[PartitionProduceResponse, int]:
-    current_leader = LeaderIdAndEpoch()
+    current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch()
     index, error_code, base_offset, log_append_time_ms, log_start_offset = _U_ihqqq(buf, pos)
     pos += 30
     n = buf[pos]
@@ -497,8 +497,8 @@ def _read_partition_produce_response_v10(buf: Any, pos: int) -> tuple[PartitionP
         truncated()
     record_errors = []
     for _ in range(n):
-        item, pos = _read_batch_index_and_error_message_v9(buf, pos)
-        record_errors.append(item)
+        record_errors_item, pos = _read_batch_index_and_error_message_v9(buf, pos)
+        record_errors.append(record_errors_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -560,8 +560,8 @@ def _read_topic_produce_response_v10(buf: Any, pos: int) -> tuple[TopicProduceRe
         truncated()
     partition_responses = []
     for _ in range(n):
-        item, pos = _read_partition_produce_response_v10(buf, pos)
-        partition_responses.append(item)
+        partition_responses_item, pos = _read_partition_produce_response_v10(buf, pos)
+        partition_responses.append(partition_responses_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -615,7 +615,7 @@ def _read_node_endpoint_v10(buf: Any, pos: int) -> tuple[NodeEndpoint, int]:
 
 
 def _read_produce_response_v10(buf: Any, pos: int) -> tuple[ProduceResponse, int]:
-    node_endpoints = []
+    node_endpoints: list[NodeEndpoint] = []
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -627,8 +627,8 @@ def _read_produce_response_v10(buf: Any, pos: int) -> tuple[ProduceResponse, int
         truncated()
     responses = []
     for _ in range(n):
-        item, pos = _read_topic_produce_response_v10(buf, pos)
-        responses.append(item)
+        responses_item, pos = _read_topic_produce_response_v10(buf, pos)
+        responses.append(responses_item)
     (throttle_time_ms,) = _U_i(buf, pos)
     pos += 4
     n = buf[pos]
@@ -651,8 +651,8 @@ def _read_produce_response_v10(buf: Any, pos: int) -> tuple[ProduceResponse, int
                 truncated()
             node_endpoints = []
             for _ in range(n):
-                item, pos = _read_node_endpoint_v10(buf, pos)
-                node_endpoints.append(item)
+                node_endpoints_item, pos = _read_node_endpoint_v10(buf, pos)
+                node_endpoints.append(node_endpoints_item)
         if after > len(buf):
             truncated()
         pos = after
@@ -673,8 +673,8 @@ def _read_topic_produce_response_v13(buf: Any, pos: int) -> tuple[TopicProduceRe
         truncated()
     partition_responses = []
     for _ in range(n):
-        item, pos = _read_partition_produce_response_v10(buf, pos)
-        partition_responses.append(item)
+        partition_responses_item, pos = _read_partition_produce_response_v10(buf, pos)
+        partition_responses.append(partition_responses_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -683,7 +683,7 @@ def _read_topic_produce_response_v13(buf: Any, pos: int) -> tuple[TopicProduceRe
 
 
 def _read_produce_response_v13(buf: Any, pos: int) -> tuple[ProduceResponse, int]:
-    node_endpoints = []
+    node_endpoints: list[NodeEndpoint] = []
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -695,8 +695,8 @@ def _read_produce_response_v13(buf: Any, pos: int) -> tuple[ProduceResponse, int
         truncated()
     responses = []
     for _ in range(n):
-        item, pos = _read_topic_produce_response_v13(buf, pos)
-        responses.append(item)
+        responses_item, pos = _read_topic_produce_response_v13(buf, pos)
+        responses.append(responses_item)
     (throttle_time_ms,) = _U_i(buf, pos)
     pos += 4
     n = buf[pos]
@@ -719,8 +719,8 @@ def _read_produce_response_v13(buf: Any, pos: int) -> tuple[ProduceResponse, int
                 truncated()
             node_endpoints = []
             for _ in range(n):
-                item, pos = _read_node_endpoint_v10(buf, pos)
-                node_endpoints.append(item)
+                node_endpoints_item, pos = _read_node_endpoint_v10(buf, pos)
+                node_endpoints.append(node_endpoints_item)
         if after > len(buf):
             truncated()
         pos = after
@@ -736,14 +736,14 @@ def _write_topic_produce_response_v3(self: TopicProduceResponse, out: list[Any])
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partition_responses)))
-    for item in self.partition_responses:
-        _write_partition_produce_response_v3(item, out)
+    for partition_responses_item in self.partition_responses:
+        _write_partition_produce_response_v3(partition_responses_item, out)
 
 
 def _write_produce_response_v3(self: ProduceResponse, out: list[Any]) -> None:
     out.append(_P_i(len(self.responses)))
-    for item in self.responses:
-        _write_topic_produce_response_v3(item, out)
+    for responses_item in self.responses:
+        _write_topic_produce_response_v3(responses_item, out)
     out.append(_P_i(self.throttle_time_ms))
 
 
@@ -756,37 +756,37 @@ def _write_topic_produce_response_v5(self: TopicProduceResponse, out: list[Any])
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partition_responses)))
-    for item in self.partition_responses:
-        _write_partition_produce_response_v5(item, out)
+    for partition_responses_item in self.partition_responses:
+        _write_partition_produce_response_v5(partition_responses_item, out)
 
 
 def _write_produce_response_v5(self: ProduceResponse, out: list[Any]) -> None:
     out.append(_P_i(len(self.responses)))
-    for item in self.responses:
-        _write_topic_produce_response_v5(item, out)
+    for responses_item in self.responses:
+        _write_topic_produce_response_v5(responses_item, out)
     out.append(_P_i(self.throttle_time_ms))
 
 
 def _write_batch_index_and_error_message_v8(self: BatchIndexAndErrorMessage, out: list[Any]) -> None:
     out.append(_P_i(self.batch_index))
-    value = self.batch_index_error_message
-    if value is None:
+    batch_index_error_message_value = self.batch_index_error_message
+    if batch_index_error_message_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = batch_index_error_message_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
 
 
 def _write_partition_produce_response_v8(self: PartitionProduceResponse, out: list[Any]) -> None:
     out.append(_P_ihqqqi(self.index, self.error_code, self.base_offset, self.log_append_time_ms, self.log_start_offset, len(self.record_errors)))
-    for item in self.record_errors:
-        _write_batch_index_and_error_message_v8(item, out)
-    value = self.error_message
-    if value is None:
+    for record_errors_item in self.record_errors:
+        _write_batch_index_and_error_message_v8(record_errors_item, out)
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
 
@@ -796,24 +796,24 @@ def _write_topic_produce_response_v8(self: TopicProduceResponse, out: list[Any])
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partition_responses)))
-    for item in self.partition_responses:
-        _write_partition_produce_response_v8(item, out)
+    for partition_responses_item in self.partition_responses:
+        _write_partition_produce_response_v8(partition_responses_item, out)
 
 
 def _write_produce_response_v8(self: ProduceResponse, out: list[Any]) -> None:
     out.append(_P_i(len(self.responses)))
-    for item in self.responses:
-        _write_topic_produce_response_v8(item, out)
+    for responses_item in self.responses:
+        _write_topic_produce_response_v8(responses_item, out)
     out.append(_P_i(self.throttle_time_ms))
 
 
 def _write_batch_index_and_error_message_v9(self: BatchIndexAndErrorMessage, out: list[Any]) -> None:
     out.append(_P_i(self.batch_index))
-    value = self.batch_index_error_message
-    if value is None:
+    batch_index_error_message_value = self.batch_index_error_message
+    if batch_index_error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = batch_index_error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -824,13 +824,13 @@ def _write_partition_produce_response_v9(self: PartitionProduceResponse, out: li
     out.append(_P_ihqqq(self.index, self.error_code, self.base_offset, self.log_append_time_ms, self.log_start_offset))
     n = len(self.record_errors) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.record_errors:
-        _write_batch_index_and_error_message_v9(item, out)
-    value = self.error_message
-    if value is None:
+    for record_errors_item in self.record_errors:
+        _write_batch_index_and_error_message_v9(record_errors_item, out)
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -844,16 +844,16 @@ def _write_topic_produce_response_v9(self: TopicProduceResponse, out: list[Any])
     out.append(raw)
     n = len(self.partition_responses) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partition_responses:
-        _write_partition_produce_response_v9(item, out)
+    for partition_responses_item in self.partition_responses:
+        _write_partition_produce_response_v9(partition_responses_item, out)
     out.append(b"\0")
 
 
 def _write_produce_response_v9(self: ProduceResponse, out: list[Any]) -> None:
     n = len(self.responses) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.responses:
-        _write_topic_produce_response_v9(item, out)
+    for responses_item in self.responses:
+        _write_topic_produce_response_v9(responses_item, out)
     out.append(_P_ix(self.throttle_time_ms))
 
 
@@ -865,19 +865,20 @@ def _write_partition_produce_response_v10(self: PartitionProduceResponse, out: l
     out.append(_P_ihqqq(self.index, self.error_code, self.base_offset, self.log_append_time_ms, self.log_start_offset))
     n = len(self.record_errors) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.record_errors:
-        _write_batch_index_and_error_message_v9(item, out)
-    value = self.error_message
-    if value is None:
+    for record_errors_item in self.record_errors:
+        _write_batch_index_and_error_message_v9(record_errors_item, out)
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.current_leader != LeaderIdAndEpoch():
-        piece: list[Any] = []
+        piece = []
         _write_leader_id_and_epoch_v10(self.current_leader, piece)
         tags.append((0, b"".join(piece)))
     write_tags(out, tags)
@@ -890,8 +891,8 @@ def _write_topic_produce_response_v10(self: TopicProduceResponse, out: list[Any]
     out.append(raw)
     n = len(self.partition_responses) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partition_responses:
-        _write_partition_produce_response_v10(item, out)
+    for partition_responses_item in self.partition_responses:
+        _write_partition_produce_response_v10(partition_responses_item, out)
     out.append(b"\0")
 
 
@@ -902,11 +903,11 @@ def _write_node_endpoint_v10(self: NodeEndpoint, out: list[Any]) -> None:
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
     out.append(_P_i(self.port))
-    value = self.rack
-    if value is None:
+    rack_value = self.rack
+    if rack_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = rack_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -916,16 +917,17 @@ def _write_node_endpoint_v10(self: NodeEndpoint, out: list[Any]) -> None:
 def _write_produce_response_v10(self: ProduceResponse, out: list[Any]) -> None:
     n = len(self.responses) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.responses:
-        _write_topic_produce_response_v10(item, out)
+    for responses_item in self.responses:
+        _write_topic_produce_response_v10(responses_item, out)
     out.append(_P_i(self.throttle_time_ms))
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.node_endpoints:
-        piece: list[Any] = []
+        piece = []
         n = len(self.node_endpoints) + 1
         piece.append(UVARINT[n] if n < 128 else uvarint(n))
-        for item in self.node_endpoints:
-            _write_node_endpoint_v10(item, piece)
+        for node_endpoints_item in self.node_endpoints:
+            _write_node_endpoint_v10(node_endpoints_item, piece)
         tags.append((0, b"".join(piece)))
     write_tags(out, tags)
 
@@ -934,24 +936,25 @@ def _write_topic_produce_response_v13(self: TopicProduceResponse, out: list[Any]
     out.append(_P_16s(self.topic_id))
     n = len(self.partition_responses) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partition_responses:
-        _write_partition_produce_response_v10(item, out)
+    for partition_responses_item in self.partition_responses:
+        _write_partition_produce_response_v10(partition_responses_item, out)
     out.append(b"\0")
 
 
 def _write_produce_response_v13(self: ProduceResponse, out: list[Any]) -> None:
     n = len(self.responses) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.responses:
-        _write_topic_produce_response_v13(item, out)
+    for responses_item in self.responses:
+        _write_topic_produce_response_v13(responses_item, out)
     out.append(_P_i(self.throttle_time_ms))
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.node_endpoints:
-        piece: list[Any] = []
+        piece = []
         n = len(self.node_endpoints) + 1
         piece.append(UVARINT[n] if n < 128 else uvarint(n))
-        for item in self.node_endpoints:
-            _write_node_endpoint_v10(item, piece)
+        for node_endpoints_item in self.node_endpoints:
+            _write_node_endpoint_v10(node_endpoints_item, piece)
         tags.append((0, b"".join(piece)))
     write_tags(out, tags)
 

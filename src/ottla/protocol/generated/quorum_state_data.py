@@ -114,8 +114,8 @@ def _read_quorum_state_data_v0(buf: Any, pos: int) -> tuple[QuorumStateData, int
             truncated()
         current_voters = []
         for _ in range(n):
-            item, pos = _read_voter_v0(buf, pos)
-            current_voters.append(item)
+            current_voters_item, pos = _read_voter_v0(buf, pos)
+            current_voters.append(current_voters_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -143,14 +143,14 @@ def _write_quorum_state_data_v0(self: QuorumStateData, out: list[Any]) -> None:
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
     out.append(_P_iiiq(self.leader_id, self.leader_epoch, self.voted_id, self.applied_offset))
-    value = self.current_voters
-    if value is None:
+    current_voters_value = self.current_voters
+    if current_voters_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(current_voters_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for item in value:
-            _write_voter_v0(item, out)
+        for current_voters_item in current_voters_value:
+            _write_voter_v0(current_voters_item, out)
     out.append(b"\0")
 
 

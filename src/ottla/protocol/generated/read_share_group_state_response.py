@@ -149,8 +149,8 @@ def _read_partition_result_v0(buf: Any, pos: int) -> tuple[PartitionResult, int]
         truncated()
     state_batches = []
     for _ in range(n):
-        item, pos = _read_state_batch_v0(buf, pos)
-        state_batches.append(item)
+        state_batches_item, pos = _read_state_batch_v0(buf, pos)
+        state_batches.append(state_batches_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -172,8 +172,8 @@ def _read_read_state_result_v0(buf: Any, pos: int) -> tuple[ReadStateResult, int
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_partition_result_v0(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_partition_result_v0(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -193,8 +193,8 @@ def _read_read_share_group_state_response_v0(buf: Any, pos: int) -> tuple[ReadSh
         truncated()
     results = []
     for _ in range(n):
-        item, pos = _read_read_state_result_v0(buf, pos)
-        results.append(item)
+        results_item, pos = _read_read_state_result_v0(buf, pos)
+        results.append(results_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -208,19 +208,19 @@ def _write_state_batch_v0(self: StateBatch, out: list[Any]) -> None:
 
 def _write_partition_result_v0(self: PartitionResult, out: list[Any]) -> None:
     out.append(_P_ih(self.partition, self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     out.append(_P_iq(self.state_epoch, self.start_offset))
     n = len(self.state_batches) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.state_batches:
-        _write_state_batch_v0(item, out)
+    for state_batches_item in self.state_batches:
+        _write_state_batch_v0(state_batches_item, out)
     out.append(b"\0")
 
 
@@ -228,16 +228,16 @@ def _write_read_state_result_v0(self: ReadStateResult, out: list[Any]) -> None:
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_partition_result_v0(item, out)
+    for partitions_item in self.partitions:
+        _write_partition_result_v0(partitions_item, out)
     out.append(b"\0")
 
 
 def _write_read_share_group_state_response_v0(self: ReadShareGroupStateResponse, out: list[Any]) -> None:
     n = len(self.results) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.results:
-        _write_read_state_result_v0(item, out)
+    for results_item in self.results:
+        _write_read_state_result_v0(results_item, out)
     out.append(b"\0")
 
 

@@ -96,8 +96,8 @@ def _read_read_state_summary_data_v0(buf: Any, pos: int) -> tuple[ReadStateSumma
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_partition_data_v0(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_partition_data_v0(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -132,8 +132,8 @@ def _read_read_share_group_state_summary_request_v0(buf: Any, pos: int) -> tuple
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_read_state_summary_data_v0(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_read_state_summary_data_v0(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -149,8 +149,8 @@ def _write_read_state_summary_data_v0(self: ReadStateSummaryData, out: list[Any]
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_partition_data_v0(item, out)
+    for partitions_item in self.partitions:
+        _write_partition_data_v0(partitions_item, out)
     out.append(b"\0")
 
 
@@ -161,8 +161,8 @@ def _write_read_share_group_state_summary_request_v0(self: ReadShareGroupStateSu
     out.append(raw)
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_read_state_summary_data_v0(item, out)
+    for topics_item in self.topics:
+        _write_read_state_summary_data_v0(topics_item, out)
     out.append(b"\0")
 
 

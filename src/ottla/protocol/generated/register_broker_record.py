@@ -198,8 +198,8 @@ def _read_register_broker_record_v0(buf: Any, pos: int) -> tuple[RegisterBrokerR
         truncated()
     end_points = []
     for _ in range(n):
-        item, pos = _read_broker_endpoint_v0(buf, pos)
-        end_points.append(item)
+        end_points_item, pos = _read_broker_endpoint_v0(buf, pos)
+        end_points.append(end_points_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -211,8 +211,8 @@ def _read_register_broker_record_v0(buf: Any, pos: int) -> tuple[RegisterBrokerR
         truncated()
     features = []
     for _ in range(n):
-        item, pos = _read_broker_feature_v0(buf, pos)
-        features.append(item)
+        features_item, pos = _read_broker_feature_v0(buf, pos)
+        features.append(features_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -254,8 +254,8 @@ def _read_register_broker_record_v1(buf: Any, pos: int) -> tuple[RegisterBrokerR
         truncated()
     end_points = []
     for _ in range(n):
-        item, pos = _read_broker_endpoint_v0(buf, pos)
-        end_points.append(item)
+        end_points_item, pos = _read_broker_endpoint_v0(buf, pos)
+        end_points.append(end_points_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -267,8 +267,8 @@ def _read_register_broker_record_v1(buf: Any, pos: int) -> tuple[RegisterBrokerR
         truncated()
     features = []
     for _ in range(n):
-        item, pos = _read_broker_feature_v0(buf, pos)
-        features.append(item)
+        features_item, pos = _read_broker_feature_v0(buf, pos)
+        features.append(features_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -310,8 +310,8 @@ def _read_register_broker_record_v2(buf: Any, pos: int) -> tuple[RegisterBrokerR
         truncated()
     end_points = []
     for _ in range(n):
-        item, pos = _read_broker_endpoint_v0(buf, pos)
-        end_points.append(item)
+        end_points_item, pos = _read_broker_endpoint_v0(buf, pos)
+        end_points.append(end_points_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -323,8 +323,8 @@ def _read_register_broker_record_v2(buf: Any, pos: int) -> tuple[RegisterBrokerR
         truncated()
     features = []
     for _ in range(n):
-        item, pos = _read_broker_feature_v0(buf, pos)
-        features.append(item)
+        features_item, pos = _read_broker_feature_v0(buf, pos)
+        features.append(features_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -353,7 +353,7 @@ def _read_register_broker_record_v2(buf: Any, pos: int) -> tuple[RegisterBrokerR
 
 
 def _read_register_broker_record_v3(buf: Any, pos: int) -> tuple[RegisterBrokerRecord, int]:
-    log_dirs = []
+    log_dirs: list[Uuid] = []
     broker_id, is_migrating_zk_broker, incarnation_id, broker_epoch = _U_io16sq(buf, pos)
     pos += 29
     n = buf[pos]
@@ -367,8 +367,8 @@ def _read_register_broker_record_v3(buf: Any, pos: int) -> tuple[RegisterBrokerR
         truncated()
     end_points = []
     for _ in range(n):
-        item, pos = _read_broker_endpoint_v0(buf, pos)
-        end_points.append(item)
+        end_points_item, pos = _read_broker_endpoint_v0(buf, pos)
+        end_points.append(end_points_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -380,8 +380,8 @@ def _read_register_broker_record_v3(buf: Any, pos: int) -> tuple[RegisterBrokerR
         truncated()
     features = []
     for _ in range(n):
-        item, pos = _read_broker_feature_v0(buf, pos)
-        features.append(item)
+        features_item, pos = _read_broker_feature_v0(buf, pos)
+        features.append(features_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -429,8 +429,8 @@ def _read_register_broker_record_v3(buf: Any, pos: int) -> tuple[RegisterBrokerR
 
 
 def _read_register_broker_record_v4(buf: Any, pos: int) -> tuple[RegisterBrokerRecord, int]:
-    cordoned_log_dirs = None
-    log_dirs = []
+    cordoned_log_dirs: list[Uuid] | None = None
+    log_dirs: list[Uuid] = []
     broker_id, is_migrating_zk_broker, incarnation_id, broker_epoch = _U_io16sq(buf, pos)
     pos += 29
     n = buf[pos]
@@ -444,8 +444,8 @@ def _read_register_broker_record_v4(buf: Any, pos: int) -> tuple[RegisterBrokerR
         truncated()
     end_points = []
     for _ in range(n):
-        item, pos = _read_broker_endpoint_v0(buf, pos)
-        end_points.append(item)
+        end_points_item, pos = _read_broker_endpoint_v0(buf, pos)
+        end_points.append(end_points_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -457,8 +457,8 @@ def _read_register_broker_record_v4(buf: Any, pos: int) -> tuple[RegisterBrokerR
         truncated()
     features = []
     for _ in range(n):
-        item, pos = _read_broker_feature_v0(buf, pos)
-        features.append(item)
+        features_item, pos = _read_broker_feature_v0(buf, pos)
+        features.append(features_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -544,17 +544,17 @@ def _write_register_broker_record_v0(self: RegisterBrokerRecord, out: list[Any])
     out.append(_P_i16sq(self.broker_id, self.incarnation_id, self.broker_epoch))
     n = len(self.end_points) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.end_points:
-        _write_broker_endpoint_v0(item, out)
+    for end_points_item in self.end_points:
+        _write_broker_endpoint_v0(end_points_item, out)
     n = len(self.features) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.features:
-        _write_broker_feature_v0(item, out)
-    value = self.rack
-    if value is None:
+    for features_item in self.features:
+        _write_broker_feature_v0(features_item, out)
+    rack_value = self.rack
+    if rack_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = rack_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -565,17 +565,17 @@ def _write_register_broker_record_v1(self: RegisterBrokerRecord, out: list[Any])
     out.append(_P_i16sq(self.broker_id, self.incarnation_id, self.broker_epoch))
     n = len(self.end_points) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.end_points:
-        _write_broker_endpoint_v0(item, out)
+    for end_points_item in self.end_points:
+        _write_broker_endpoint_v0(end_points_item, out)
     n = len(self.features) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.features:
-        _write_broker_feature_v0(item, out)
-    value = self.rack
-    if value is None:
+    for features_item in self.features:
+        _write_broker_feature_v0(features_item, out)
+    rack_value = self.rack
+    if rack_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = rack_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -586,17 +586,17 @@ def _write_register_broker_record_v2(self: RegisterBrokerRecord, out: list[Any])
     out.append(_P_io16sq(self.broker_id, self.is_migrating_zk_broker, self.incarnation_id, self.broker_epoch))
     n = len(self.end_points) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.end_points:
-        _write_broker_endpoint_v0(item, out)
+    for end_points_item in self.end_points:
+        _write_broker_endpoint_v0(end_points_item, out)
     n = len(self.features) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.features:
-        _write_broker_feature_v0(item, out)
-    value = self.rack
-    if value is None:
+    for features_item in self.features:
+        _write_broker_feature_v0(features_item, out)
+    rack_value = self.rack
+    if rack_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = rack_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -607,24 +607,25 @@ def _write_register_broker_record_v3(self: RegisterBrokerRecord, out: list[Any])
     out.append(_P_io16sq(self.broker_id, self.is_migrating_zk_broker, self.incarnation_id, self.broker_epoch))
     n = len(self.end_points) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.end_points:
-        _write_broker_endpoint_v0(item, out)
+    for end_points_item in self.end_points:
+        _write_broker_endpoint_v0(end_points_item, out)
     n = len(self.features) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.features:
-        _write_broker_feature_v0(item, out)
-    value = self.rack
-    if value is None:
+    for features_item in self.features:
+        _write_broker_feature_v0(features_item, out)
+    rack_value = self.rack
+    if rack_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = rack_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     out.append(_P_oo(self.fenced, self.in_controlled_shutdown))
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.log_dirs:
-        piece: list[Any] = []
+        piece = []
         n = len(self.log_dirs) + 1
         piece.append(UVARINT[n] if n < 128 else uvarint(n))
         piece.extend(self.log_dirs)
@@ -636,37 +637,34 @@ def _write_register_broker_record_v4(self: RegisterBrokerRecord, out: list[Any])
     out.append(_P_io16sq(self.broker_id, self.is_migrating_zk_broker, self.incarnation_id, self.broker_epoch))
     n = len(self.end_points) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.end_points:
-        _write_broker_endpoint_v0(item, out)
+    for end_points_item in self.end_points:
+        _write_broker_endpoint_v0(end_points_item, out)
     n = len(self.features) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.features:
-        _write_broker_feature_v0(item, out)
-    value = self.rack
-    if value is None:
+    for features_item in self.features:
+        _write_broker_feature_v0(features_item, out)
+    rack_value = self.rack
+    if rack_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = rack_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     out.append(_P_oo(self.fenced, self.in_controlled_shutdown))
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.log_dirs:
-        piece: list[Any] = []
+        piece = []
         n = len(self.log_dirs) + 1
         piece.append(UVARINT[n] if n < 128 else uvarint(n))
         piece.extend(self.log_dirs)
         tags.append((0, b"".join(piece)))
     if self.cordoned_log_dirs is not None:
-        piece: list[Any] = []
-        value = self.cordoned_log_dirs
-        if value is None:
-            piece.append(UVARINT[0])
-        else:
-            n = len(value) + 1
-            piece.append(UVARINT[n] if n < 128 else uvarint(n))
-            piece.extend(value)
+        piece = []
+        n = len(self.cordoned_log_dirs) + 1
+        piece.append(UVARINT[n] if n < 128 else uvarint(n))
+        piece.extend(self.cordoned_log_dirs)
         tags.append((1, b"".join(piece)))
     write_tags(out, tags)
 

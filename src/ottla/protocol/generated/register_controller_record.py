@@ -171,8 +171,8 @@ def _read_register_controller_record_v0(buf: Any, pos: int) -> tuple[RegisterCon
         truncated()
     end_points = []
     for _ in range(n):
-        item, pos = _read_controller_endpoint_v0(buf, pos)
-        end_points.append(item)
+        end_points_item, pos = _read_controller_endpoint_v0(buf, pos)
+        end_points.append(end_points_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -184,8 +184,8 @@ def _read_register_controller_record_v0(buf: Any, pos: int) -> tuple[RegisterCon
         truncated()
     features = []
     for _ in range(n):
-        item, pos = _read_controller_feature_v0(buf, pos)
-        features.append(item)
+        features_item, pos = _read_controller_feature_v0(buf, pos)
+        features.append(features_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -217,12 +217,12 @@ def _write_register_controller_record_v0(self: RegisterControllerRecord, out: li
     out.append(_P_i16so(self.controller_id, self.incarnation_id, self.zk_migration_ready))
     n = len(self.end_points) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.end_points:
-        _write_controller_endpoint_v0(item, out)
+    for end_points_item in self.end_points:
+        _write_controller_endpoint_v0(end_points_item, out)
     n = len(self.features) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.features:
-        _write_controller_feature_v0(item, out)
+    for features_item in self.features:
+        _write_controller_feature_v0(features_item, out)
     out.append(b"\0")
 
 

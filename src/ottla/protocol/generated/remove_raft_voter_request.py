@@ -71,11 +71,11 @@ def _read_remove_raft_voter_request_v0(buf: Any, pos: int) -> tuple[RemoveRaftVo
 
 
 def _write_remove_raft_voter_request_v0(self: RemoveRaftVoterRequest, out: list[Any]) -> None:
-    value = self.cluster_id
-    if value is None:
+    cluster_id_value = self.cluster_id
+    if cluster_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = cluster_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)

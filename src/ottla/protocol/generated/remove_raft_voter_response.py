@@ -71,11 +71,11 @@ def _read_remove_raft_voter_response_v0(buf: Any, pos: int) -> tuple[RemoveRaftV
 
 def _write_remove_raft_voter_response_v0(self: RemoveRaftVoterResponse, out: list[Any]) -> None:
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)

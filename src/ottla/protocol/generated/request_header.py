@@ -86,22 +86,22 @@ def _read_request_header_v2(buf: Any, pos: int) -> tuple[RequestHeader, int]:
 
 def _write_request_header_v1(self: RequestHeader, out: list[Any]) -> None:
     out.append(_P_hhi(self.request_api_key, self.request_api_version, self.correlation_id))
-    value = self.client_id
-    if value is None:
+    client_id_value = self.client_id
+    if client_id_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = client_id_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
 
 
 def _write_request_header_v2(self: RequestHeader, out: list[Any]) -> None:
     out.append(_P_hhi(self.request_api_key, self.request_api_version, self.correlation_id))
-    value = self.client_id
-    if value is None:
+    client_id_value = self.client_id
+    if client_id_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = client_id_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(b"\0")

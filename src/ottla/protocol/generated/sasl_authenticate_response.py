@@ -156,11 +156,11 @@ def _read_sasl_authenticate_response_v2(buf: Any, pos: int) -> tuple[SaslAuthent
 
 def _write_sasl_authenticate_response_v0(self: SaslAuthenticateResponse, out: list[Any]) -> None:
     out.append(_P_h(self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_i(len(self.auth_bytes)))
@@ -169,11 +169,11 @@ def _write_sasl_authenticate_response_v0(self: SaslAuthenticateResponse, out: li
 
 def _write_sasl_authenticate_response_v1(self: SaslAuthenticateResponse, out: list[Any]) -> None:
     out.append(_P_h(self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_i(len(self.auth_bytes)))
@@ -183,11 +183,11 @@ def _write_sasl_authenticate_response_v1(self: SaslAuthenticateResponse, out: li
 
 def _write_sasl_authenticate_response_v2(self: SaslAuthenticateResponse, out: list[Any]) -> None:
     out.append(_P_h(self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)

@@ -137,8 +137,8 @@ def _read_acknowledge_partition_v1(buf: Any, pos: int) -> tuple[AcknowledgeParti
         truncated()
     acknowledgement_batches = []
     for _ in range(n):
-        item, pos = _read_acknowledgement_batch_v1(buf, pos)
-        acknowledgement_batches.append(item)
+        acknowledgement_batches_item, pos = _read_acknowledgement_batch_v1(buf, pos)
+        acknowledgement_batches.append(acknowledgement_batches_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -160,8 +160,8 @@ def _read_acknowledge_topic_v1(buf: Any, pos: int) -> tuple[AcknowledgeTopic, in
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_acknowledge_partition_v1(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_acknowledge_partition_v1(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -219,8 +219,8 @@ def _read_share_acknowledge_request_v1(buf: Any, pos: int) -> tuple[ShareAcknowl
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_acknowledge_topic_v1(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_acknowledge_topic_v1(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -278,8 +278,8 @@ def _read_share_acknowledge_request_v2(buf: Any, pos: int) -> tuple[ShareAcknowl
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_acknowledge_topic_v1(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_acknowledge_topic_v1(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -299,8 +299,8 @@ def _write_acknowledge_partition_v1(self: AcknowledgePartition, out: list[Any]) 
     out.append(_P_i(self.partition_index))
     n = len(self.acknowledgement_batches) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.acknowledgement_batches:
-        _write_acknowledgement_batch_v1(item, out)
+    for acknowledgement_batches_item in self.acknowledgement_batches:
+        _write_acknowledgement_batch_v1(acknowledgement_batches_item, out)
     out.append(b"\0")
 
 
@@ -308,58 +308,58 @@ def _write_acknowledge_topic_v1(self: AcknowledgeTopic, out: list[Any]) -> None:
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_acknowledge_partition_v1(item, out)
+    for partitions_item in self.partitions:
+        _write_acknowledge_partition_v1(partitions_item, out)
     out.append(b"\0")
 
 
 def _write_share_acknowledge_request_v1(self: ShareAcknowledgeRequest, out: list[Any]) -> None:
-    value = self.group_id
-    if value is None:
+    group_id_value = self.group_id
+    if group_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = group_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
-    value = self.member_id
-    if value is None:
+    member_id_value = self.member_id
+    if member_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = member_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     out.append(_P_i(self.share_session_epoch))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_acknowledge_topic_v1(item, out)
+    for topics_item in self.topics:
+        _write_acknowledge_topic_v1(topics_item, out)
     out.append(b"\0")
 
 
 def _write_share_acknowledge_request_v2(self: ShareAcknowledgeRequest, out: list[Any]) -> None:
-    value = self.group_id
-    if value is None:
+    group_id_value = self.group_id
+    if group_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = group_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
-    value = self.member_id
-    if value is None:
+    member_id_value = self.member_id
+    if member_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = member_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     out.append(_P_io(self.share_session_epoch, self.is_renew_ack))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_acknowledge_topic_v1(item, out)
+    for topics_item in self.topics:
+        _write_acknowledge_topic_v1(topics_item, out)
     out.append(b"\0")
 
 

@@ -181,8 +181,8 @@ def _read_share_acknowledge_topic_response_v1(buf: Any, pos: int) -> tuple[Share
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_partition_data_v1(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_partition_data_v1(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -267,8 +267,8 @@ def _read_share_acknowledge_response_v1(buf: Any, pos: int) -> tuple[ShareAcknow
         truncated()
     responses = []
     for _ in range(n):
-        item, pos = _read_share_acknowledge_topic_response_v1(buf, pos)
-        responses.append(item)
+        responses_item, pos = _read_share_acknowledge_topic_response_v1(buf, pos)
+        responses.append(responses_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -280,8 +280,8 @@ def _read_share_acknowledge_response_v1(buf: Any, pos: int) -> tuple[ShareAcknow
         truncated()
     node_endpoints = []
     for _ in range(n):
-        item, pos = _read_node_endpoint_v1(buf, pos)
-        node_endpoints.append(item)
+        node_endpoints_item, pos = _read_node_endpoint_v1(buf, pos)
+        node_endpoints.append(node_endpoints_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -323,8 +323,8 @@ def _read_share_acknowledge_response_v2(buf: Any, pos: int) -> tuple[ShareAcknow
         truncated()
     responses = []
     for _ in range(n):
-        item, pos = _read_share_acknowledge_topic_response_v1(buf, pos)
-        responses.append(item)
+        responses_item, pos = _read_share_acknowledge_topic_response_v1(buf, pos)
+        responses.append(responses_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -336,8 +336,8 @@ def _read_share_acknowledge_response_v2(buf: Any, pos: int) -> tuple[ShareAcknow
         truncated()
     node_endpoints = []
     for _ in range(n):
-        item, pos = _read_node_endpoint_v1(buf, pos)
-        node_endpoints.append(item)
+        node_endpoints_item, pos = _read_node_endpoint_v1(buf, pos)
+        node_endpoints.append(node_endpoints_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -351,11 +351,11 @@ def _write_leader_id_and_epoch_v1(self: LeaderIdAndEpoch, out: list[Any]) -> Non
 
 def _write_partition_data_v1(self: PartitionData, out: list[Any]) -> None:
     out.append(_P_ih(self.partition_index, self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -367,8 +367,8 @@ def _write_share_acknowledge_topic_response_v1(self: ShareAcknowledgeTopicRespon
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_partition_data_v1(item, out)
+    for partitions_item in self.partitions:
+        _write_partition_data_v1(partitions_item, out)
     out.append(b"\0")
 
 
@@ -379,11 +379,11 @@ def _write_node_endpoint_v1(self: NodeEndpoint, out: list[Any]) -> None:
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
     out.append(_P_i(self.port))
-    value = self.rack
-    if value is None:
+    rack_value = self.rack
+    if rack_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = rack_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -392,44 +392,44 @@ def _write_node_endpoint_v1(self: NodeEndpoint, out: list[Any]) -> None:
 
 def _write_share_acknowledge_response_v1(self: ShareAcknowledgeResponse, out: list[Any]) -> None:
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     n = len(self.responses) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.responses:
-        _write_share_acknowledge_topic_response_v1(item, out)
+    for responses_item in self.responses:
+        _write_share_acknowledge_topic_response_v1(responses_item, out)
     n = len(self.node_endpoints) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.node_endpoints:
-        _write_node_endpoint_v1(item, out)
+    for node_endpoints_item in self.node_endpoints:
+        _write_node_endpoint_v1(node_endpoints_item, out)
     out.append(b"\0")
 
 
 def _write_share_acknowledge_response_v2(self: ShareAcknowledgeResponse, out: list[Any]) -> None:
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     out.append(_P_i(self.acquisition_lock_timeout_ms))
     n = len(self.responses) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.responses:
-        _write_share_acknowledge_topic_response_v1(item, out)
+    for responses_item in self.responses:
+        _write_share_acknowledge_topic_response_v1(responses_item, out)
     n = len(self.node_endpoints) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.node_endpoints:
-        _write_node_endpoint_v1(item, out)
+    for node_endpoints_item in self.node_endpoints:
+        _write_node_endpoint_v1(node_endpoints_item, out)
     out.append(b"\0")
 
 

@@ -177,8 +177,8 @@ def _read_fetch_partition_v1(buf: Any, pos: int) -> tuple[FetchPartition, int]:
         truncated()
     acknowledgement_batches = []
     for _ in range(n):
-        item, pos = _read_acknowledgement_batch_v1(buf, pos)
-        acknowledgement_batches.append(item)
+        acknowledgement_batches_item, pos = _read_acknowledgement_batch_v1(buf, pos)
+        acknowledgement_batches.append(acknowledgement_batches_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -200,8 +200,8 @@ def _read_fetch_topic_v1(buf: Any, pos: int) -> tuple[FetchTopic, int]:
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_fetch_partition_v1(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_fetch_partition_v1(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -280,8 +280,8 @@ def _read_share_fetch_request_v1(buf: Any, pos: int) -> tuple[ShareFetchRequest,
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_fetch_topic_v1(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_fetch_topic_v1(buf, pos)
+        topics.append(topics_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -293,8 +293,8 @@ def _read_share_fetch_request_v1(buf: Any, pos: int) -> tuple[ShareFetchRequest,
         truncated()
     forgotten_topics_data = []
     for _ in range(n):
-        item, pos = _read_forgotten_topic_v1(buf, pos)
-        forgotten_topics_data.append(item)
+        forgotten_topics_data_item, pos = _read_forgotten_topic_v1(buf, pos)
+        forgotten_topics_data.append(forgotten_topics_data_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -352,8 +352,8 @@ def _read_share_fetch_request_v2(buf: Any, pos: int) -> tuple[ShareFetchRequest,
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_fetch_topic_v1(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_fetch_topic_v1(buf, pos)
+        topics.append(topics_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -365,8 +365,8 @@ def _read_share_fetch_request_v2(buf: Any, pos: int) -> tuple[ShareFetchRequest,
         truncated()
     forgotten_topics_data = []
     for _ in range(n):
-        item, pos = _read_forgotten_topic_v1(buf, pos)
-        forgotten_topics_data.append(item)
+        forgotten_topics_data_item, pos = _read_forgotten_topic_v1(buf, pos)
+        forgotten_topics_data.append(forgotten_topics_data_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -386,8 +386,8 @@ def _write_fetch_partition_v1(self: FetchPartition, out: list[Any]) -> None:
     out.append(_P_i(self.partition_index))
     n = len(self.acknowledgement_batches) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.acknowledgement_batches:
-        _write_acknowledgement_batch_v1(item, out)
+    for acknowledgement_batches_item in self.acknowledgement_batches:
+        _write_acknowledgement_batch_v1(acknowledgement_batches_item, out)
     out.append(b"\0")
 
 
@@ -395,8 +395,8 @@ def _write_fetch_topic_v1(self: FetchTopic, out: list[Any]) -> None:
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_fetch_partition_v1(item, out)
+    for partitions_item in self.partitions:
+        _write_fetch_partition_v1(partitions_item, out)
     out.append(b"\0")
 
 
@@ -409,60 +409,60 @@ def _write_forgotten_topic_v1(self: ForgottenTopic, out: list[Any]) -> None:
 
 
 def _write_share_fetch_request_v1(self: ShareFetchRequest, out: list[Any]) -> None:
-    value = self.group_id
-    if value is None:
+    group_id_value = self.group_id
+    if group_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = group_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
-    value = self.member_id
-    if value is None:
+    member_id_value = self.member_id
+    if member_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = member_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     out.append(_P_iiiiii(self.share_session_epoch, self.max_wait_ms, self.min_bytes, self.max_bytes, self.max_records, self.batch_size))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_fetch_topic_v1(item, out)
+    for topics_item in self.topics:
+        _write_fetch_topic_v1(topics_item, out)
     n = len(self.forgotten_topics_data) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.forgotten_topics_data:
-        _write_forgotten_topic_v1(item, out)
+    for forgotten_topics_data_item in self.forgotten_topics_data:
+        _write_forgotten_topic_v1(forgotten_topics_data_item, out)
     out.append(b"\0")
 
 
 def _write_share_fetch_request_v2(self: ShareFetchRequest, out: list[Any]) -> None:
-    value = self.group_id
-    if value is None:
+    group_id_value = self.group_id
+    if group_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = group_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
-    value = self.member_id
-    if value is None:
+    member_id_value = self.member_id
+    if member_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = member_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     out.append(_P_iiiiiibo(self.share_session_epoch, self.max_wait_ms, self.min_bytes, self.max_bytes, self.max_records, self.batch_size, self.share_acquire_mode, self.is_renew_ack))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_fetch_topic_v1(item, out)
+    for topics_item in self.topics:
+        _write_fetch_topic_v1(topics_item, out)
     n = len(self.forgotten_topics_data) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.forgotten_topics_data:
-        _write_forgotten_topic_v1(item, out)
+    for forgotten_topics_data_item in self.forgotten_topics_data:
+        _write_forgotten_topic_v1(forgotten_topics_data_item, out)
     out.append(b"\0")
 
 

@@ -252,8 +252,8 @@ def _read_partition_data_v1(buf: Any, pos: int) -> tuple[PartitionData, int]:
         truncated()
     acquired_records = []
     for _ in range(n):
-        item, pos = _read_acquired_records_v1(buf, pos)
-        acquired_records.append(item)
+        acquired_records_item, pos = _read_acquired_records_v1(buf, pos)
+        acquired_records.append(acquired_records_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -275,8 +275,8 @@ def _read_share_fetchable_topic_response_v1(buf: Any, pos: int) -> tuple[ShareFe
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_partition_data_v1(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_partition_data_v1(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -363,8 +363,8 @@ def _read_share_fetch_response_v1(buf: Any, pos: int) -> tuple[ShareFetchRespons
         truncated()
     responses = []
     for _ in range(n):
-        item, pos = _read_share_fetchable_topic_response_v1(buf, pos)
-        responses.append(item)
+        responses_item, pos = _read_share_fetchable_topic_response_v1(buf, pos)
+        responses.append(responses_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -376,8 +376,8 @@ def _read_share_fetch_response_v1(buf: Any, pos: int) -> tuple[ShareFetchRespons
         truncated()
     node_endpoints = []
     for _ in range(n):
-        item, pos = _read_node_endpoint_v1(buf, pos)
-        node_endpoints.append(item)
+        node_endpoints_item, pos = _read_node_endpoint_v1(buf, pos)
+        node_endpoints.append(node_endpoints_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -395,35 +395,35 @@ def _write_acquired_records_v1(self: AcquiredRecords, out: list[Any]) -> None:
 
 def _write_partition_data_v1(self: PartitionData, out: list[Any]) -> None:
     out.append(_P_ih(self.partition_index, self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     out.append(_P_h(self.acknowledge_error_code))
-    value = self.acknowledge_error_message
-    if value is None:
+    acknowledge_error_message_value = self.acknowledge_error_message
+    if acknowledge_error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = acknowledge_error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     _write_leader_id_and_epoch_v1(self.current_leader, out)
-    value = self.records
-    if value is None:
+    records_value = self.records
+    if records_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(records_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        out.append(value)
+        out.append(records_value)
     n = len(self.acquired_records) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.acquired_records:
-        _write_acquired_records_v1(item, out)
+    for acquired_records_item in self.acquired_records:
+        _write_acquired_records_v1(acquired_records_item, out)
     out.append(b"\0")
 
 
@@ -431,8 +431,8 @@ def _write_share_fetchable_topic_response_v1(self: ShareFetchableTopicResponse, 
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_partition_data_v1(item, out)
+    for partitions_item in self.partitions:
+        _write_partition_data_v1(partitions_item, out)
     out.append(b"\0")
 
 
@@ -443,11 +443,11 @@ def _write_node_endpoint_v1(self: NodeEndpoint, out: list[Any]) -> None:
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
     out.append(_P_i(self.port))
-    value = self.rack
-    if value is None:
+    rack_value = self.rack
+    if rack_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = rack_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -456,23 +456,23 @@ def _write_node_endpoint_v1(self: NodeEndpoint, out: list[Any]) -> None:
 
 def _write_share_fetch_response_v1(self: ShareFetchResponse, out: list[Any]) -> None:
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     out.append(_P_i(self.acquisition_lock_timeout_ms))
     n = len(self.responses) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.responses:
-        _write_share_fetchable_topic_response_v1(item, out)
+    for responses_item in self.responses:
+        _write_share_fetchable_topic_response_v1(responses_item, out)
     n = len(self.node_endpoints) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.node_endpoints:
-        _write_node_endpoint_v1(item, out)
+    for node_endpoints_item in self.node_endpoints:
+        _write_node_endpoint_v1(node_endpoints_item, out)
     out.append(b"\0")
 
 

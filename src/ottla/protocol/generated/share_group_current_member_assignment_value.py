@@ -97,8 +97,8 @@ def _read_share_group_current_member_assignment_value_v0(buf: Any, pos: int) -> 
         truncated()
     assigned_partitions = []
     for _ in range(n):
-        item, pos = _read_topic_partitions_v0(buf, pos)
-        assigned_partitions.append(item)
+        assigned_partitions_item, pos = _read_topic_partitions_v0(buf, pos)
+        assigned_partitions.append(assigned_partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -118,8 +118,8 @@ def _write_share_group_current_member_assignment_value_v0(self: ShareGroupCurren
     out.append(_P_iib(self.member_epoch, self.previous_member_epoch, self.state))
     n = len(self.assigned_partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.assigned_partitions:
-        _write_topic_partitions_v0(item, out)
+    for assigned_partitions_item in self.assigned_partitions:
+        _write_topic_partitions_v0(assigned_partitions_item, out)
     out.append(b"\0")
 
 

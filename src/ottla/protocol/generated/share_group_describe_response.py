@@ -189,8 +189,8 @@ def _read_assignment_v1(buf: Any, pos: int) -> tuple[Assignment, int]:
         truncated()
     topic_partitions = []
     for _ in range(n):
-        item, pos = _read_topic_partitions_v1(buf, pos)
-        topic_partitions.append(item)
+        topic_partitions_item, pos = _read_topic_partitions_v1(buf, pos)
+        topic_partitions.append(topic_partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -378,8 +378,8 @@ def _read_described_group_v1(buf: Any, pos: int) -> tuple[DescribedGroup, int]:
         truncated()
     members = []
     for _ in range(n):
-        item, pos = _read_member_v1(buf, pos)
-        members.append(item)
+        members_item, pos = _read_member_v1(buf, pos)
+        members.append(members_item)
     (authorized_operations,) = _U_i(buf, pos)
     pos += 4
     if buf[pos]:
@@ -403,8 +403,8 @@ def _read_share_group_describe_response_v1(buf: Any, pos: int) -> tuple[ShareGro
         truncated()
     groups = []
     for _ in range(n):
-        item, pos = _read_described_group_v1(buf, pos)
-        groups.append(item)
+        groups_item, pos = _read_described_group_v1(buf, pos)
+        groups.append(groups_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -427,8 +427,8 @@ def _write_topic_partitions_v1(self: TopicPartitions, out: list[Any]) -> None:
 def _write_assignment_v1(self: Assignment, out: list[Any]) -> None:
     n = len(self.topic_partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topic_partitions:
-        _write_topic_partitions_v1(item, out)
+    for topic_partitions_item in self.topic_partitions:
+        _write_topic_partitions_v1(topic_partitions_item, out)
     out.append(b"\0")
 
 
@@ -437,11 +437,11 @@ def _write_member_v1(self: Member, out: list[Any]) -> None:
     n = len(raw) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
-    value = self.rack_id
-    if value is None:
+    rack_id_value = self.rack_id
+    if rack_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = rack_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -467,11 +467,11 @@ def _write_member_v1(self: Member, out: list[Any]) -> None:
 
 def _write_described_group_v1(self: DescribedGroup, out: list[Any]) -> None:
     out.append(_P_h(self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -490,8 +490,8 @@ def _write_described_group_v1(self: DescribedGroup, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.members) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.members:
-        _write_member_v1(item, out)
+    for members_item in self.members:
+        _write_member_v1(members_item, out)
     out.append(_P_ix(self.authorized_operations))
 
 
@@ -499,8 +499,8 @@ def _write_share_group_describe_response_v1(self: ShareGroupDescribeResponse, ou
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.groups) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.groups:
-        _write_described_group_v1(item, out)
+    for groups_item in self.groups:
+        _write_described_group_v1(groups_item, out)
     out.append(b"\0")
 
 

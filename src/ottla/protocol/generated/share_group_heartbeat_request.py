@@ -146,21 +146,21 @@ def _write_share_group_heartbeat_request_v1(self: ShareGroupHeartbeatRequest, ou
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
     out.append(_P_i(self.member_epoch))
-    value = self.rack_id
-    if value is None:
+    rack_id_value = self.rack_id
+    if rack_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = rack_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
-    value = self.subscribed_topic_names
-    if value is None:
+    subscribed_topic_names_value = self.subscribed_topic_names
+    if subscribed_topic_names_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(subscribed_topic_names_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for element in value:
+        for element in subscribed_topic_names_value:
             raw = element.encode()
             n = len(raw) + 1
             out.append(UVARINT[n] if n < 128 else uvarint(n))

@@ -127,11 +127,11 @@ def _read_share_group_member_metadata_value_v0(buf: Any, pos: int) -> tuple[Shar
 
 
 def _write_share_group_member_metadata_value_v0(self: ShareGroupMemberMetadataValue, out: list[Any]) -> None:
-    value = self.rack_id
-    if value is None:
+    rack_id_value = self.rack_id
+    if rack_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = rack_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)

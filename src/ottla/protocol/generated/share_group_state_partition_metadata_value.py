@@ -149,8 +149,8 @@ def _read_share_group_state_partition_metadata_value_v0(buf: Any, pos: int) -> t
         truncated()
     initializing_topics = []
     for _ in range(n):
-        item, pos = _read_topic_partitions_info_v0(buf, pos)
-        initializing_topics.append(item)
+        initializing_topics_item, pos = _read_topic_partitions_info_v0(buf, pos)
+        initializing_topics.append(initializing_topics_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -162,8 +162,8 @@ def _read_share_group_state_partition_metadata_value_v0(buf: Any, pos: int) -> t
         truncated()
     initialized_topics = []
     for _ in range(n):
-        item, pos = _read_topic_partitions_info_v0(buf, pos)
-        initialized_topics.append(item)
+        initialized_topics_item, pos = _read_topic_partitions_info_v0(buf, pos)
+        initialized_topics.append(initialized_topics_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -175,8 +175,8 @@ def _read_share_group_state_partition_metadata_value_v0(buf: Any, pos: int) -> t
         truncated()
     deleting_topics = []
     for _ in range(n):
-        item, pos = _read_topic_info_v0(buf, pos)
-        deleting_topics.append(item)
+        deleting_topics_item, pos = _read_topic_info_v0(buf, pos)
+        deleting_topics.append(deleting_topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -208,16 +208,16 @@ def _write_topic_info_v0(self: TopicInfo, out: list[Any]) -> None:
 def _write_share_group_state_partition_metadata_value_v0(self: ShareGroupStatePartitionMetadataValue, out: list[Any]) -> None:
     n = len(self.initializing_topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.initializing_topics:
-        _write_topic_partitions_info_v0(item, out)
+    for initializing_topics_item in self.initializing_topics:
+        _write_topic_partitions_info_v0(initializing_topics_item, out)
     n = len(self.initialized_topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.initialized_topics:
-        _write_topic_partitions_info_v0(item, out)
+    for initialized_topics_item in self.initialized_topics:
+        _write_topic_partitions_info_v0(initialized_topics_item, out)
     n = len(self.deleting_topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.deleting_topics:
-        _write_topic_info_v0(item, out)
+    for deleting_topics_item in self.deleting_topics:
+        _write_topic_info_v0(deleting_topics_item, out)
     out.append(b"\0")
 
 

@@ -84,8 +84,8 @@ def _read_share_group_target_assignment_member_value_v0(buf: Any, pos: int) -> t
         truncated()
     topic_partitions = []
     for _ in range(n):
-        item, pos = _read_topic_partition_v0(buf, pos)
-        topic_partitions.append(item)
+        topic_partitions_item, pos = _read_topic_partition_v0(buf, pos)
+        topic_partitions.append(topic_partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -104,8 +104,8 @@ def _write_topic_partition_v0(self: TopicPartition, out: list[Any]) -> None:
 def _write_share_group_target_assignment_member_value_v0(self: ShareGroupTargetAssignmentMemberValue, out: list[Any]) -> None:
     n = len(self.topic_partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topic_partitions:
-        _write_topic_partition_v0(item, out)
+    for topic_partitions_item in self.topic_partitions:
+        _write_topic_partition_v0(topic_partitions_item, out)
     out.append(b"\0")
 
 

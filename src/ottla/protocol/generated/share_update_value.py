@@ -85,7 +85,7 @@ def _read_state_batch_v0(buf: Any, pos: int) -> tuple[StateBatch, int]:
 
 
 def _read_share_update_value_v0(buf: Any, pos: int) -> tuple[ShareUpdateValue, int]:
-    delivery_complete_count = -1
+    delivery_complete_count: int = -1
     snapshot_epoch, leader_epoch, start_offset = _U_iiq(buf, pos)
     pos += 16
     n = buf[pos]
@@ -99,8 +99,8 @@ def _read_share_update_value_v0(buf: Any, pos: int) -> tuple[ShareUpdateValue, i
         truncated()
     state_batches = []
     for _ in range(n):
-        item, pos = _read_state_batch_v0(buf, pos)
-        state_batches.append(item)
+        state_batches_item, pos = _read_state_batch_v0(buf, pos)
+        state_batches.append(state_batches_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -126,11 +126,12 @@ def _write_share_update_value_v0(self: ShareUpdateValue, out: list[Any]) -> None
     out.append(_P_iiq(self.snapshot_epoch, self.leader_epoch, self.start_offset))
     n = len(self.state_batches) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.state_batches:
-        _write_state_batch_v0(item, out)
+    for state_batches_item in self.state_batches:
+        _write_state_batch_v0(state_batches_item, out)
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.delivery_complete_count != -1:
-        piece: list[Any] = []
+        piece = []
         piece.append(_P_i(self.delivery_complete_count))
         tags.append((0, b"".join(piece)))
     write_tags(out, tags)

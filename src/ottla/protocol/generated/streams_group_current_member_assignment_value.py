@@ -82,7 +82,7 @@ class StreamsGroupCurrentMemberAssignmentValue(Message):
 
 
 def _read_task_ids_v0(buf: Any, pos: int) -> tuple[TaskIds, int]:
-    assignment_epochs = []
+    assignment_epochs: list[int] | None = []
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -152,8 +152,8 @@ def _read_streams_group_current_member_assignment_value_v0(buf: Any, pos: int) -
         truncated()
     active_tasks = []
     for _ in range(n):
-        item, pos = _read_task_ids_v0(buf, pos)
-        active_tasks.append(item)
+        active_tasks_item, pos = _read_task_ids_v0(buf, pos)
+        active_tasks.append(active_tasks_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -165,8 +165,8 @@ def _read_streams_group_current_member_assignment_value_v0(buf: Any, pos: int) -
         truncated()
     standby_tasks = []
     for _ in range(n):
-        item, pos = _read_task_ids_v0(buf, pos)
-        standby_tasks.append(item)
+        standby_tasks_item, pos = _read_task_ids_v0(buf, pos)
+        standby_tasks.append(standby_tasks_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -178,8 +178,8 @@ def _read_streams_group_current_member_assignment_value_v0(buf: Any, pos: int) -
         truncated()
     warmup_tasks = []
     for _ in range(n):
-        item, pos = _read_task_ids_v0(buf, pos)
-        warmup_tasks.append(item)
+        warmup_tasks_item, pos = _read_task_ids_v0(buf, pos)
+        warmup_tasks.append(warmup_tasks_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -191,8 +191,8 @@ def _read_streams_group_current_member_assignment_value_v0(buf: Any, pos: int) -
         truncated()
     active_tasks_pending_revocation = []
     for _ in range(n):
-        item, pos = _read_task_ids_v0(buf, pos)
-        active_tasks_pending_revocation.append(item)
+        active_tasks_pending_revocation_item, pos = _read_task_ids_v0(buf, pos)
+        active_tasks_pending_revocation.append(active_tasks_pending_revocation_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -204,8 +204,8 @@ def _read_streams_group_current_member_assignment_value_v0(buf: Any, pos: int) -
         truncated()
     standby_tasks_pending_revocation = []
     for _ in range(n):
-        item, pos = _read_task_ids_v0(buf, pos)
-        standby_tasks_pending_revocation.append(item)
+        standby_tasks_pending_revocation_item, pos = _read_task_ids_v0(buf, pos)
+        standby_tasks_pending_revocation.append(standby_tasks_pending_revocation_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -217,8 +217,8 @@ def _read_streams_group_current_member_assignment_value_v0(buf: Any, pos: int) -
         truncated()
     warmup_tasks_pending_revocation = []
     for _ in range(n):
-        item, pos = _read_task_ids_v0(buf, pos)
-        warmup_tasks_pending_revocation.append(item)
+        warmup_tasks_pending_revocation_item, pos = _read_task_ids_v0(buf, pos)
+        warmup_tasks_pending_revocation.append(warmup_tasks_pending_revocation_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -235,15 +235,16 @@ def _write_task_ids_v0(self: TaskIds, out: list[Any]) -> None:
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(pack(f">{len(self.partitions)}i", *self.partitions))
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.assignment_epochs is None or self.assignment_epochs:
-        piece: list[Any] = []
-        value = self.assignment_epochs
-        if value is None:
+        piece = []
+        assignment_epochs_value = self.assignment_epochs
+        if assignment_epochs_value is None:
             piece.append(UVARINT[0])
         else:
-            n = len(value) + 1
+            n = len(assignment_epochs_value) + 1
             piece.append(UVARINT[n] if n < 128 else uvarint(n))
-            piece.append(pack(f">{len(value)}i", *value))
+            piece.append(pack(f">{len(assignment_epochs_value)}i", *assignment_epochs_value))
         tags.append((0, b"".join(piece)))
     write_tags(out, tags)
 
@@ -252,28 +253,28 @@ def _write_streams_group_current_member_assignment_value_v0(self: StreamsGroupCu
     out.append(_P_iib(self.member_epoch, self.previous_member_epoch, self.state))
     n = len(self.active_tasks) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.active_tasks:
-        _write_task_ids_v0(item, out)
+    for active_tasks_item in self.active_tasks:
+        _write_task_ids_v0(active_tasks_item, out)
     n = len(self.standby_tasks) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.standby_tasks:
-        _write_task_ids_v0(item, out)
+    for standby_tasks_item in self.standby_tasks:
+        _write_task_ids_v0(standby_tasks_item, out)
     n = len(self.warmup_tasks) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.warmup_tasks:
-        _write_task_ids_v0(item, out)
+    for warmup_tasks_item in self.warmup_tasks:
+        _write_task_ids_v0(warmup_tasks_item, out)
     n = len(self.active_tasks_pending_revocation) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.active_tasks_pending_revocation:
-        _write_task_ids_v0(item, out)
+    for active_tasks_pending_revocation_item in self.active_tasks_pending_revocation:
+        _write_task_ids_v0(active_tasks_pending_revocation_item, out)
     n = len(self.standby_tasks_pending_revocation) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.standby_tasks_pending_revocation:
-        _write_task_ids_v0(item, out)
+    for standby_tasks_pending_revocation_item in self.standby_tasks_pending_revocation:
+        _write_task_ids_v0(standby_tasks_pending_revocation_item, out)
     n = len(self.warmup_tasks_pending_revocation) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.warmup_tasks_pending_revocation:
-        _write_task_ids_v0(item, out)
+    for warmup_tasks_pending_revocation_item in self.warmup_tasks_pending_revocation:
+        _write_task_ids_v0(warmup_tasks_pending_revocation_item, out)
     out.append(b"\0")
 
 

@@ -342,8 +342,8 @@ def _read_topic_info_v0(buf: Any, pos: int) -> tuple[TopicInfo, int]:
         truncated()
     topic_configs = []
     for _ in range(n):
-        item, pos = _read_key_value_v0(buf, pos)
-        topic_configs.append(item)
+        topic_configs_item, pos = _read_key_value_v0(buf, pos)
+        topic_configs.append(topic_configs_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -432,8 +432,8 @@ def _read_subtopology_v0(buf: Any, pos: int) -> tuple[Subtopology, int]:
         truncated()
     state_changelog_topics = []
     for _ in range(n):
-        item, pos = _read_topic_info_v0(buf, pos)
-        state_changelog_topics.append(item)
+        state_changelog_topics_item, pos = _read_topic_info_v0(buf, pos)
+        state_changelog_topics.append(state_changelog_topics_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -445,8 +445,8 @@ def _read_subtopology_v0(buf: Any, pos: int) -> tuple[Subtopology, int]:
         truncated()
     repartition_source_topics = []
     for _ in range(n):
-        item, pos = _read_topic_info_v0(buf, pos)
-        repartition_source_topics.append(item)
+        repartition_source_topics_item, pos = _read_topic_info_v0(buf, pos)
+        repartition_source_topics.append(repartition_source_topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -471,8 +471,8 @@ def _read_topology_v0(buf: Any, pos: int) -> tuple[Topology, int]:
             truncated()
         subtopologies = []
         for _ in range(n):
-            item, pos = _read_subtopology_v0(buf, pos)
-            subtopologies.append(item)
+            subtopologies_item, pos = _read_subtopology_v0(buf, pos)
+            subtopologies.append(subtopologies_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -576,8 +576,8 @@ def _read_assignment_v0(buf: Any, pos: int) -> tuple[Assignment, int]:
         truncated()
     active_tasks = []
     for _ in range(n):
-        item, pos = _read_task_ids_v0(buf, pos)
-        active_tasks.append(item)
+        active_tasks_item, pos = _read_task_ids_v0(buf, pos)
+        active_tasks.append(active_tasks_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -589,8 +589,8 @@ def _read_assignment_v0(buf: Any, pos: int) -> tuple[Assignment, int]:
         truncated()
     standby_tasks = []
     for _ in range(n):
-        item, pos = _read_task_ids_v0(buf, pos)
-        standby_tasks.append(item)
+        standby_tasks_item, pos = _read_task_ids_v0(buf, pos)
+        standby_tasks.append(standby_tasks_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -602,8 +602,8 @@ def _read_assignment_v0(buf: Any, pos: int) -> tuple[Assignment, int]:
         truncated()
     warmup_tasks = []
     for _ in range(n):
-        item, pos = _read_task_ids_v0(buf, pos)
-        warmup_tasks.append(item)
+        warmup_tasks_item, pos = _read_task_ids_v0(buf, pos)
+        warmup_tasks.append(warmup_tasks_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -729,8 +729,8 @@ def _read_member_v0(buf: Any, pos: int) -> tuple[Member, int]:
         truncated()
     client_tags = []
     for _ in range(n):
-        item, pos = _read_key_value_v0(buf, pos)
-        client_tags.append(item)
+        client_tags_item, pos = _read_key_value_v0(buf, pos)
+        client_tags.append(client_tags_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -742,8 +742,8 @@ def _read_member_v0(buf: Any, pos: int) -> tuple[Member, int]:
         truncated()
     task_offsets = []
     for _ in range(n):
-        item, pos = _read_task_offset_v0(buf, pos)
-        task_offsets.append(item)
+        task_offsets_item, pos = _read_task_offset_v0(buf, pos)
+        task_offsets.append(task_offsets_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -755,8 +755,8 @@ def _read_member_v0(buf: Any, pos: int) -> tuple[Member, int]:
         truncated()
     task_end_offsets = []
     for _ in range(n):
-        item, pos = _read_task_offset_v0(buf, pos)
-        task_end_offsets.append(item)
+        task_end_offsets_item, pos = _read_task_offset_v0(buf, pos)
+        task_end_offsets.append(task_end_offsets_item)
     assignment, pos = _read_assignment_v0(buf, pos)
     target_assignment, pos = _read_assignment_v0(buf, pos)
     (is_classic,) = _U_o(buf, pos)
@@ -838,8 +838,8 @@ def _read_described_group_v0(buf: Any, pos: int) -> tuple[DescribedGroup, int]:
         truncated()
     members = []
     for _ in range(n):
-        item, pos = _read_member_v0(buf, pos)
-        members.append(item)
+        members_item, pos = _read_member_v0(buf, pos)
+        members.append(members_item)
     (authorized_operations,) = _U_i(buf, pos)
     pos += 4
     if buf[pos]:
@@ -863,8 +863,8 @@ def _read_streams_group_describe_response_v0(buf: Any, pos: int) -> tuple[Stream
         truncated()
     groups = []
     for _ in range(n):
-        item, pos = _read_described_group_v0(buf, pos)
-        groups.append(item)
+        groups_item, pos = _read_described_group_v0(buf, pos)
+        groups.append(groups_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -892,8 +892,8 @@ def _write_topic_info_v0(self: TopicInfo, out: list[Any]) -> None:
     out.append(_P_ih(self.partitions, self.replication_factor))
     n = len(self.topic_configs) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topic_configs:
-        _write_key_value_v0(item, out)
+    for topic_configs_item in self.topic_configs:
+        _write_key_value_v0(topic_configs_item, out)
     out.append(b"\0")
 
 
@@ -918,25 +918,25 @@ def _write_subtopology_v0(self: Subtopology, out: list[Any]) -> None:
         out.append(raw)
     n = len(self.state_changelog_topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.state_changelog_topics:
-        _write_topic_info_v0(item, out)
+    for state_changelog_topics_item in self.state_changelog_topics:
+        _write_topic_info_v0(state_changelog_topics_item, out)
     n = len(self.repartition_source_topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.repartition_source_topics:
-        _write_topic_info_v0(item, out)
+    for repartition_source_topics_item in self.repartition_source_topics:
+        _write_topic_info_v0(repartition_source_topics_item, out)
     out.append(b"\0")
 
 
 def _write_topology_v0(self: Topology, out: list[Any]) -> None:
     out.append(_P_i(self.epoch))
-    value = self.subtopologies
-    if value is None:
+    subtopologies_value = self.subtopologies
+    if subtopologies_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(subtopologies_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for item in value:
-            _write_subtopology_v0(item, out)
+        for subtopologies_item in subtopologies_value:
+            _write_subtopology_v0(subtopologies_item, out)
     out.append(b"\0")
 
 
@@ -970,16 +970,16 @@ def _write_task_ids_v0(self: TaskIds, out: list[Any]) -> None:
 def _write_assignment_v0(self: Assignment, out: list[Any]) -> None:
     n = len(self.active_tasks) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.active_tasks:
-        _write_task_ids_v0(item, out)
+    for active_tasks_item in self.active_tasks:
+        _write_task_ids_v0(active_tasks_item, out)
     n = len(self.standby_tasks) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.standby_tasks:
-        _write_task_ids_v0(item, out)
+    for standby_tasks_item in self.standby_tasks:
+        _write_task_ids_v0(standby_tasks_item, out)
     n = len(self.warmup_tasks) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.warmup_tasks:
-        _write_task_ids_v0(item, out)
+    for warmup_tasks_item in self.warmup_tasks:
+        _write_task_ids_v0(warmup_tasks_item, out)
     out.append(b"\0")
 
 
@@ -989,19 +989,19 @@ def _write_member_v0(self: Member, out: list[Any]) -> None:
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
     out.append(_P_i(self.member_epoch))
-    value = self.instance_id
-    if value is None:
+    instance_id_value = self.instance_id
+    if instance_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = instance_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
-    value = self.rack_id
-    if value is None:
+    rack_id_value = self.rack_id
+    if rack_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = rack_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -1025,16 +1025,16 @@ def _write_member_v0(self: Member, out: list[Any]) -> None:
         _write_endpoint_v0(self.user_endpoint, out)
     n = len(self.client_tags) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.client_tags:
-        _write_key_value_v0(item, out)
+    for client_tags_item in self.client_tags:
+        _write_key_value_v0(client_tags_item, out)
     n = len(self.task_offsets) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.task_offsets:
-        _write_task_offset_v0(item, out)
+    for task_offsets_item in self.task_offsets:
+        _write_task_offset_v0(task_offsets_item, out)
     n = len(self.task_end_offsets) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.task_end_offsets:
-        _write_task_offset_v0(item, out)
+    for task_end_offsets_item in self.task_end_offsets:
+        _write_task_offset_v0(task_end_offsets_item, out)
     _write_assignment_v0(self.assignment, out)
     _write_assignment_v0(self.target_assignment, out)
     out.append(_P_ox(self.is_classic))
@@ -1042,11 +1042,11 @@ def _write_member_v0(self: Member, out: list[Any]) -> None:
 
 def _write_described_group_v0(self: DescribedGroup, out: list[Any]) -> None:
     out.append(_P_h(self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -1066,8 +1066,8 @@ def _write_described_group_v0(self: DescribedGroup, out: list[Any]) -> None:
         _write_topology_v0(self.topology, out)
     n = len(self.members) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.members:
-        _write_member_v0(item, out)
+    for members_item in self.members:
+        _write_member_v0(members_item, out)
     out.append(_P_ix(self.authorized_operations))
 
 
@@ -1075,8 +1075,8 @@ def _write_streams_group_describe_response_v0(self: StreamsGroupDescribeResponse
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.groups) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.groups:
-        _write_described_group_v0(item, out)
+    for groups_item in self.groups:
+        _write_described_group_v0(groups_item, out)
     out.append(b"\0")
 
 

@@ -302,8 +302,8 @@ def _read_topic_info_v0(buf: Any, pos: int) -> tuple[TopicInfo, int]:
         truncated()
     topic_configs = []
     for _ in range(n):
-        item, pos = _read_key_value_v0(buf, pos)
-        topic_configs.append(item)
+        topic_configs_item, pos = _read_key_value_v0(buf, pos)
+        topic_configs.append(topic_configs_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -433,8 +433,8 @@ def _read_subtopology_v0(buf: Any, pos: int) -> tuple[Subtopology, int]:
         truncated()
     state_changelog_topics = []
     for _ in range(n):
-        item, pos = _read_topic_info_v0(buf, pos)
-        state_changelog_topics.append(item)
+        state_changelog_topics_item, pos = _read_topic_info_v0(buf, pos)
+        state_changelog_topics.append(state_changelog_topics_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -473,8 +473,8 @@ def _read_subtopology_v0(buf: Any, pos: int) -> tuple[Subtopology, int]:
         truncated()
     repartition_source_topics = []
     for _ in range(n):
-        item, pos = _read_topic_info_v0(buf, pos)
-        repartition_source_topics.append(item)
+        repartition_source_topics_item, pos = _read_topic_info_v0(buf, pos)
+        repartition_source_topics.append(repartition_source_topics_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -486,8 +486,8 @@ def _read_subtopology_v0(buf: Any, pos: int) -> tuple[Subtopology, int]:
         truncated()
     copartition_groups = []
     for _ in range(n):
-        item, pos = _read_copartition_group_v0(buf, pos)
-        copartition_groups.append(item)
+        copartition_groups_item, pos = _read_copartition_group_v0(buf, pos)
+        copartition_groups.append(copartition_groups_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -509,8 +509,8 @@ def _read_topology_v0(buf: Any, pos: int) -> tuple[Topology, int]:
         truncated()
     subtopologies = []
     for _ in range(n):
-        item, pos = _read_subtopology_v0(buf, pos)
-        subtopologies.append(item)
+        subtopologies_item, pos = _read_subtopology_v0(buf, pos)
+        subtopologies.append(subtopologies_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -693,8 +693,8 @@ def _read_streams_group_heartbeat_request_v0(buf: Any, pos: int) -> tuple[Stream
             truncated()
         active_tasks = []
         for _ in range(n):
-            item, pos = _read_task_ids_v0(buf, pos)
-            active_tasks.append(item)
+            active_tasks_item, pos = _read_task_ids_v0(buf, pos)
+            active_tasks.append(active_tasks_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -709,8 +709,8 @@ def _read_streams_group_heartbeat_request_v0(buf: Any, pos: int) -> tuple[Stream
             truncated()
         standby_tasks = []
         for _ in range(n):
-            item, pos = _read_task_ids_v0(buf, pos)
-            standby_tasks.append(item)
+            standby_tasks_item, pos = _read_task_ids_v0(buf, pos)
+            standby_tasks.append(standby_tasks_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -725,8 +725,8 @@ def _read_streams_group_heartbeat_request_v0(buf: Any, pos: int) -> tuple[Stream
             truncated()
         warmup_tasks = []
         for _ in range(n):
-            item, pos = _read_task_ids_v0(buf, pos)
-            warmup_tasks.append(item)
+            warmup_tasks_item, pos = _read_task_ids_v0(buf, pos)
+            warmup_tasks.append(warmup_tasks_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -765,8 +765,8 @@ def _read_streams_group_heartbeat_request_v0(buf: Any, pos: int) -> tuple[Stream
             truncated()
         client_tags = []
         for _ in range(n):
-            item, pos = _read_key_value_v0(buf, pos)
-            client_tags.append(item)
+            client_tags_item, pos = _read_key_value_v0(buf, pos)
+            client_tags.append(client_tags_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -781,8 +781,8 @@ def _read_streams_group_heartbeat_request_v0(buf: Any, pos: int) -> tuple[Stream
             truncated()
         task_offsets = []
         for _ in range(n):
-            item, pos = _read_task_offset_v0(buf, pos)
-            task_offsets.append(item)
+            task_offsets_item, pos = _read_task_offset_v0(buf, pos)
+            task_offsets.append(task_offsets_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -797,8 +797,8 @@ def _read_streams_group_heartbeat_request_v0(buf: Any, pos: int) -> tuple[Stream
             truncated()
         task_end_offsets = []
         for _ in range(n):
-            item, pos = _read_task_offset_v0(buf, pos)
-            task_end_offsets.append(item)
+            task_end_offsets_item, pos = _read_task_offset_v0(buf, pos)
+            task_end_offsets.append(task_end_offsets_item)
     (shutdown_application,) = _U_o(buf, pos)
     pos += 1
     if buf[pos]:
@@ -828,8 +828,8 @@ def _write_topic_info_v0(self: TopicInfo, out: list[Any]) -> None:
     out.append(_P_ih(self.partitions, self.replication_factor))
     n = len(self.topic_configs) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topic_configs:
-        _write_key_value_v0(item, out)
+    for topic_configs_item in self.topic_configs:
+        _write_key_value_v0(topic_configs_item, out)
     out.append(b"\0")
 
 
@@ -867,8 +867,8 @@ def _write_subtopology_v0(self: Subtopology, out: list[Any]) -> None:
         out.append(raw)
     n = len(self.state_changelog_topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.state_changelog_topics:
-        _write_topic_info_v0(item, out)
+    for state_changelog_topics_item in self.state_changelog_topics:
+        _write_topic_info_v0(state_changelog_topics_item, out)
     n = len(self.repartition_sink_topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     for element in self.repartition_sink_topics:
@@ -878,12 +878,12 @@ def _write_subtopology_v0(self: Subtopology, out: list[Any]) -> None:
         out.append(raw)
     n = len(self.repartition_source_topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.repartition_source_topics:
-        _write_topic_info_v0(item, out)
+    for repartition_source_topics_item in self.repartition_source_topics:
+        _write_topic_info_v0(repartition_source_topics_item, out)
     n = len(self.copartition_groups) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.copartition_groups:
-        _write_copartition_group_v0(item, out)
+    for copartition_groups_item in self.copartition_groups:
+        _write_copartition_group_v0(copartition_groups_item, out)
     out.append(b"\0")
 
 
@@ -891,8 +891,8 @@ def _write_topology_v0(self: Topology, out: list[Any]) -> None:
     out.append(_P_i(self.epoch))
     n = len(self.subtopologies) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.subtopologies:
-        _write_subtopology_v0(item, out)
+    for subtopologies_item in self.subtopologies:
+        _write_subtopology_v0(subtopologies_item, out)
     out.append(b"\0")
 
 
@@ -933,19 +933,19 @@ def _write_streams_group_heartbeat_request_v0(self: StreamsGroupHeartbeatRequest
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
     out.append(_P_ii(self.member_epoch, self.endpoint_information_epoch))
-    value = self.instance_id
-    if value is None:
+    instance_id_value = self.instance_id
+    if instance_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = instance_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
-    value = self.rack_id
-    if value is None:
+    rack_id_value = self.rack_id
+    if rack_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = rack_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -955,35 +955,35 @@ def _write_streams_group_heartbeat_request_v0(self: StreamsGroupHeartbeatRequest
     else:
         out.append(b"\x01")
         _write_topology_v0(self.topology, out)
-    value = self.active_tasks
-    if value is None:
+    active_tasks_value = self.active_tasks
+    if active_tasks_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(active_tasks_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for item in value:
-            _write_task_ids_v0(item, out)
-    value = self.standby_tasks
-    if value is None:
+        for active_tasks_item in active_tasks_value:
+            _write_task_ids_v0(active_tasks_item, out)
+    standby_tasks_value = self.standby_tasks
+    if standby_tasks_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(standby_tasks_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for item in value:
-            _write_task_ids_v0(item, out)
-    value = self.warmup_tasks
-    if value is None:
+        for standby_tasks_item in standby_tasks_value:
+            _write_task_ids_v0(standby_tasks_item, out)
+    warmup_tasks_value = self.warmup_tasks
+    if warmup_tasks_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(warmup_tasks_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for item in value:
-            _write_task_ids_v0(item, out)
-    value = self.process_id
-    if value is None:
+        for warmup_tasks_item in warmup_tasks_value:
+            _write_task_ids_v0(warmup_tasks_item, out)
+    process_id_value = self.process_id
+    if process_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = process_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -992,30 +992,30 @@ def _write_streams_group_heartbeat_request_v0(self: StreamsGroupHeartbeatRequest
     else:
         out.append(b"\x01")
         _write_endpoint_v0(self.user_endpoint, out)
-    value = self.client_tags
-    if value is None:
+    client_tags_value = self.client_tags
+    if client_tags_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(client_tags_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for item in value:
-            _write_key_value_v0(item, out)
-    value = self.task_offsets
-    if value is None:
+        for client_tags_item in client_tags_value:
+            _write_key_value_v0(client_tags_item, out)
+    task_offsets_value = self.task_offsets
+    if task_offsets_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(task_offsets_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for item in value:
-            _write_task_offset_v0(item, out)
-    value = self.task_end_offsets
-    if value is None:
+        for task_offsets_item in task_offsets_value:
+            _write_task_offset_v0(task_offsets_item, out)
+    task_end_offsets_value = self.task_end_offsets
+    if task_end_offsets_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(task_end_offsets_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for item in value:
-            _write_task_offset_v0(item, out)
+        for task_end_offsets_item in task_end_offsets_value:
+            _write_task_offset_v0(task_end_offsets_item, out)
     out.append(_P_ox(self.shutdown_application))
 
 

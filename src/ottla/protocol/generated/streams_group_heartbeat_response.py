@@ -289,8 +289,8 @@ def _read_endpoint_to_partitions_v0(buf: Any, pos: int) -> tuple[EndpointToParti
         truncated()
     active_partitions = []
     for _ in range(n):
-        item, pos = _read_topic_partition_v0(buf, pos)
-        active_partitions.append(item)
+        active_partitions_item, pos = _read_topic_partition_v0(buf, pos)
+        active_partitions.append(active_partitions_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -302,8 +302,8 @@ def _read_endpoint_to_partitions_v0(buf: Any, pos: int) -> tuple[EndpointToParti
         truncated()
     standby_partitions = []
     for _ in range(n):
-        item, pos = _read_topic_partition_v0(buf, pos)
-        standby_partitions.append(item)
+        standby_partitions_item, pos = _read_topic_partition_v0(buf, pos)
+        standby_partitions.append(standby_partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -363,8 +363,8 @@ def _read_streams_group_heartbeat_response_v0(buf: Any, pos: int) -> tuple[Strea
             truncated()
         status = []
         for _ in range(n):
-            item, pos = _read_status_v0(buf, pos)
-            status.append(item)
+            status_item, pos = _read_status_v0(buf, pos)
+            status.append(status_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -379,8 +379,8 @@ def _read_streams_group_heartbeat_response_v0(buf: Any, pos: int) -> tuple[Strea
             truncated()
         active_tasks = []
         for _ in range(n):
-            item, pos = _read_task_ids_v0(buf, pos)
-            active_tasks.append(item)
+            active_tasks_item, pos = _read_task_ids_v0(buf, pos)
+            active_tasks.append(active_tasks_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -395,8 +395,8 @@ def _read_streams_group_heartbeat_response_v0(buf: Any, pos: int) -> tuple[Strea
             truncated()
         standby_tasks = []
         for _ in range(n):
-            item, pos = _read_task_ids_v0(buf, pos)
-            standby_tasks.append(item)
+            standby_tasks_item, pos = _read_task_ids_v0(buf, pos)
+            standby_tasks.append(standby_tasks_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -411,8 +411,8 @@ def _read_streams_group_heartbeat_response_v0(buf: Any, pos: int) -> tuple[Strea
             truncated()
         warmup_tasks = []
         for _ in range(n):
-            item, pos = _read_task_ids_v0(buf, pos)
-            warmup_tasks.append(item)
+            warmup_tasks_item, pos = _read_task_ids_v0(buf, pos)
+            warmup_tasks.append(warmup_tasks_item)
     (endpoint_information_epoch,) = _U_i(buf, pos)
     pos += 4
     n = buf[pos]
@@ -429,8 +429,8 @@ def _read_streams_group_heartbeat_response_v0(buf: Any, pos: int) -> tuple[Strea
             truncated()
         partitions_by_user_endpoint = []
         for _ in range(n):
-            item, pos = _read_endpoint_to_partitions_v0(buf, pos)
-            partitions_by_user_endpoint.append(item)
+            partitions_by_user_endpoint_item, pos = _read_endpoint_to_partitions_v0(buf, pos)
+            partitions_by_user_endpoint.append(partitions_by_user_endpoint_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -481,22 +481,22 @@ def _write_endpoint_to_partitions_v0(self: EndpointToPartitions, out: list[Any])
     _write_endpoint_v0(self.user_endpoint, out)
     n = len(self.active_partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.active_partitions:
-        _write_topic_partition_v0(item, out)
+    for active_partitions_item in self.active_partitions:
+        _write_topic_partition_v0(active_partitions_item, out)
     n = len(self.standby_partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.standby_partitions:
-        _write_topic_partition_v0(item, out)
+    for standby_partitions_item in self.standby_partitions:
+        _write_topic_partition_v0(standby_partitions_item, out)
     out.append(b"\0")
 
 
 def _write_streams_group_heartbeat_response_v0(self: StreamsGroupHeartbeatResponse, out: list[Any]) -> None:
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -505,47 +505,47 @@ def _write_streams_group_heartbeat_response_v0(self: StreamsGroupHeartbeatRespon
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
     out.append(_P_iiii(self.member_epoch, self.heartbeat_interval_ms, self.acceptable_recovery_lag, self.task_offset_interval_ms))
-    value = self.status
-    if value is None:
+    status_value = self.status
+    if status_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(status_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for item in value:
-            _write_status_v0(item, out)
-    value = self.active_tasks
-    if value is None:
+        for status_item in status_value:
+            _write_status_v0(status_item, out)
+    active_tasks_value = self.active_tasks
+    if active_tasks_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(active_tasks_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for item in value:
-            _write_task_ids_v0(item, out)
-    value = self.standby_tasks
-    if value is None:
+        for active_tasks_item in active_tasks_value:
+            _write_task_ids_v0(active_tasks_item, out)
+    standby_tasks_value = self.standby_tasks
+    if standby_tasks_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(standby_tasks_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for item in value:
-            _write_task_ids_v0(item, out)
-    value = self.warmup_tasks
-    if value is None:
+        for standby_tasks_item in standby_tasks_value:
+            _write_task_ids_v0(standby_tasks_item, out)
+    warmup_tasks_value = self.warmup_tasks
+    if warmup_tasks_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(warmup_tasks_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for item in value:
-            _write_task_ids_v0(item, out)
+        for warmup_tasks_item in warmup_tasks_value:
+            _write_task_ids_v0(warmup_tasks_item, out)
     out.append(_P_i(self.endpoint_information_epoch))
-    value = self.partitions_by_user_endpoint
-    if value is None:
+    partitions_by_user_endpoint_value = self.partitions_by_user_endpoint
+    if partitions_by_user_endpoint_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(partitions_by_user_endpoint_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for item in value:
-            _write_endpoint_to_partitions_v0(item, out)
+        for partitions_by_user_endpoint_item in partitions_by_user_endpoint_value:
+            _write_endpoint_to_partitions_v0(partitions_by_user_endpoint_item, out)
     out.append(b"\0")
 
 

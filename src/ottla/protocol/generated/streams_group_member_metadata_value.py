@@ -256,8 +256,8 @@ def _read_streams_group_member_metadata_value_v0(buf: Any, pos: int) -> tuple[St
         truncated()
     client_tags = []
     for _ in range(n):
-        item, pos = _read_key_value_v0(buf, pos)
-        client_tags.append(item)
+        client_tags_item, pos = _read_key_value_v0(buf, pos)
+        client_tags.append(client_tags_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -286,19 +286,19 @@ def _write_key_value_v0(self: KeyValue, out: list[Any]) -> None:
 
 
 def _write_streams_group_member_metadata_value_v0(self: StreamsGroupMemberMetadataValue, out: list[Any]) -> None:
-    value = self.instance_id
-    if value is None:
+    instance_id_value = self.instance_id
+    if instance_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = instance_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
-    value = self.rack_id
-    if value is None:
+    rack_id_value = self.rack_id
+    if rack_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = rack_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -322,8 +322,8 @@ def _write_streams_group_member_metadata_value_v0(self: StreamsGroupMemberMetada
         _write_endpoint_v0(self.user_endpoint, out)
     n = len(self.client_tags) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.client_tags:
-        _write_key_value_v0(item, out)
+    for client_tags_item in self.client_tags:
+        _write_key_value_v0(client_tags_item, out)
     out.append(b"\0")
 
 

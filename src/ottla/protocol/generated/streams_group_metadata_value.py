@@ -104,8 +104,8 @@ def _read_last_assignment_config_v0(buf: Any, pos: int) -> tuple[LastAssignmentC
 
 
 def _read_streams_group_metadata_value_v0(buf: Any, pos: int) -> tuple[StreamsGroupMetadataValue, int]:
-    last_assignment_configs = []
-    validated_topology_epoch = -1
+    last_assignment_configs: list[LastAssignmentConfig] | None = []
+    validated_topology_epoch: int = -1
     epoch, metadata_hash = _U_iq(buf, pos)
     pos += 12
     n = buf[pos]
@@ -134,8 +134,8 @@ def _read_streams_group_metadata_value_v0(buf: Any, pos: int) -> tuple[StreamsGr
                     truncated()
                 last_assignment_configs = []
                 for _ in range(n):
-                    item, pos = _read_last_assignment_config_v0(buf, pos)
-                    last_assignment_configs.append(item)
+                    last_assignment_configs_item, pos = _read_last_assignment_config_v0(buf, pos)
+                    last_assignment_configs.append(last_assignment_configs_item)
         if after > len(buf):
             truncated()
         pos = after
@@ -157,20 +157,21 @@ def _write_last_assignment_config_v0(self: LastAssignmentConfig, out: list[Any])
 def _write_streams_group_metadata_value_v0(self: StreamsGroupMetadataValue, out: list[Any]) -> None:
     out.append(_P_iq(self.epoch, self.metadata_hash))
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.validated_topology_epoch != -1:
-        piece: list[Any] = []
+        piece = []
         piece.append(_P_i(self.validated_topology_epoch))
         tags.append((0, b"".join(piece)))
     if self.last_assignment_configs is None or self.last_assignment_configs:
-        piece: list[Any] = []
-        value = self.last_assignment_configs
-        if value is None:
+        piece = []
+        last_assignment_configs_value = self.last_assignment_configs
+        if last_assignment_configs_value is None:
             piece.append(UVARINT[0])
         else:
-            n = len(value) + 1
+            n = len(last_assignment_configs_value) + 1
             piece.append(UVARINT[n] if n < 128 else uvarint(n))
-            for item in value:
-                _write_last_assignment_config_v0(item, piece)
+            for last_assignment_configs_item in last_assignment_configs_value:
+                _write_last_assignment_config_v0(last_assignment_configs_item, piece)
         tags.append((1, b"".join(piece)))
     write_tags(out, tags)
 

@@ -102,8 +102,8 @@ def _read_streams_group_target_assignment_member_value_v0(buf: Any, pos: int) ->
         truncated()
     active_tasks = []
     for _ in range(n):
-        item, pos = _read_task_ids_v0(buf, pos)
-        active_tasks.append(item)
+        active_tasks_item, pos = _read_task_ids_v0(buf, pos)
+        active_tasks.append(active_tasks_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -115,8 +115,8 @@ def _read_streams_group_target_assignment_member_value_v0(buf: Any, pos: int) ->
         truncated()
     standby_tasks = []
     for _ in range(n):
-        item, pos = _read_task_ids_v0(buf, pos)
-        standby_tasks.append(item)
+        standby_tasks_item, pos = _read_task_ids_v0(buf, pos)
+        standby_tasks.append(standby_tasks_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -128,8 +128,8 @@ def _read_streams_group_target_assignment_member_value_v0(buf: Any, pos: int) ->
         truncated()
     warmup_tasks = []
     for _ in range(n):
-        item, pos = _read_task_ids_v0(buf, pos)
-        warmup_tasks.append(item)
+        warmup_tasks_item, pos = _read_task_ids_v0(buf, pos)
+        warmup_tasks.append(warmup_tasks_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -151,16 +151,16 @@ def _write_task_ids_v0(self: TaskIds, out: list[Any]) -> None:
 def _write_streams_group_target_assignment_member_value_v0(self: StreamsGroupTargetAssignmentMemberValue, out: list[Any]) -> None:
     n = len(self.active_tasks) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.active_tasks:
-        _write_task_ids_v0(item, out)
+    for active_tasks_item in self.active_tasks:
+        _write_task_ids_v0(active_tasks_item, out)
     n = len(self.standby_tasks) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.standby_tasks:
-        _write_task_ids_v0(item, out)
+    for standby_tasks_item in self.standby_tasks:
+        _write_task_ids_v0(standby_tasks_item, out)
     n = len(self.warmup_tasks) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.warmup_tasks:
-        _write_task_ids_v0(item, out)
+    for warmup_tasks_item in self.warmup_tasks:
+        _write_task_ids_v0(warmup_tasks_item, out)
     out.append(b"\0")
 
 

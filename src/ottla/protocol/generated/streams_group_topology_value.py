@@ -190,8 +190,8 @@ def _read_topic_info_v0(buf: Any, pos: int) -> tuple[TopicInfo, int]:
         truncated()
     topic_configs = []
     for _ in range(n):
-        item, pos = _read_topic_config_v0(buf, pos)
-        topic_configs.append(item)
+        topic_configs_item, pos = _read_topic_config_v0(buf, pos)
+        topic_configs.append(topic_configs_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -321,8 +321,8 @@ def _read_subtopology_v0(buf: Any, pos: int) -> tuple[Subtopology, int]:
         truncated()
     state_changelog_topics = []
     for _ in range(n):
-        item, pos = _read_topic_info_v0(buf, pos)
-        state_changelog_topics.append(item)
+        state_changelog_topics_item, pos = _read_topic_info_v0(buf, pos)
+        state_changelog_topics.append(state_changelog_topics_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -361,8 +361,8 @@ def _read_subtopology_v0(buf: Any, pos: int) -> tuple[Subtopology, int]:
         truncated()
     repartition_source_topics = []
     for _ in range(n):
-        item, pos = _read_topic_info_v0(buf, pos)
-        repartition_source_topics.append(item)
+        repartition_source_topics_item, pos = _read_topic_info_v0(buf, pos)
+        repartition_source_topics.append(repartition_source_topics_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -374,8 +374,8 @@ def _read_subtopology_v0(buf: Any, pos: int) -> tuple[Subtopology, int]:
         truncated()
     copartition_groups = []
     for _ in range(n):
-        item, pos = _read_copartition_group_v0(buf, pos)
-        copartition_groups.append(item)
+        copartition_groups_item, pos = _read_copartition_group_v0(buf, pos)
+        copartition_groups.append(copartition_groups_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -397,8 +397,8 @@ def _read_streams_group_topology_value_v0(buf: Any, pos: int) -> tuple[StreamsGr
         truncated()
     subtopologies = []
     for _ in range(n):
-        item, pos = _read_subtopology_v0(buf, pos)
-        subtopologies.append(item)
+        subtopologies_item, pos = _read_subtopology_v0(buf, pos)
+        subtopologies.append(subtopologies_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -426,8 +426,8 @@ def _write_topic_info_v0(self: TopicInfo, out: list[Any]) -> None:
     out.append(_P_ih(self.partitions, self.replication_factor))
     n = len(self.topic_configs) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topic_configs:
-        _write_topic_config_v0(item, out)
+    for topic_configs_item in self.topic_configs:
+        _write_topic_config_v0(topic_configs_item, out)
     out.append(b"\0")
 
 
@@ -465,8 +465,8 @@ def _write_subtopology_v0(self: Subtopology, out: list[Any]) -> None:
         out.append(raw)
     n = len(self.state_changelog_topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.state_changelog_topics:
-        _write_topic_info_v0(item, out)
+    for state_changelog_topics_item in self.state_changelog_topics:
+        _write_topic_info_v0(state_changelog_topics_item, out)
     n = len(self.repartition_sink_topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     for element in self.repartition_sink_topics:
@@ -476,12 +476,12 @@ def _write_subtopology_v0(self: Subtopology, out: list[Any]) -> None:
         out.append(raw)
     n = len(self.repartition_source_topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.repartition_source_topics:
-        _write_topic_info_v0(item, out)
+    for repartition_source_topics_item in self.repartition_source_topics:
+        _write_topic_info_v0(repartition_source_topics_item, out)
     n = len(self.copartition_groups) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.copartition_groups:
-        _write_copartition_group_v0(item, out)
+    for copartition_groups_item in self.copartition_groups:
+        _write_copartition_group_v0(copartition_groups_item, out)
     out.append(b"\0")
 
 
@@ -489,8 +489,8 @@ def _write_streams_group_topology_value_v0(self: StreamsGroupTopologyValue, out:
     out.append(_P_i(self.epoch))
     n = len(self.subtopologies) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.subtopologies:
-        _write_subtopology_v0(item, out)
+    for subtopologies_item in self.subtopologies:
+        _write_subtopology_v0(subtopologies_item, out)
     out.append(b"\0")
 
 

@@ -159,8 +159,8 @@ def _read_subscription_info_data_v1(buf: Any, pos: int) -> tuple[SubscriptionInf
         truncated()
     prev_tasks = []
     for _ in range(n):
-        item, pos = _read_task_id_v1(buf, pos)
-        prev_tasks.append(item)
+        prev_tasks_item, pos = _read_task_id_v1(buf, pos)
+        prev_tasks.append(prev_tasks_item)
     (n,) = _U_i(buf, pos)
     pos += 4
     if n < 0:
@@ -169,8 +169,8 @@ def _read_subscription_info_data_v1(buf: Any, pos: int) -> tuple[SubscriptionInf
         truncated()
     standby_tasks = []
     for _ in range(n):
-        item, pos = _read_task_id_v1(buf, pos)
-        standby_tasks.append(item)
+        standby_tasks_item, pos = _read_task_id_v1(buf, pos)
+        standby_tasks.append(standby_tasks_item)
     return SubscriptionInfoData(version, -1, process_id, prev_tasks, standby_tasks, b"", [], 0, 0, []), pos
 
 
@@ -183,8 +183,8 @@ def _read_subscription_info_data_v2(buf: Any, pos: int) -> tuple[SubscriptionInf
         truncated()
     prev_tasks = []
     for _ in range(n):
-        item, pos = _read_task_id_v1(buf, pos)
-        prev_tasks.append(item)
+        prev_tasks_item, pos = _read_task_id_v1(buf, pos)
+        prev_tasks.append(prev_tasks_item)
     (n,) = _U_i(buf, pos)
     pos += 4
     if n < 0:
@@ -193,8 +193,8 @@ def _read_subscription_info_data_v2(buf: Any, pos: int) -> tuple[SubscriptionInf
         truncated()
     standby_tasks = []
     for _ in range(n):
-        item, pos = _read_task_id_v1(buf, pos)
-        standby_tasks.append(item)
+        standby_tasks_item, pos = _read_task_id_v1(buf, pos)
+        standby_tasks.append(standby_tasks_item)
     (n,) = _U_i(buf, pos)
     pos += 4
     if n < 0:
@@ -217,8 +217,8 @@ def _read_subscription_info_data_v3(buf: Any, pos: int) -> tuple[SubscriptionInf
         truncated()
     prev_tasks = []
     for _ in range(n):
-        item, pos = _read_task_id_v1(buf, pos)
-        prev_tasks.append(item)
+        prev_tasks_item, pos = _read_task_id_v1(buf, pos)
+        prev_tasks.append(prev_tasks_item)
     (n,) = _U_i(buf, pos)
     pos += 4
     if n < 0:
@@ -227,8 +227,8 @@ def _read_subscription_info_data_v3(buf: Any, pos: int) -> tuple[SubscriptionInf
         truncated()
     standby_tasks = []
     for _ in range(n):
-        item, pos = _read_task_id_v1(buf, pos)
-        standby_tasks.append(item)
+        standby_tasks_item, pos = _read_task_id_v1(buf, pos)
+        standby_tasks.append(standby_tasks_item)
     (n,) = _U_i(buf, pos)
     pos += 4
     if n < 0:
@@ -257,8 +257,8 @@ def _read_task_offset_sum_v7(buf: Any, pos: int) -> tuple[TaskOffsetSum, int]:
         truncated()
     partition_to_offset_sum = []
     for _ in range(n):
-        item, pos = _read_partition_to_offset_sum_v7(buf, pos)
-        partition_to_offset_sum.append(item)
+        partition_to_offset_sum_item, pos = _read_partition_to_offset_sum_v7(buf, pos)
+        partition_to_offset_sum.append(partition_to_offset_sum_item)
     return TaskOffsetSum(topic_group_id, 0, 0, "", partition_to_offset_sum), pos
 
 
@@ -281,8 +281,8 @@ def _read_subscription_info_data_v7(buf: Any, pos: int) -> tuple[SubscriptionInf
         truncated()
     task_offset_sums = []
     for _ in range(n):
-        item, pos = _read_task_offset_sum_v7(buf, pos)
-        task_offset_sums.append(item)
+        task_offset_sums_item, pos = _read_task_offset_sum_v7(buf, pos)
+        task_offset_sums.append(task_offset_sums_item)
     return SubscriptionInfoData(version, latest_supported_version, process_id, [], [], user_end_point, task_offset_sums, 0, 0, []), pos
 
 
@@ -305,8 +305,8 @@ def _read_subscription_info_data_v8(buf: Any, pos: int) -> tuple[SubscriptionInf
         truncated()
     task_offset_sums = []
     for _ in range(n):
-        item, pos = _read_task_offset_sum_v7(buf, pos)
-        task_offset_sums.append(item)
+        task_offset_sums_item, pos = _read_task_offset_sum_v7(buf, pos)
+        task_offset_sums.append(task_offset_sums_item)
     (unique_field,) = _U_b(buf, pos)
     pos += 1
     return SubscriptionInfoData(version, latest_supported_version, process_id, [], [], user_end_point, task_offset_sums, unique_field, 0, []), pos
@@ -331,8 +331,8 @@ def _read_subscription_info_data_v9(buf: Any, pos: int) -> tuple[SubscriptionInf
         truncated()
     task_offset_sums = []
     for _ in range(n):
-        item, pos = _read_task_offset_sum_v7(buf, pos)
-        task_offset_sums.append(item)
+        task_offset_sums_item, pos = _read_task_offset_sum_v7(buf, pos)
+        task_offset_sums.append(task_offset_sums_item)
     unique_field, error_code = _U_bi(buf, pos)
     pos += 5
     return SubscriptionInfoData(version, latest_supported_version, process_id, [], [], user_end_point, task_offset_sums, unique_field, error_code, []), pos
@@ -376,8 +376,8 @@ def _read_subscription_info_data_v10(buf: Any, pos: int) -> tuple[SubscriptionIn
         truncated()
     task_offset_sums = []
     for _ in range(n):
-        item, pos = _read_task_offset_sum_v10(buf, pos)
-        task_offset_sums.append(item)
+        task_offset_sums_item, pos = _read_task_offset_sum_v10(buf, pos)
+        task_offset_sums.append(task_offset_sums_item)
     unique_field, error_code = _U_bi(buf, pos)
     pos += 5
     return SubscriptionInfoData(version, latest_supported_version, process_id, [], [], user_end_point, task_offset_sums, unique_field, error_code, []), pos
@@ -426,8 +426,8 @@ def _read_subscription_info_data_v11(buf: Any, pos: int) -> tuple[SubscriptionIn
         truncated()
     task_offset_sums = []
     for _ in range(n):
-        item, pos = _read_task_offset_sum_v10(buf, pos)
-        task_offset_sums.append(item)
+        task_offset_sums_item, pos = _read_task_offset_sum_v10(buf, pos)
+        task_offset_sums.append(task_offset_sums_item)
     unique_field, error_code, n = _U_bii(buf, pos)
     pos += 9
     if n < 0:
@@ -436,8 +436,8 @@ def _read_subscription_info_data_v11(buf: Any, pos: int) -> tuple[SubscriptionIn
         truncated()
     client_tags = []
     for _ in range(n):
-        item, pos = _read_client_tag_v11(buf, pos)
-        client_tags.append(item)
+        client_tags_item, pos = _read_client_tag_v11(buf, pos)
+        client_tags.append(client_tags_item)
     return SubscriptionInfoData(version, latest_supported_version, process_id, [], [], user_end_point, task_offset_sums, unique_field, error_code, client_tags), pos
 
 
@@ -447,31 +447,31 @@ def _write_task_id_v1(self: TaskId, out: list[Any]) -> None:
 
 def _write_subscription_info_data_v1(self: SubscriptionInfoData, out: list[Any]) -> None:
     out.append(_P_i16si(self.version, self.process_id, len(self.prev_tasks)))
-    for item in self.prev_tasks:
-        _write_task_id_v1(item, out)
+    for prev_tasks_item in self.prev_tasks:
+        _write_task_id_v1(prev_tasks_item, out)
     out.append(_P_i(len(self.standby_tasks)))
-    for item in self.standby_tasks:
-        _write_task_id_v1(item, out)
+    for standby_tasks_item in self.standby_tasks:
+        _write_task_id_v1(standby_tasks_item, out)
 
 
 def _write_subscription_info_data_v2(self: SubscriptionInfoData, out: list[Any]) -> None:
     out.append(_P_i16si(self.version, self.process_id, len(self.prev_tasks)))
-    for item in self.prev_tasks:
-        _write_task_id_v1(item, out)
+    for prev_tasks_item in self.prev_tasks:
+        _write_task_id_v1(prev_tasks_item, out)
     out.append(_P_i(len(self.standby_tasks)))
-    for item in self.standby_tasks:
-        _write_task_id_v1(item, out)
+    for standby_tasks_item in self.standby_tasks:
+        _write_task_id_v1(standby_tasks_item, out)
     out.append(_P_i(len(self.user_end_point)))
     out.append(self.user_end_point)
 
 
 def _write_subscription_info_data_v3(self: SubscriptionInfoData, out: list[Any]) -> None:
     out.append(_P_ii16si(self.version, self.latest_supported_version, self.process_id, len(self.prev_tasks)))
-    for item in self.prev_tasks:
-        _write_task_id_v1(item, out)
+    for prev_tasks_item in self.prev_tasks:
+        _write_task_id_v1(prev_tasks_item, out)
     out.append(_P_i(len(self.standby_tasks)))
-    for item in self.standby_tasks:
-        _write_task_id_v1(item, out)
+    for standby_tasks_item in self.standby_tasks:
+        _write_task_id_v1(standby_tasks_item, out)
     out.append(_P_i(len(self.user_end_point)))
     out.append(self.user_end_point)
 
@@ -482,24 +482,24 @@ def _write_partition_to_offset_sum_v7(self: PartitionToOffsetSum, out: list[Any]
 
 def _write_task_offset_sum_v7(self: TaskOffsetSum, out: list[Any]) -> None:
     out.append(_P_ii(self.topic_group_id, len(self.partition_to_offset_sum)))
-    for item in self.partition_to_offset_sum:
-        _write_partition_to_offset_sum_v7(item, out)
+    for partition_to_offset_sum_item in self.partition_to_offset_sum:
+        _write_partition_to_offset_sum_v7(partition_to_offset_sum_item, out)
 
 
 def _write_subscription_info_data_v7(self: SubscriptionInfoData, out: list[Any]) -> None:
     out.append(_P_ii16si(self.version, self.latest_supported_version, self.process_id, len(self.user_end_point)))
     out.append(self.user_end_point)
     out.append(_P_i(len(self.task_offset_sums)))
-    for item in self.task_offset_sums:
-        _write_task_offset_sum_v7(item, out)
+    for task_offset_sums_item in self.task_offset_sums:
+        _write_task_offset_sum_v7(task_offset_sums_item, out)
 
 
 def _write_subscription_info_data_v8(self: SubscriptionInfoData, out: list[Any]) -> None:
     out.append(_P_ii16si(self.version, self.latest_supported_version, self.process_id, len(self.user_end_point)))
     out.append(self.user_end_point)
     out.append(_P_i(len(self.task_offset_sums)))
-    for item in self.task_offset_sums:
-        _write_task_offset_sum_v7(item, out)
+    for task_offset_sums_item in self.task_offset_sums:
+        _write_task_offset_sum_v7(task_offset_sums_item, out)
     out.append(_P_b(self.unique_field))
 
 
@@ -507,18 +507,18 @@ def _write_subscription_info_data_v9(self: SubscriptionInfoData, out: list[Any])
     out.append(_P_ii16si(self.version, self.latest_supported_version, self.process_id, len(self.user_end_point)))
     out.append(self.user_end_point)
     out.append(_P_i(len(self.task_offset_sums)))
-    for item in self.task_offset_sums:
-        _write_task_offset_sum_v7(item, out)
+    for task_offset_sums_item in self.task_offset_sums:
+        _write_task_offset_sum_v7(task_offset_sums_item, out)
     out.append(_P_bi(self.unique_field, self.error_code))
 
 
 def _write_task_offset_sum_v10(self: TaskOffsetSum, out: list[Any]) -> None:
     out.append(_P_iiq(self.topic_group_id, self.partition, self.offset_sum))
-    value = self.named_topology
-    if value is None:
+    named_topology_value = self.named_topology
+    if named_topology_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = named_topology_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
 
@@ -527,8 +527,8 @@ def _write_subscription_info_data_v10(self: SubscriptionInfoData, out: list[Any]
     out.append(_P_ii16si(self.version, self.latest_supported_version, self.process_id, len(self.user_end_point)))
     out.append(self.user_end_point)
     out.append(_P_i(len(self.task_offset_sums)))
-    for item in self.task_offset_sums:
-        _write_task_offset_sum_v10(item, out)
+    for task_offset_sums_item in self.task_offset_sums:
+        _write_task_offset_sum_v10(task_offset_sums_item, out)
     out.append(_P_bi(self.unique_field, self.error_code))
 
 
@@ -543,11 +543,11 @@ def _write_subscription_info_data_v11(self: SubscriptionInfoData, out: list[Any]
     out.append(_P_ii16si(self.version, self.latest_supported_version, self.process_id, len(self.user_end_point)))
     out.append(self.user_end_point)
     out.append(_P_i(len(self.task_offset_sums)))
-    for item in self.task_offset_sums:
-        _write_task_offset_sum_v10(item, out)
+    for task_offset_sums_item in self.task_offset_sums:
+        _write_task_offset_sum_v10(task_offset_sums_item, out)
     out.append(_P_bii(self.unique_field, self.error_code, len(self.client_tags)))
-    for item in self.client_tags:
-        _write_client_tag_v11(item, out)
+    for client_tags_item in self.client_tags:
+        _write_client_tag_v11(client_tags_item, out)
 
 
 SubscriptionInfoData.READERS = {

@@ -133,8 +133,8 @@ def _read_sync_group_request_v0(buf: Any, pos: int) -> tuple[SyncGroupRequest, i
         truncated()
     assignments = []
     for _ in range(n):
-        item, pos = _read_sync_group_request_assignment_v0(buf, pos)
-        assignments.append(item)
+        assignments_item, pos = _read_sync_group_request_assignment_v0(buf, pos)
+        assignments.append(assignments_item)
     return SyncGroupRequest(group_id, generation_id, member_id, None, None, None, assignments), pos
 
 
@@ -186,8 +186,8 @@ def _read_sync_group_request_v3(buf: Any, pos: int) -> tuple[SyncGroupRequest, i
         truncated()
     assignments = []
     for _ in range(n):
-        item, pos = _read_sync_group_request_assignment_v0(buf, pos)
-        assignments.append(item)
+        assignments_item, pos = _read_sync_group_request_assignment_v0(buf, pos)
+        assignments.append(assignments_item)
     return SyncGroupRequest(group_id, generation_id, member_id, group_instance_id, None, None, assignments), pos
 
 
@@ -289,8 +289,8 @@ def _read_sync_group_request_v4(buf: Any, pos: int) -> tuple[SyncGroupRequest, i
         truncated()
     assignments = []
     for _ in range(n):
-        item, pos = _read_sync_group_request_assignment_v4(buf, pos)
-        assignments.append(item)
+        assignments_item, pos = _read_sync_group_request_assignment_v4(buf, pos)
+        assignments.append(assignments_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -396,8 +396,8 @@ def _read_sync_group_request_v5(buf: Any, pos: int) -> tuple[SyncGroupRequest, i
         truncated()
     assignments = []
     for _ in range(n):
-        item, pos = _read_sync_group_request_assignment_v4(buf, pos)
-        assignments.append(item)
+        assignments_item, pos = _read_sync_group_request_assignment_v4(buf, pos)
+        assignments.append(assignments_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -421,8 +421,8 @@ def _write_sync_group_request_v0(self: SyncGroupRequest, out: list[Any]) -> None
     out.append(_P_ih(self.generation_id, len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.assignments)))
-    for item in self.assignments:
-        _write_sync_group_request_assignment_v0(item, out)
+    for assignments_item in self.assignments:
+        _write_sync_group_request_assignment_v0(assignments_item, out)
 
 
 def _write_sync_group_request_v3(self: SyncGroupRequest, out: list[Any]) -> None:
@@ -432,16 +432,16 @@ def _write_sync_group_request_v3(self: SyncGroupRequest, out: list[Any]) -> None
     raw = self.member_id.encode()
     out.append(_P_ih(self.generation_id, len(raw)))
     out.append(raw)
-    value = self.group_instance_id
-    if value is None:
+    group_instance_id_value = self.group_instance_id
+    if group_instance_id_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = group_instance_id_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_i(len(self.assignments)))
-    for item in self.assignments:
-        _write_sync_group_request_assignment_v0(item, out)
+    for assignments_item in self.assignments:
+        _write_sync_group_request_assignment_v0(assignments_item, out)
 
 
 def _write_sync_group_request_assignment_v4(self: SyncGroupRequestAssignment, out: list[Any]) -> None:
@@ -465,18 +465,18 @@ def _write_sync_group_request_v4(self: SyncGroupRequest, out: list[Any]) -> None
     n = len(raw) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
-    value = self.group_instance_id
-    if value is None:
+    group_instance_id_value = self.group_instance_id
+    if group_instance_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = group_instance_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     n = len(self.assignments) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.assignments:
-        _write_sync_group_request_assignment_v4(item, out)
+    for assignments_item in self.assignments:
+        _write_sync_group_request_assignment_v4(assignments_item, out)
     out.append(b"\0")
 
 
@@ -490,34 +490,34 @@ def _write_sync_group_request_v5(self: SyncGroupRequest, out: list[Any]) -> None
     n = len(raw) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
-    value = self.group_instance_id
-    if value is None:
+    group_instance_id_value = self.group_instance_id
+    if group_instance_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = group_instance_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
-    value = self.protocol_type
-    if value is None:
+    protocol_type_value = self.protocol_type
+    if protocol_type_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = protocol_type_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
-    value = self.protocol_name
-    if value is None:
+    protocol_name_value = self.protocol_name
+    if protocol_name_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = protocol_name_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     n = len(self.assignments) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.assignments:
-        _write_sync_group_request_assignment_v4(item, out)
+    for assignments_item in self.assignments:
+        _write_sync_group_request_assignment_v4(assignments_item, out)
     out.append(b"\0")
 
 

@@ -182,19 +182,19 @@ def _write_sync_group_response_v4(self: SyncGroupResponse, out: list[Any]) -> No
 
 def _write_sync_group_response_v5(self: SyncGroupResponse, out: list[Any]) -> None:
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
-    value = self.protocol_type
-    if value is None:
+    protocol_type_value = self.protocol_type
+    if protocol_type_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = protocol_type_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
-    value = self.protocol_name
-    if value is None:
+    protocol_name_value = self.protocol_name
+    if protocol_name_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = protocol_name_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)

@@ -129,8 +129,8 @@ def _read_transaction_log_value_v0(buf: Any, pos: int) -> tuple[TransactionLogVa
             truncated()
         transaction_partitions = []
         for _ in range(n):
-            item, pos = _read_partitions_schema_v0(buf, pos)
-            transaction_partitions.append(item)
+            transaction_partitions_item, pos = _read_partitions_schema_v0(buf, pos)
+            transaction_partitions.append(transaction_partitions_item)
     transaction_last_update_timestamp_ms, transaction_start_timestamp_ms = _U_qq(buf, pos)
     pos += 16
     return TransactionLogValue(producer_id, -1, -1, producer_epoch, -1, transaction_timeout_ms, transaction_status, transaction_partitions, transaction_last_update_timestamp_ms, transaction_start_timestamp_ms, 0), pos
@@ -171,10 +171,10 @@ def _read_partitions_schema_v1(buf: Any, pos: int) -> tuple[PartitionsSchema, in
 
 
 def _read_transaction_log_value_v1(buf: Any, pos: int) -> tuple[TransactionLogValue, int]:
-    next_producer_epoch = -1
-    client_transaction_version = 0
-    next_producer_id = -1
-    previous_producer_id = -1
+    next_producer_epoch: int = -1
+    client_transaction_version: int = 0
+    next_producer_id: int = -1
+    previous_producer_id: int = -1
     producer_id, producer_epoch, transaction_timeout_ms, transaction_status = _U_qhib(buf, pos)
     pos += 15
     n = buf[pos]
@@ -191,8 +191,8 @@ def _read_transaction_log_value_v1(buf: Any, pos: int) -> tuple[TransactionLogVa
             truncated()
         transaction_partitions = []
         for _ in range(n):
-            item, pos = _read_partitions_schema_v1(buf, pos)
-            transaction_partitions.append(item)
+            transaction_partitions_item, pos = _read_partitions_schema_v1(buf, pos)
+            transaction_partitions.append(transaction_partitions_item)
     transaction_last_update_timestamp_ms, transaction_start_timestamp_ms = _U_qq(buf, pos)
     pos += 16
     n = buf[pos]
@@ -231,13 +231,13 @@ def _write_partitions_schema_v0(self: PartitionsSchema, out: list[Any]) -> None:
 
 def _write_transaction_log_value_v0(self: TransactionLogValue, out: list[Any]) -> None:
     out.append(_P_qhib(self.producer_id, self.producer_epoch, self.transaction_timeout_ms, self.transaction_status))
-    value = self.transaction_partitions
-    if value is None:
+    transaction_partitions_value = self.transaction_partitions
+    if transaction_partitions_value is None:
         out.append(_P_i(-1))
     else:
-        out.append(_P_i(len(value)))
-        for item in value:
-            _write_partitions_schema_v0(item, out)
+        out.append(_P_i(len(transaction_partitions_value)))
+        for transaction_partitions_item in transaction_partitions_value:
+            _write_partitions_schema_v0(transaction_partitions_item, out)
     out.append(_P_qq(self.transaction_last_update_timestamp_ms, self.transaction_start_timestamp_ms))
 
 
@@ -254,30 +254,31 @@ def _write_partitions_schema_v1(self: PartitionsSchema, out: list[Any]) -> None:
 
 def _write_transaction_log_value_v1(self: TransactionLogValue, out: list[Any]) -> None:
     out.append(_P_qhib(self.producer_id, self.producer_epoch, self.transaction_timeout_ms, self.transaction_status))
-    value = self.transaction_partitions
-    if value is None:
+    transaction_partitions_value = self.transaction_partitions
+    if transaction_partitions_value is None:
         out.append(UVARINT[0])
     else:
-        n = len(value) + 1
+        n = len(transaction_partitions_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for item in value:
-            _write_partitions_schema_v1(item, out)
+        for transaction_partitions_item in transaction_partitions_value:
+            _write_partitions_schema_v1(transaction_partitions_item, out)
     out.append(_P_qq(self.transaction_last_update_timestamp_ms, self.transaction_start_timestamp_ms))
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.previous_producer_id != -1:
-        piece: list[Any] = []
+        piece = []
         piece.append(_P_q(self.previous_producer_id))
         tags.append((0, b"".join(piece)))
     if self.next_producer_id != -1:
-        piece: list[Any] = []
+        piece = []
         piece.append(_P_q(self.next_producer_id))
         tags.append((1, b"".join(piece)))
     if self.client_transaction_version != 0:
-        piece: list[Any] = []
+        piece = []
         piece.append(_P_h(self.client_transaction_version))
         tags.append((2, b"".join(piece)))
     if self.next_producer_epoch != -1:
-        piece: list[Any] = []
+        piece = []
         piece.append(_P_h(self.next_producer_epoch))
         tags.append((3, b"".join(piece)))
     write_tags(out, tags)

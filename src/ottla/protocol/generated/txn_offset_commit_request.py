@@ -142,8 +142,8 @@ def _read_txn_offset_commit_request_topic_v0(buf: Any, pos: int) -> tuple[TxnOff
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_txn_offset_commit_request_partition_v0(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_txn_offset_commit_request_partition_v0(buf, pos)
+        partitions.append(partitions_item)
     return TxnOffsetCommitRequestTopic(name, partitions), pos
 
 
@@ -180,8 +180,8 @@ def _read_txn_offset_commit_request_v0(buf: Any, pos: int) -> tuple[TxnOffsetCom
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_txn_offset_commit_request_topic_v0(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_txn_offset_commit_request_topic_v0(buf, pos)
+        topics.append(topics_item)
     return TxnOffsetCommitRequest(transactional_id, group_id, producer_id, producer_epoch, -1, "", None, topics), pos
 
 
@@ -225,8 +225,8 @@ def _read_txn_offset_commit_request_topic_v2(buf: Any, pos: int) -> tuple[TxnOff
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_txn_offset_commit_request_partition_v2(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_txn_offset_commit_request_partition_v2(buf, pos)
+        partitions.append(partitions_item)
     return TxnOffsetCommitRequestTopic(name, partitions), pos
 
 
@@ -263,8 +263,8 @@ def _read_txn_offset_commit_request_v2(buf: Any, pos: int) -> tuple[TxnOffsetCom
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_txn_offset_commit_request_topic_v2(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_txn_offset_commit_request_topic_v2(buf, pos)
+        topics.append(topics_item)
     return TxnOffsetCommitRequest(transactional_id, group_id, producer_id, producer_epoch, -1, "", None, topics), pos
 
 
@@ -323,8 +323,8 @@ def _read_txn_offset_commit_request_topic_v3(buf: Any, pos: int) -> tuple[TxnOff
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_txn_offset_commit_request_partition_v3(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_txn_offset_commit_request_partition_v3(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -409,8 +409,8 @@ def _read_txn_offset_commit_request_v3(buf: Any, pos: int) -> tuple[TxnOffsetCom
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_txn_offset_commit_request_topic_v3(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_txn_offset_commit_request_topic_v3(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -420,11 +420,11 @@ def _read_txn_offset_commit_request_v3(buf: Any, pos: int) -> tuple[TxnOffsetCom
 
 def _write_txn_offset_commit_request_partition_v0(self: TxnOffsetCommitRequestPartition, out: list[Any]) -> None:
     out.append(_P_iq(self.partition_index, self.committed_offset))
-    value = self.committed_metadata
-    if value is None:
+    committed_metadata_value = self.committed_metadata
+    if committed_metadata_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = committed_metadata_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
 
@@ -434,8 +434,8 @@ def _write_txn_offset_commit_request_topic_v0(self: TxnOffsetCommitRequestTopic,
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for item in self.partitions:
-        _write_txn_offset_commit_request_partition_v0(item, out)
+    for partitions_item in self.partitions:
+        _write_txn_offset_commit_request_partition_v0(partitions_item, out)
 
 
 def _write_txn_offset_commit_request_v0(self: TxnOffsetCommitRequest, out: list[Any]) -> None:
@@ -446,17 +446,17 @@ def _write_txn_offset_commit_request_v0(self: TxnOffsetCommitRequest, out: list[
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_qhi(self.producer_id, self.producer_epoch, len(self.topics)))
-    for item in self.topics:
-        _write_txn_offset_commit_request_topic_v0(item, out)
+    for topics_item in self.topics:
+        _write_txn_offset_commit_request_topic_v0(topics_item, out)
 
 
 def _write_txn_offset_commit_request_partition_v2(self: TxnOffsetCommitRequestPartition, out: list[Any]) -> None:
     out.append(_P_iqi(self.partition_index, self.committed_offset, self.committed_leader_epoch))
-    value = self.committed_metadata
-    if value is None:
+    committed_metadata_value = self.committed_metadata
+    if committed_metadata_value is None:
         out.append(_P_h(-1))
     else:
-        raw = value.encode()
+        raw = committed_metadata_value.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
 
@@ -466,8 +466,8 @@ def _write_txn_offset_commit_request_topic_v2(self: TxnOffsetCommitRequestTopic,
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for item in self.partitions:
-        _write_txn_offset_commit_request_partition_v2(item, out)
+    for partitions_item in self.partitions:
+        _write_txn_offset_commit_request_partition_v2(partitions_item, out)
 
 
 def _write_txn_offset_commit_request_v2(self: TxnOffsetCommitRequest, out: list[Any]) -> None:
@@ -478,17 +478,17 @@ def _write_txn_offset_commit_request_v2(self: TxnOffsetCommitRequest, out: list[
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_qhi(self.producer_id, self.producer_epoch, len(self.topics)))
-    for item in self.topics:
-        _write_txn_offset_commit_request_topic_v2(item, out)
+    for topics_item in self.topics:
+        _write_txn_offset_commit_request_topic_v2(topics_item, out)
 
 
 def _write_txn_offset_commit_request_partition_v3(self: TxnOffsetCommitRequestPartition, out: list[Any]) -> None:
     out.append(_P_iqi(self.partition_index, self.committed_offset, self.committed_leader_epoch))
-    value = self.committed_metadata
-    if value is None:
+    committed_metadata_value = self.committed_metadata
+    if committed_metadata_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = committed_metadata_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -502,8 +502,8 @@ def _write_txn_offset_commit_request_topic_v3(self: TxnOffsetCommitRequestTopic,
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_txn_offset_commit_request_partition_v3(item, out)
+    for partitions_item in self.partitions:
+        _write_txn_offset_commit_request_partition_v3(partitions_item, out)
     out.append(b"\0")
 
 
@@ -521,18 +521,18 @@ def _write_txn_offset_commit_request_v3(self: TxnOffsetCommitRequest, out: list[
     n = len(raw) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
-    value = self.group_instance_id
-    if value is None:
+    group_instance_id_value = self.group_instance_id
+    if group_instance_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = group_instance_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_txn_offset_commit_request_topic_v3(item, out)
+    for topics_item in self.topics:
+        _write_txn_offset_commit_request_topic_v3(topics_item, out)
     out.append(b"\0")
 
 

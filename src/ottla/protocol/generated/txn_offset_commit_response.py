@@ -103,8 +103,8 @@ def _read_txn_offset_commit_response_topic_v0(buf: Any, pos: int) -> tuple[TxnOf
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_txn_offset_commit_response_partition_v0(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_txn_offset_commit_response_partition_v0(buf, pos)
+        partitions.append(partitions_item)
     return TxnOffsetCommitResponseTopic(name, partitions), pos
 
 
@@ -117,8 +117,8 @@ def _read_txn_offset_commit_response_v0(buf: Any, pos: int) -> tuple[TxnOffsetCo
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_txn_offset_commit_response_topic_v0(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_txn_offset_commit_response_topic_v0(buf, pos)
+        topics.append(topics_item)
     return TxnOffsetCommitResponse(throttle_time_ms, topics), pos
 
 
@@ -159,8 +159,8 @@ def _read_txn_offset_commit_response_topic_v3(buf: Any, pos: int) -> tuple[TxnOf
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_txn_offset_commit_response_partition_v3(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_txn_offset_commit_response_partition_v3(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -182,8 +182,8 @@ def _read_txn_offset_commit_response_v3(buf: Any, pos: int) -> tuple[TxnOffsetCo
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_txn_offset_commit_response_topic_v3(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_txn_offset_commit_response_topic_v3(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -200,14 +200,14 @@ def _write_txn_offset_commit_response_topic_v0(self: TxnOffsetCommitResponseTopi
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for item in self.partitions:
-        _write_txn_offset_commit_response_partition_v0(item, out)
+    for partitions_item in self.partitions:
+        _write_txn_offset_commit_response_partition_v0(partitions_item, out)
 
 
 def _write_txn_offset_commit_response_v0(self: TxnOffsetCommitResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.topics)))
-    for item in self.topics:
-        _write_txn_offset_commit_response_topic_v0(item, out)
+    for topics_item in self.topics:
+        _write_txn_offset_commit_response_topic_v0(topics_item, out)
 
 
 def _write_txn_offset_commit_response_partition_v3(self: TxnOffsetCommitResponsePartition, out: list[Any]) -> None:
@@ -221,8 +221,8 @@ def _write_txn_offset_commit_response_topic_v3(self: TxnOffsetCommitResponseTopi
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_txn_offset_commit_response_partition_v3(item, out)
+    for partitions_item in self.partitions:
+        _write_txn_offset_commit_response_partition_v3(partitions_item, out)
     out.append(b"\0")
 
 
@@ -230,8 +230,8 @@ def _write_txn_offset_commit_response_v3(self: TxnOffsetCommitResponse, out: lis
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_txn_offset_commit_response_topic_v3(item, out)
+    for topics_item in self.topics:
+        _write_txn_offset_commit_response_topic_v3(topics_item, out)
     out.append(b"\0")
 
 

@@ -109,8 +109,8 @@ def _read_update_features_request_v0(buf: Any, pos: int) -> tuple[UpdateFeatures
         truncated()
     feature_updates = []
     for _ in range(n):
-        item, pos = _read_feature_update_key_v0(buf, pos)
-        feature_updates.append(item)
+        feature_updates_item, pos = _read_feature_update_key_v0(buf, pos)
+        feature_updates.append(feature_updates_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -157,8 +157,8 @@ def _read_update_features_request_v1(buf: Any, pos: int) -> tuple[UpdateFeatures
         truncated()
     feature_updates = []
     for _ in range(n):
-        item, pos = _read_feature_update_key_v1(buf, pos)
-        feature_updates.append(item)
+        feature_updates_item, pos = _read_feature_update_key_v1(buf, pos)
+        feature_updates.append(feature_updates_item)
     (validate_only,) = _U_o(buf, pos)
     pos += 1
     if buf[pos]:
@@ -180,8 +180,8 @@ def _write_update_features_request_v0(self: UpdateFeaturesRequest, out: list[Any
     out.append(_P_i(self.timeout_ms))
     n = len(self.feature_updates) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.feature_updates:
-        _write_feature_update_key_v0(item, out)
+    for feature_updates_item in self.feature_updates:
+        _write_feature_update_key_v0(feature_updates_item, out)
     out.append(b"\0")
 
 
@@ -197,8 +197,8 @@ def _write_update_features_request_v1(self: UpdateFeaturesRequest, out: list[Any
     out.append(_P_i(self.timeout_ms))
     n = len(self.feature_updates) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.feature_updates:
-        _write_feature_update_key_v1(item, out)
+    for feature_updates_item in self.feature_updates:
+        _write_feature_update_key_v1(feature_updates_item, out)
     out.append(_P_ox(self.validate_only))
 
 

@@ -141,8 +141,8 @@ def _read_update_features_response_v0(buf: Any, pos: int) -> tuple[UpdateFeature
         truncated()
     results = []
     for _ in range(n):
-        item, pos = _read_updatable_feature_result_v0(buf, pos)
-        results.append(item)
+        results_item, pos = _read_updatable_feature_result_v0(buf, pos)
+        results.append(results_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -184,11 +184,11 @@ def _write_updatable_feature_result_v0(self: UpdatableFeatureResult, out: list[A
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     out.append(raw)
     out.append(_P_h(self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
@@ -197,28 +197,28 @@ def _write_updatable_feature_result_v0(self: UpdatableFeatureResult, out: list[A
 
 def _write_update_features_response_v0(self: UpdateFeaturesResponse, out: list[Any]) -> None:
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     n = len(self.results) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.results:
-        _write_updatable_feature_result_v0(item, out)
+    for results_item in self.results:
+        _write_updatable_feature_result_v0(results_item, out)
     out.append(b"\0")
 
 
 def _write_update_features_response_v2(self: UpdateFeaturesResponse, out: list[Any]) -> None:
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
-    value = self.error_message
-    if value is None:
+    error_message_value = self.error_message
+    if error_message_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = error_message_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)

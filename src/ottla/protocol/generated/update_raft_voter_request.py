@@ -171,8 +171,8 @@ def _read_update_raft_voter_request_v0(buf: Any, pos: int) -> tuple[UpdateRaftVo
         truncated()
     listeners = []
     for _ in range(n):
-        item, pos = _read_listener_v0(buf, pos)
-        listeners.append(item)
+        listeners_item, pos = _read_listener_v0(buf, pos)
+        listeners.append(listeners_item)
     k_raft_version_feature, pos = _read_k_raft_version_feature_v0(buf, pos)
     if buf[pos]:
         pos = skip_tags(buf, pos)
@@ -198,19 +198,19 @@ def _write_k_raft_version_feature_v0(self: KRaftVersionFeature, out: list[Any]) 
 
 
 def _write_update_raft_voter_request_v0(self: UpdateRaftVoterRequest, out: list[Any]) -> None:
-    value = self.cluster_id
-    if value is None:
+    cluster_id_value = self.cluster_id
+    if cluster_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = cluster_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     out.append(_P_ii16s(self.current_leader_epoch, self.voter_id, self.voter_directory_id))
     n = len(self.listeners) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.listeners:
-        _write_listener_v0(item, out)
+    for listeners_item in self.listeners:
+        _write_listener_v0(listeners_item, out)
     _write_k_raft_version_feature_v0(self.k_raft_version_feature, out)
     out.append(b"\0")
 

@@ -97,7 +97,7 @@ def _read_current_leader_v0(buf: Any, pos: int) -> tuple[CurrentLeader, int]:
 
 
 def _read_update_raft_voter_response_v0(buf: Any, pos: int) -> tuple[UpdateRaftVoterResponse, int]:
-    current_leader = CurrentLeader()
+    current_leader: CurrentLeader = CurrentLeader()
     throttle_time_ms, error_code = _U_ih(buf, pos)
     pos += 6
     n = buf[pos]
@@ -128,8 +128,9 @@ def _write_current_leader_v0(self: CurrentLeader, out: list[Any]) -> None:
 def _write_update_raft_voter_response_v0(self: UpdateRaftVoterResponse, out: list[Any]) -> None:
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.current_leader != CurrentLeader():
-        piece: list[Any] = []
+        piece = []
         _write_current_leader_v0(self.current_leader, piece)
         tags.append((0, b"".join(piece)))
     write_tags(out, tags)

@@ -134,8 +134,8 @@ def _read_topic_data_v0(buf: Any, pos: int) -> tuple[TopicData, int]:
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_partition_data_v0(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_partition_data_v0(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -173,8 +173,8 @@ def _read_vote_request_v0(buf: Any, pos: int) -> tuple[VoteRequest, int]:
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_topic_data_v0(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_topic_data_v0(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -219,8 +219,8 @@ def _read_topic_data_v1(buf: Any, pos: int) -> tuple[TopicData, int]:
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_partition_data_v1(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_partition_data_v1(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -260,8 +260,8 @@ def _read_vote_request_v1(buf: Any, pos: int) -> tuple[VoteRequest, int]:
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_topic_data_v1(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_topic_data_v1(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -306,8 +306,8 @@ def _read_topic_data_v2(buf: Any, pos: int) -> tuple[TopicData, int]:
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_partition_data_v2(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_partition_data_v2(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -347,8 +347,8 @@ def _read_vote_request_v2(buf: Any, pos: int) -> tuple[VoteRequest, int]:
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_topic_data_v2(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_topic_data_v2(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -367,24 +367,24 @@ def _write_topic_data_v0(self: TopicData, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_partition_data_v0(item, out)
+    for partitions_item in self.partitions:
+        _write_partition_data_v0(partitions_item, out)
     out.append(b"\0")
 
 
 def _write_vote_request_v0(self: VoteRequest, out: list[Any]) -> None:
-    value = self.cluster_id
-    if value is None:
+    cluster_id_value = self.cluster_id
+    if cluster_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = cluster_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_topic_data_v0(item, out)
+    for topics_item in self.topics:
+        _write_topic_data_v0(topics_item, out)
     out.append(b"\0")
 
 
@@ -399,25 +399,25 @@ def _write_topic_data_v1(self: TopicData, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_partition_data_v1(item, out)
+    for partitions_item in self.partitions:
+        _write_partition_data_v1(partitions_item, out)
     out.append(b"\0")
 
 
 def _write_vote_request_v1(self: VoteRequest, out: list[Any]) -> None:
-    value = self.cluster_id
-    if value is None:
+    cluster_id_value = self.cluster_id
+    if cluster_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = cluster_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     out.append(_P_i(self.voter_id))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_topic_data_v1(item, out)
+    for topics_item in self.topics:
+        _write_topic_data_v1(topics_item, out)
     out.append(b"\0")
 
 
@@ -432,25 +432,25 @@ def _write_topic_data_v2(self: TopicData, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_partition_data_v2(item, out)
+    for partitions_item in self.partitions:
+        _write_partition_data_v2(partitions_item, out)
     out.append(b"\0")
 
 
 def _write_vote_request_v2(self: VoteRequest, out: list[Any]) -> None:
-    value = self.cluster_id
-    if value is None:
+    cluster_id_value = self.cluster_id
+    if cluster_id_value is None:
         out.append(UVARINT[0])
     else:
-        raw = value.encode()
+        raw = cluster_id_value.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     out.append(_P_i(self.voter_id))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_topic_data_v2(item, out)
+    for topics_item in self.topics:
+        _write_topic_data_v2(topics_item, out)
     out.append(b"\0")
 
 

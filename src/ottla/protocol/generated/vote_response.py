@@ -143,8 +143,8 @@ def _read_topic_data_v0(buf: Any, pos: int) -> tuple[TopicData, int]:
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_partition_data_v0(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_partition_data_v0(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -166,8 +166,8 @@ def _read_vote_response_v0(buf: Any, pos: int) -> tuple[VoteResponse, int]:
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_topic_data_v0(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_topic_data_v0(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -203,7 +203,7 @@ def _read_node_endpoint_v1(buf: Any, pos: int) -> tuple[NodeEndpoint, int]:
 
 
 def _read_vote_response_v1(buf: Any, pos: int) -> tuple[VoteResponse, int]:
-    node_endpoints = []
+    node_endpoints: list[NodeEndpoint] = []
     (error_code,) = _U_h(buf, pos)
     pos += 2
     n = buf[pos]
@@ -217,8 +217,8 @@ def _read_vote_response_v1(buf: Any, pos: int) -> tuple[VoteResponse, int]:
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_topic_data_v0(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_topic_data_v0(buf, pos)
+        topics.append(topics_item)
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -239,8 +239,8 @@ def _read_vote_response_v1(buf: Any, pos: int) -> tuple[VoteResponse, int]:
                 truncated()
             node_endpoints = []
             for _ in range(n):
-                item, pos = _read_node_endpoint_v1(buf, pos)
-                node_endpoints.append(item)
+                node_endpoints_item, pos = _read_node_endpoint_v1(buf, pos)
+                node_endpoints.append(node_endpoints_item)
         if after > len(buf):
             truncated()
         pos = after
@@ -258,8 +258,8 @@ def _write_topic_data_v0(self: TopicData, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_partition_data_v0(item, out)
+    for partitions_item in self.partitions:
+        _write_partition_data_v0(partitions_item, out)
     out.append(b"\0")
 
 
@@ -267,8 +267,8 @@ def _write_vote_response_v0(self: VoteResponse, out: list[Any]) -> None:
     out.append(_P_h(self.error_code))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_topic_data_v0(item, out)
+    for topics_item in self.topics:
+        _write_topic_data_v0(topics_item, out)
     out.append(b"\0")
 
 
@@ -285,15 +285,16 @@ def _write_vote_response_v1(self: VoteResponse, out: list[Any]) -> None:
     out.append(_P_h(self.error_code))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_topic_data_v0(item, out)
+    for topics_item in self.topics:
+        _write_topic_data_v0(topics_item, out)
     tags: list[tuple[int, bytes]] = []
+    piece: list[Any]
     if self.node_endpoints:
-        piece: list[Any] = []
+        piece = []
         n = len(self.node_endpoints) + 1
         piece.append(UVARINT[n] if n < 128 else uvarint(n))
-        for item in self.node_endpoints:
-            _write_node_endpoint_v1(item, piece)
+        for node_endpoints_item in self.node_endpoints:
+            _write_node_endpoint_v1(node_endpoints_item, piece)
         tags.append((0, b"".join(piece)))
     write_tags(out, tags)
 

@@ -163,8 +163,8 @@ def _read_voter_v0(buf: Any, pos: int) -> tuple[Voter, int]:
         truncated()
     endpoints = []
     for _ in range(n):
-        item, pos = _read_endpoint_v0(buf, pos)
-        endpoints.append(item)
+        endpoints_item, pos = _read_endpoint_v0(buf, pos)
+        endpoints.append(endpoints_item)
     k_raft_version_feature, pos = _read_k_raft_version_feature_v0(buf, pos)
     if buf[pos]:
         pos = skip_tags(buf, pos)
@@ -187,8 +187,8 @@ def _read_voters_record_v0(buf: Any, pos: int) -> tuple[VotersRecord, int]:
         truncated()
     voters = []
     for _ in range(n):
-        item, pos = _read_voter_v0(buf, pos)
-        voters.append(item)
+        voters_item, pos = _read_voter_v0(buf, pos)
+        voters.append(voters_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -216,8 +216,8 @@ def _write_voter_v0(self: Voter, out: list[Any]) -> None:
     out.append(_P_i16s(self.voter_id, self.voter_directory_id))
     n = len(self.endpoints) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.endpoints:
-        _write_endpoint_v0(item, out)
+    for endpoints_item in self.endpoints:
+        _write_endpoint_v0(endpoints_item, out)
     _write_k_raft_version_feature_v0(self.k_raft_version_feature, out)
     out.append(b"\0")
 
@@ -226,8 +226,8 @@ def _write_voters_record_v0(self: VotersRecord, out: list[Any]) -> None:
     out.append(_P_h(self.version))
     n = len(self.voters) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.voters:
-        _write_voter_v0(item, out)
+    for voters_item in self.voters:
+        _write_voter_v0(voters_item, out)
     out.append(b"\0")
 
 

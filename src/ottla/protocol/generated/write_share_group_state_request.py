@@ -132,8 +132,8 @@ def _read_partition_data_v0(buf: Any, pos: int) -> tuple[PartitionData, int]:
         truncated()
     state_batches = []
     for _ in range(n):
-        item, pos = _read_state_batch_v0(buf, pos)
-        state_batches.append(item)
+        state_batches_item, pos = _read_state_batch_v0(buf, pos)
+        state_batches.append(state_batches_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -155,8 +155,8 @@ def _read_write_state_data_v0(buf: Any, pos: int) -> tuple[WriteStateData, int]:
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_partition_data_v0(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_partition_data_v0(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -191,8 +191,8 @@ def _read_write_share_group_state_request_v0(buf: Any, pos: int) -> tuple[WriteS
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_write_state_data_v0(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_write_state_data_v0(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -214,8 +214,8 @@ def _read_partition_data_v1(buf: Any, pos: int) -> tuple[PartitionData, int]:
         truncated()
     state_batches = []
     for _ in range(n):
-        item, pos = _read_state_batch_v0(buf, pos)
-        state_batches.append(item)
+        state_batches_item, pos = _read_state_batch_v0(buf, pos)
+        state_batches.append(state_batches_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -237,8 +237,8 @@ def _read_write_state_data_v1(buf: Any, pos: int) -> tuple[WriteStateData, int]:
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_partition_data_v1(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_partition_data_v1(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -273,8 +273,8 @@ def _read_write_share_group_state_request_v1(buf: Any, pos: int) -> tuple[WriteS
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_write_state_data_v1(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_write_state_data_v1(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -290,8 +290,8 @@ def _write_partition_data_v0(self: PartitionData, out: list[Any]) -> None:
     out.append(_P_iiiq(self.partition, self.state_epoch, self.leader_epoch, self.start_offset))
     n = len(self.state_batches) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.state_batches:
-        _write_state_batch_v0(item, out)
+    for state_batches_item in self.state_batches:
+        _write_state_batch_v0(state_batches_item, out)
     out.append(b"\0")
 
 
@@ -299,8 +299,8 @@ def _write_write_state_data_v0(self: WriteStateData, out: list[Any]) -> None:
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_partition_data_v0(item, out)
+    for partitions_item in self.partitions:
+        _write_partition_data_v0(partitions_item, out)
     out.append(b"\0")
 
 
@@ -311,8 +311,8 @@ def _write_write_share_group_state_request_v0(self: WriteShareGroupStateRequest,
     out.append(raw)
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_write_state_data_v0(item, out)
+    for topics_item in self.topics:
+        _write_write_state_data_v0(topics_item, out)
     out.append(b"\0")
 
 
@@ -320,8 +320,8 @@ def _write_partition_data_v1(self: PartitionData, out: list[Any]) -> None:
     out.append(_P_iiiqi(self.partition, self.state_epoch, self.leader_epoch, self.start_offset, self.delivery_complete_count))
     n = len(self.state_batches) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.state_batches:
-        _write_state_batch_v0(item, out)
+    for state_batches_item in self.state_batches:
+        _write_state_batch_v0(state_batches_item, out)
     out.append(b"\0")
 
 
@@ -329,8 +329,8 @@ def _write_write_state_data_v1(self: WriteStateData, out: list[Any]) -> None:
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_partition_data_v1(item, out)
+    for partitions_item in self.partitions:
+        _write_partition_data_v1(partitions_item, out)
     out.append(b"\0")
 
 
@@ -341,8 +341,8 @@ def _write_write_share_group_state_request_v1(self: WriteShareGroupStateRequest,
     out.append(raw)
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_write_state_data_v1(item, out)
+    for topics_item in self.topics:
+        _write_write_state_data_v1(topics_item, out)
     out.append(b"\0")
 
 

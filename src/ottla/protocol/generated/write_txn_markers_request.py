@@ -130,8 +130,8 @@ def _read_writable_txn_marker_v1(buf: Any, pos: int) -> tuple[WritableTxnMarker,
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_writable_txn_marker_topic_v1(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_writable_txn_marker_topic_v1(buf, pos)
+        topics.append(topics_item)
     (coordinator_epoch,) = _U_i(buf, pos)
     pos += 4
     if buf[pos]:
@@ -153,8 +153,8 @@ def _read_write_txn_markers_request_v1(buf: Any, pos: int) -> tuple[WriteTxnMark
         truncated()
     markers = []
     for _ in range(n):
-        item, pos = _read_writable_txn_marker_v1(buf, pos)
-        markers.append(item)
+        markers_item, pos = _read_writable_txn_marker_v1(buf, pos)
+        markers.append(markers_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -176,8 +176,8 @@ def _read_writable_txn_marker_v2(buf: Any, pos: int) -> tuple[WritableTxnMarker,
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_writable_txn_marker_topic_v1(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_writable_txn_marker_topic_v1(buf, pos)
+        topics.append(topics_item)
     coordinator_epoch, transaction_version = _U_ib(buf, pos)
     pos += 5
     if buf[pos]:
@@ -199,8 +199,8 @@ def _read_write_txn_markers_request_v2(buf: Any, pos: int) -> tuple[WriteTxnMark
         truncated()
     markers = []
     for _ in range(n):
-        item, pos = _read_writable_txn_marker_v2(buf, pos)
-        markers.append(item)
+        markers_item, pos = _read_writable_txn_marker_v2(buf, pos)
+        markers.append(markers_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -223,16 +223,16 @@ def _write_writable_txn_marker_v1(self: WritableTxnMarker, out: list[Any]) -> No
     out.append(_P_qho(self.producer_id, self.producer_epoch, self.transaction_result))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_writable_txn_marker_topic_v1(item, out)
+    for topics_item in self.topics:
+        _write_writable_txn_marker_topic_v1(topics_item, out)
     out.append(_P_ix(self.coordinator_epoch))
 
 
 def _write_write_txn_markers_request_v1(self: WriteTxnMarkersRequest, out: list[Any]) -> None:
     n = len(self.markers) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.markers:
-        _write_writable_txn_marker_v1(item, out)
+    for markers_item in self.markers:
+        _write_writable_txn_marker_v1(markers_item, out)
     out.append(b"\0")
 
 
@@ -240,16 +240,16 @@ def _write_writable_txn_marker_v2(self: WritableTxnMarker, out: list[Any]) -> No
     out.append(_P_qho(self.producer_id, self.producer_epoch, self.transaction_result))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_writable_txn_marker_topic_v1(item, out)
+    for topics_item in self.topics:
+        _write_writable_txn_marker_topic_v1(topics_item, out)
     out.append(_P_ibx(self.coordinator_epoch, self.transaction_version))
 
 
 def _write_write_txn_markers_request_v2(self: WriteTxnMarkersRequest, out: list[Any]) -> None:
     n = len(self.markers) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.markers:
-        _write_writable_txn_marker_v2(item, out)
+    for markers_item in self.markers:
+        _write_writable_txn_marker_v2(markers_item, out)
     out.append(b"\0")
 
 

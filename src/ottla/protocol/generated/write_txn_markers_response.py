@@ -119,8 +119,8 @@ def _read_writable_txn_marker_topic_result_v1(buf: Any, pos: int) -> tuple[Writa
         truncated()
     partitions = []
     for _ in range(n):
-        item, pos = _read_writable_txn_marker_partition_result_v1(buf, pos)
-        partitions.append(item)
+        partitions_item, pos = _read_writable_txn_marker_partition_result_v1(buf, pos)
+        partitions.append(partitions_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -142,8 +142,8 @@ def _read_writable_txn_marker_result_v1(buf: Any, pos: int) -> tuple[WritableTxn
         truncated()
     topics = []
     for _ in range(n):
-        item, pos = _read_writable_txn_marker_topic_result_v1(buf, pos)
-        topics.append(item)
+        topics_item, pos = _read_writable_txn_marker_topic_result_v1(buf, pos)
+        topics.append(topics_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -163,8 +163,8 @@ def _read_write_txn_markers_response_v1(buf: Any, pos: int) -> tuple[WriteTxnMar
         truncated()
     markers = []
     for _ in range(n):
-        item, pos = _read_writable_txn_marker_result_v1(buf, pos)
-        markers.append(item)
+        markers_item, pos = _read_writable_txn_marker_result_v1(buf, pos)
+        markers.append(markers_item)
     if buf[pos]:
         pos = skip_tags(buf, pos)
     else:
@@ -183,8 +183,8 @@ def _write_writable_txn_marker_topic_result_v1(self: WritableTxnMarkerTopicResul
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.partitions:
-        _write_writable_txn_marker_partition_result_v1(item, out)
+    for partitions_item in self.partitions:
+        _write_writable_txn_marker_partition_result_v1(partitions_item, out)
     out.append(b"\0")
 
 
@@ -192,16 +192,16 @@ def _write_writable_txn_marker_result_v1(self: WritableTxnMarkerResult, out: lis
     out.append(_P_q(self.producer_id))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.topics:
-        _write_writable_txn_marker_topic_result_v1(item, out)
+    for topics_item in self.topics:
+        _write_writable_txn_marker_topic_result_v1(topics_item, out)
     out.append(b"\0")
 
 
 def _write_write_txn_markers_response_v1(self: WriteTxnMarkersResponse, out: list[Any]) -> None:
     n = len(self.markers) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for item in self.markers:
-        _write_writable_txn_marker_result_v1(item, out)
+    for markers_item in self.markers:
+        _write_writable_txn_marker_result_v1(markers_item, out)
     out.append(b"\0")
 
 
