@@ -1,0 +1,262 @@
+"""What a leader does to a produced buffer before it is appended: check, patch the timestamp, recompress.
+
+Pure functions of the bytes, the topic's settings and the time; the buffer may be patched in place (that is why it is
+the receive buffer itself) and offsets are assigned later, by the log. One batch of a client to a plain topic costs a
+header and a CRC: records are walked only where a rule is about records (compacted topics need keys, timestamps outside
+the allowed range need naming, another codec needs recompression). Codes, order of the checks and messages are those
+that Apache Kafka 4.3.1 answers with.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from typing_extensions import Buffer
+
+from ottla.log.validation_records import recompress, walk_records
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.protocol.compression import NAMES, ZSTD
+from ottla.protocol.records_header import (
+    CREATE_TIME,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    MAGIC_V2,
+    SMALLEST_BATCH_BYTES,
+    BatchHeader,
+    batch_size_at,
+    corrupt_length,
+    corrupt_size,
+    crc_matches,
+    iterate_batches,
+    magic_at,
+    parse_header,
+    set_max_timestamp,
+)
+
+if TYPE_CHECKING:
+    from ottla.env.config import TopicConfig
+    from ottla.model.ids import TopicPartition
+
+NO_TIMESTAMP = -1
+FIRST_ZSTD_VERSION = 7
+"""The first Produce version that may carry zstd."""
+
+_LONG_MAX = (1 << 63) - 1
+_BYTES_UP_TO_MAGIC = 17
+
+
+class AppendOrigin(IntEnum):
+    CLIENT = 0
+    COORDINATOR = 1
+    """The group and transaction coordinators' own records: control batches and any base offset are allowed."""
+
+
+class ValidatedBatches(NamedTuple):
+    buf: Buffer
+    """The bytes to append: the caller's own buffer (trimmed to whole batches), or a new one after recompression."""
+    batches: list[tuple[int, BatchHeader]]
+    """Position and header of each batch in `buf`, as they stand after patching; base offsets are not yet assigned."""
+    log_append_time_ms: int
+    """-1 unless the topic's timestamps are LogAppendTime."""
+
+    @property
+    def record_count(self) -> int:
+        return sum(header.last_offset_delta + 1 for _, header in self.batches)
+
+
+def validate_produce(
+    buf: bytearray | memoryview, partition: TopicPartition, config: TopicConfig, now_ms: int, *, version: int
+) -> ValidatedBatches:
+    """The one batch that a Produce request carries for a partition. Raises KafkaError or RecordValidationError."""
+    size = _single_batch(buf, version)
+    header = parse_header(buf, 0)
+    if header.base_offset != 0:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"The baseOffset of the record batch in the append to {partition} should be 0, "
+            f"but it is {header.base_offset}",
+        )
+    _check_size_and_crc(buf, 0, header, partition, config)
+    _check_client_batch(header, partition)
+    if len(buf) != size:
+        buf = memoryview(buf)[:size]
+    return _timestamps_and_codec(buf, header, partition, config, now_ms)
+
+
+def validate(
+    buf: bytearray | memoryview,
+    partition: TopicPartition,
+    config: TopicConfig,
+    now_ms: int,
+    *,
+    origin: AppendOrigin = AppendOrigin.CLIENT,
+) -> ValidatedBatches:
+    """A leader's append that does not come from a Produce request: the coordinators' batches."""
+    if origin is AppendOrigin.CLIENT:
+        return validate_produce(buf, partition, config, now_ms, version=FIRST_ZSTD_VERSION)
+    batches = list(iterate_batches(buf))
+    if not batches:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "Record batch has no batches at all")
+    if len(batches) > 1:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "Compressed outer record has more than one batch")
+    header = batches[0][1]
+    _check_size_and_crc(buf, 0, header, partition, config)
+    return _timestamps_and_codec(buf, header, partition, config, now_ms)
+
+
+def analyze_replicated(buf: Buffer, partition: TopicPartition) -> list[tuple[int, BatchHeader]]:
+    """The whole batches that a follower (or a raft replica) takes as they are: CRC and rising offsets checked."""
+    last_offset = -1
+    batches: list[tuple[int, BatchHeader]] = []
+    for pos, header in iterate_batches(buf):
+        if not crc_matches(buf, pos, header.size):
+            raise _corrupt(header, partition)
+        if header.last_offset <= last_offset:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                f"Out of order offsets found in append to {partition}: {header.last_offset} after {last_offset}",
+            )
+        last_offset = header.last_offset
+        batches.append((pos, header))
+    return batches
+
+
+def _single_batch(buf: bytearray | memoryview, version: int) -> int:
+    """The size of the only batch; what is left after it must be too short to be another."""
+    length = len(buf)
+    if length < _BYTES_UP_TO_MAGIC:
+        raise _request_error(version, "must have at least one record batch per partition")
+    size = _whole_batch_at(buf, 0, length)
+    if size == 0:
+        raise _request_error(version, "must have at least one record batch per partition")
+    if magic_at(buf, 0) != MAGIC_V2:
+        raise _request_error(version, "are only allowed to contain record batches with magic version 2")
+    if size < HEADER_BYTES:
+        raise corrupt_size(size)
+    if version < FIRST_ZSTD_VERSION and buf[22] & 7 == ZSTD:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"Produce requests with version {version} are not allowed to use ZStandard compression",
+        )
+    if length - size >= _BYTES_UP_TO_MAGIC and _whole_batch_at(buf, size, length):
+        raise _request_error(version, "are only allowed to contain exactly one record batch per partition")
+    return size
+
+
+def _whole_batch_at(buf: bytearray | memoryview, pos: int, end: int) -> int:
+    """The size of the batch at `pos`, 0 when it is cut off."""
+    size = batch_size_at(buf, pos)
+    if size - LOG_OVERHEAD < SMALLEST_BATCH_BYTES:
+        raise corrupt_length(size - LOG_OVERHEAD)
+    if magic_at(buf, pos) > MAGIC_V2:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"Invalid magic found in record: {magic_at(buf, pos)}")
+    return size if size <= end - pos else 0
+
+
+def _request_error(version: int, rest: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD, f"Produce requests with version {version} {rest}")
+
+
+def _check_size_and_crc(
+    buf: Buffer, pos: int, header: BatchHeader, partition: TopicPartition, config: TopicConfig
+) -> None:
+    size = header.batch_length + LOG_OVERHEAD
+    if size > config.max_message_bytes:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"The record batch size in the append to {partition} is {size} bytes "
+            f"which exceeds the maximum configured value of {config.max_message_bytes}.",
+        )
+    if not crc_matches(buf, pos, size):
+        raise _corrupt(header, partition)
+
+
+def _corrupt(header: BatchHeader, partition: TopicPartition) -> KafkaError:
+    return KafkaError(
+        ErrorCode.CORRUPT_MESSAGE,
+        f"Record is corrupt (stored crc = {header.crc}) in topic partition {partition}.",
+    )
+
+
+def _check_client_batch(header: BatchHeader, partition: TopicPartition) -> None:
+    count = header.record_count
+    last = header.last_offset_delta
+    if last < 0:
+        problem = f"Batch has an invalid offset range: [{header.base_offset}, {header.last_offset}]"
+    elif count <= 0:
+        problem = f"Invalid reported count for record batch: {count}"
+    elif last + 1 != count:
+        problem = (
+            f"Inconsistent batch offset range [{header.base_offset}, {header.last_offset}] and count of records {count}"
+        )
+    elif header.is_control:
+        problem = "Clients are not allowed to write control records"
+    elif header.producer_id >= 0 and header.base_sequence < 0:
+        problem = f"Invalid sequence number {header.base_sequence} in record batch with producerId {header.producer_id}"
+    else:
+        return
+    raise KafkaError(ErrorCode.INVALID_RECORD, f"{problem} in topic partition {partition}")
+
+
+def _timestamps_and_codec(
+    buf: bytearray | memoryview, header: BatchHeader, partition: TopicPartition, config: TopicConfig, now_ms: int
+) -> ValidatedBatches:
+    timestamp_type = LOG_APPEND_TIME if config.message_timestamp_type == "LogAppendTime" else CREATE_TIME
+    codec = header.compression
+    wanted = codec if config.compression_type == "producer" else NAMES[config.compression_type]
+    recompressed = wanted != codec and not (codec == 0 and header.is_control)
+    max_timestamp = header.max_timestamp
+    if recompressed or _records_matter(header, config, timestamp_type, now_ms):
+        walked = walk_records(buf, header, partition, config, timestamp_type, now_ms)
+        max_timestamp = walked.max_timestamp
+        if recompressed or not walked.consecutive:
+            fresh = recompress(walked, header, config, wanted, timestamp_type, now_ms)
+            _recheck_size(len(fresh), partition, config)
+            return _finish(fresh, partition, config, now_ms if timestamp_type else NO_TIMESTAMP)
+    if timestamp_type == LOG_APPEND_TIME:
+        max_timestamp = now_ms
+    if max_timestamp != header.max_timestamp or timestamp_type != header.timestamp_type:
+        set_max_timestamp(buf, 0, timestamp_type, max_timestamp)
+        header = parse_header(buf, 0)
+    _check_segment_size(header.batch_length + LOG_OVERHEAD, partition, config)
+    return ValidatedBatches(buf, [(0, header)], now_ms if timestamp_type else NO_TIMESTAMP)
+
+
+def _records_matter(header: BatchHeader, config: TopicConfig, timestamp_type: int, now_ms: int) -> bool:
+    """Whether a rule of this topic is about single records. Timestamps in range by the header's word are believed."""
+    if "compact" in config.cleanup_policy and not header.is_control:
+        return True
+    if header.timestamp_type == LOG_APPEND_TIME:
+        return True
+    if timestamp_type == LOG_APPEND_TIME:
+        return False
+    if config.message_timestamp_before_max_ms != _LONG_MAX:
+        return True
+    latest = now_ms + config.message_timestamp_after_max_ms
+    return header.max_timestamp > latest or header.base_timestamp > latest
+
+
+def _recheck_size(size: int, partition: TopicPartition, config: TopicConfig) -> None:
+    if size > config.max_message_bytes:
+        # The missing blank between "to" and "partition" is Kafka's.
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"Message batch size is {size} bytes in append topartition {partition} "
+            f"which exceeds the maximum configured size of {config.max_message_bytes}.",
+        )
+
+
+def _check_segment_size(size: int, partition: TopicPartition, config: TopicConfig) -> None:
+    if size > config.segment_bytes:
+        raise KafkaError(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"Message batch size is {size} bytes in append to partition {partition}, "
+            f"which exceeds the maximum configured segment size of {config.segment_bytes}.",
+        )
+
+
+def _finish(fresh: bytearray, partition: TopicPartition, config: TopicConfig, append_time: int) -> ValidatedBatches:
+    _check_segment_size(len(fresh), partition, config)
+    return ValidatedBatches(fresh, [(0, parse_header(fresh, 0))], append_time)

@@ -1,0 +1,159 @@
+"""The rules of produce that are about single records, and recompression to the topic's codec.
+
+Called by `validation` only when one of these rules applies. All bad records of a batch are collected, then the batch
+is refused as a whole with the list, as Kafka does (KIP-467).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from typing_extensions import Buffer
+
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.protocol.compression import GZIP, LZ4, ZSTD
+from ottla.protocol.records import (
+    COMPRESSION_MASK,
+    CREATE_TIME,
+    LOG_APPEND_TIME,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_MASK,
+    BatchHeader,
+    RecordSpan,
+    assemble_batch,
+    batch_payload,
+    encode_record,
+    record_at,
+    record_spans,
+)
+
+if TYPE_CHECKING:
+    from ottla.env.config import TopicConfig
+    from ottla.model.ids import TopicPartition
+
+MAX_ERRORS_IN_MESSAGE = 3
+
+
+class RecordError(NamedTuple):
+    batch_index: int
+    message: str
+
+
+class RecordValidationError(KafkaError):
+    """A batch refused because of some of its records; the Produce response names each (v8+)."""
+
+    def __init__(self, code: ErrorCode, message: str, record_errors: list[RecordError]) -> None:
+        super().__init__(code, message)
+        self.record_errors = record_errors
+
+
+class WalkedRecords(NamedTuple):
+    payload: memoryview | bytes
+    spans: list[RecordSpan]
+    max_timestamp: int
+    consecutive: bool
+    """Whether the offset deltas are 0, 1, 2 ...: a batch whose are not is rebuilt."""
+
+
+def walk_records(
+    buf: Buffer, header: BatchHeader, partition: TopicPartition, config: TopicConfig, timestamp_type: int, now_ms: int
+) -> WalkedRecords:
+    """Check every record of the batch at the start of `buf`."""
+    payload = batch_payload(buf, 0, header)
+    spans = record_spans(payload, header.record_count)
+    keys_needed = "compact" in config.cleanup_policy and not header.is_control
+    earliest = now_ms - config.message_timestamp_before_max_ms
+    latest = now_ms + config.message_timestamp_after_max_ms
+    stamped = header.timestamp_type == LOG_APPEND_TIME
+    base_timestamp = header.base_timestamp
+    max_timestamp = NO_TIMESTAMP
+    consecutive = True
+    errors: list[RecordError] = []
+    bad_timestamp = False
+    for index, span in enumerate(spans):
+        timestamp = header.max_timestamp if stamped else base_timestamp + span[3]
+        max_timestamp = max(max_timestamp, timestamp)
+        if span[2] != index:
+            consecutive = False
+        if keys_needed and span[4] < 0:
+            errors.append(
+                RecordError(index, f"Compacted topic cannot accept message without key in topic partition {partition}")
+            )
+        elif timestamp_type == CREATE_TIME and timestamp != NO_TIMESTAMP:
+            if not earliest <= timestamp <= latest:
+                bad_timestamp = True
+                errors.append(
+                    RecordError(index, _out_of_range(timestamp, header.base_offset + span[2], earliest, latest))
+                )
+        elif stamped:
+            bad_timestamp = True
+            errors.append(RecordError(index, _stamped_by_producer(payload, span, header, timestamp)))
+    if errors:
+        raise _refusal(errors, bad_timestamp=bad_timestamp)
+    return WalkedRecords(payload, spans, max_timestamp, consecutive)
+
+
+def recompress(
+    walked: WalkedRecords, header: BatchHeader, config: TopicConfig, codec: int, timestamp_type: int, now_ms: int
+) -> bytearray:
+    """The batch anew with consecutive offsets, in `codec`."""
+    level = {
+        GZIP: config.compression_gzip_level,
+        LZ4: config.compression_lz4_level,
+        ZSTD: config.compression_zstd_level,
+    }.get(codec)
+    append_time = timestamp_type == LOG_APPEND_TIME
+    attributes = header.attributes & ~(COMPRESSION_MASK | TIMESTAMP_TYPE_MASK) | codec | (timestamp_type << 3)
+    return assemble_batch(
+        walked.payload if walked.consecutive else _renumbered(walked),
+        header.record_count,
+        base_offset=header.base_offset,
+        last_offset_delta=header.record_count - 1,
+        base_timestamp=header.base_timestamp,
+        max_timestamp=now_ms if append_time else walked.max_timestamp,
+        attributes=attributes,
+        leader_epoch=header.leader_epoch,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        level=level,
+    )
+
+
+def _renumbered(walked: WalkedRecords) -> bytearray:
+    out = bytearray()
+    for index, span in enumerate(walked.spans):
+        timestamp_delta, _, key, value, headers, _ = record_at(walked.payload, span[0])
+        encode_record(out, index, timestamp_delta, key, value, headers)
+    return out
+
+
+def _out_of_range(timestamp: int, offset: int, earliest: int, latest: int) -> str:
+    return (
+        f"Timestamp {timestamp} of message with offset {offset} is out of range. "
+        f"The timestamp should be within [{earliest}, {latest}]"
+    )
+
+
+def _stamped_by_producer(payload: memoryview | bytes, span: RecordSpan, header: BatchHeader, timestamp: int) -> str:
+    _, offset_delta, key, value, _, _ = record_at(payload, span[0])
+    record = (
+        f"DefaultRecord(offset={header.base_offset + offset_delta}, timestamp={timestamp}, "
+        f"key={len(key or b'')} bytes, value={len(value or b'')} bytes)"
+    )
+    return f"Invalid timestamp type in message {record}. Producer should not set timestamp type to LogAppendTime."
+
+
+def _refusal(errors: list[RecordError], *, bad_timestamp: bool) -> RecordValidationError:
+    if bad_timestamp:
+        message = "One or more records have been rejected due to invalid timestamp"
+        return RecordValidationError(ErrorCode.INVALID_TIMESTAMP, message, errors)
+    shown = ", ".join(
+        f"RecordError(batchIndex={error.batch_index}, message='{error.message}')"
+        for error in errors[:MAX_ERRORS_IN_MESSAGE]
+    )
+    message = (
+        f"One or more records have been rejected due to {len(errors)} record errors in total, "
+        f"and only showing the first three errors at most: [{shown}]"
+    )
+    return RecordValidationError(ErrorCode.INVALID_RECORD, message, errors)
