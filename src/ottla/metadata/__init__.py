@@ -1,0 +1,1 @@
+"""Cluster metadata: the records of `__cluster_metadata`, the image that replaying them gives, deltas and publishing."""

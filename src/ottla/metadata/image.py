@@ -1,0 +1,162 @@
+"""The metadata image: what the records of `__cluster_metadata` amount to.
+
+Only `ottla.metadata.replay` changes an image. Registrations are values: a change makes a new one, so whoever held the
+old one can compare. A node keeps two images: the controller's (everything appended) and the published one (everything
+committed).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from ottla.metadata.features import ELR_VERSION, METADATA_VERSION, MINIMUM_METADATA_VERSION, Range
+from ottla.model.ids import NO_NODE, UNASSIGNED_DIRECTORY_ID, NodeId, TopicPartition, Uuid
+
+RESOURCE_TOPIC = 2
+RESOURCE_BROKER = 4
+RESOURCE_BROKER_LOGGER = 8
+RESOURCE_CLIENT_METRICS = 16
+RESOURCE_GROUP = 32
+
+RECOVERED = 0
+RECOVERING = 1
+
+ConfigResource = tuple[int, str]
+"""(resource type, name); the cluster-wide broker default has the name ""."""
+
+QuotaEntity = tuple[tuple[str, str | None], ...]
+"""(entity type, entity name or None for the default), sorted by type."""
+
+
+class MetadataError(Exception):
+    """A record that cannot be applied: the log and the image contradict each other. Nothing may go on after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRegistration:
+    replicas: tuple[NodeId, ...]
+    isr: tuple[NodeId, ...]
+    leader: NodeId
+    leader_epoch: int
+    partition_epoch: int
+    directories: tuple[Uuid, ...] = ()
+    leader_recovery_state: int = RECOVERED
+    elr: tuple[NodeId, ...] = ()
+    last_known_elr: tuple[NodeId, ...] = ()
+    adding: tuple[NodeId, ...] = ()
+    removing: tuple[NodeId, ...] = ()
+
+    @property
+    def has_leader(self) -> bool:
+        return self.leader != NO_NODE
+
+    @property
+    def has_preferred_leader(self) -> bool:
+        return self.leader == self.replicas[0]
+
+    @property
+    def reassigning(self) -> bool:
+        return bool(self.adding or self.removing)
+
+    def directory(self, broker_id: NodeId) -> Uuid:
+        """Where `broker_id` keeps its replica; UNASSIGNED before metadata.version 17 or for a stranger."""
+        if broker_id in self.replicas and self.directories:
+            return self.directories[self.replicas.index(broker_id)]
+        return UNASSIGNED_DIRECTORY_ID
+
+
+@dataclass(slots=True)
+class TopicImage:
+    name: str
+    id: Uuid
+    partitions: dict[int, PartitionRegistration] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    name: str
+    host: str
+    port: int
+    security_protocol: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRegistration:
+    id: NodeId
+    epoch: int
+    incarnation_id: Uuid
+    listeners: dict[str, Endpoint]
+    features: dict[str, Range]
+    rack: str | None = None
+    fenced: bool = True
+    in_controlled_shutdown: bool = False
+    directories: tuple[Uuid, ...] = ()
+    cordoned_directories: tuple[Uuid, ...] | None = None
+
+    @property
+    def active(self) -> bool:
+        """May lead and join an ISR."""
+        return not (self.fenced or self.in_controlled_shutdown)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerRegistration:
+    id: NodeId
+    incarnation_id: Uuid
+    listeners: dict[str, Endpoint]
+    features: dict[str, Range]
+
+
+@dataclass(slots=True)
+class MetadataImage:
+    """Read it freely, change it only by `replay`."""
+
+    features: dict[str, int] = field(default_factory=dict)
+    """Finalized levels above 0, metadata.version included (kraft.version lives in the raft log's control records)."""
+    brokers: dict[NodeId, BrokerRegistration] = field(default_factory=dict)
+    controllers: dict[NodeId, ControllerRegistration] = field(default_factory=dict)
+    topics_by_id: dict[Uuid, TopicImage] = field(default_factory=dict)
+    topics_by_name: dict[str, TopicImage] = field(default_factory=dict)
+    configs: dict[ConfigResource, dict[str, str]] = field(default_factory=dict)
+    next_producer_id: int = 0
+    client_quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
+    acls: dict[Uuid, Any] = field(default_factory=dict)
+    """id -> AccessControlEntryRecord"""
+    scram: dict[tuple[int, str], Any] = field(default_factory=dict)
+    """(mechanism, user) -> UserScramCredentialRecord"""
+    delegation_tokens: dict[str, Any] = field(default_factory=dict)
+    """token id -> DelegationTokenRecord"""
+    transaction: list[Any] | None = None
+    """Records of an open metadata transaction (KIP-868), not applied yet."""
+
+    @property
+    def metadata_version(self) -> int:
+        return self.features.get(METADATA_VERSION, MINIMUM_METADATA_VERSION)
+
+    @property
+    def elr_enabled(self) -> bool:
+        return self.features.get(ELR_VERSION, 0) >= 1
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was ever committed: the first controller then writes the bootstrap records."""
+        return not self.features and not self.brokers and not self.topics_by_id and not self.configs
+
+    def partition(self, topic: str, partition: int) -> PartitionRegistration | None:
+        found = self.topics_by_name.get(topic)
+        return None if found is None else found.partitions.get(partition)
+
+    def topic_config(self, topic: str) -> dict[str, str]:
+        return self.configs.get((RESOURCE_TOPIC, topic), {})
+
+    def broker_config(self, broker_id: NodeId) -> dict[str, str]:
+        """The dynamic settings of one broker over the cluster-wide ones."""
+        default = self.configs.get((RESOURCE_BROKER, ""), {})
+        return {**default, **self.configs.get((RESOURCE_BROKER, str(broker_id)), {})}
+
+    def partitions(self) -> Iterator[tuple[TopicPartition, Uuid, PartitionRegistration]]:
+        for topic in self.topics_by_name.values():
+            for index, registration in topic.partitions.items():
+                yield TopicPartition(topic.name, index), topic.id, registration

@@ -1,0 +1,57 @@
+"""Committed metadata on its way to the rest of the node: apply, then tell every subscriber.
+
+Records reach the published image only when they are below the high watermark. Subscribers run at once, in order of
+subscription, on the caller's thread; each gets the delta and the image as it is after the delta. A delta ends where no
+metadata transaction is open, so nobody sees half of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import MetadataImage
+from ottla.metadata.replay import replay_all
+from ottla.protocol.primitives import Message
+
+Subscriber = Callable[[MetadataDelta, MetadataImage], None]
+
+
+class MetadataPublisher:
+    def __init__(self) -> None:
+        self.image = MetadataImage()
+        self.offset = -1
+        """The last offset that is in the image."""
+        self.epoch = 0
+        self._subscribers: list[Subscriber] = []
+        self._delta = MetadataDelta()
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """From now on; what is already in the image comes first, as a delta that says `reloaded`."""
+        self._subscribers.append(subscriber)
+        if self.offset >= 0:
+            subscriber(MetadataDelta(reloaded=True), self.image)
+
+    def unsubscribe(self, subscriber: Subscriber) -> None:
+        self._subscribers.remove(subscriber)
+
+    def load(self, image: MetadataImage, last_offset: int, epoch: int) -> None:
+        """Take a whole image: at start, or from a snapshot that replaced the log."""
+        self.image = image
+        self.offset = last_offset
+        self.epoch = epoch
+        self._delta = MetadataDelta(reloaded=True)
+        self._publish()
+
+    def committed(self, records: Iterable[Message], last_offset: int, epoch: int) -> None:
+        """One committed batch."""
+        replay_all(self.image, self._delta, records)
+        self.offset = last_offset
+        self.epoch = epoch
+        if self.image.transaction is None and not self._delta.empty:
+            self._publish()
+
+    def _publish(self) -> None:
+        delta, self._delta = self._delta, MetadataDelta()
+        for subscriber in list(self._subscribers):
+            subscriber(delta, self.image)
