@@ -33,13 +33,14 @@ demo: setup  ## run the main job end to end
 	@$(PY) -m ottla.demo $(ARGS)
 
 test: setup  ## all tests, in parallel; ARGS="-k name" narrows
-	@$(PY) -m pytest -n $(JOBS) --dist worksteal -m "not soak" $(ARGS)
+	@$(PY) -m tests.support.prepare
+	@$(PY) -m pytest -n $(JOBS) --dist worksteal --session-timeout 1200 -m "not soak" $(ARGS)
 
 check: setup  ## ruff, mypy --strict, import-linter, tidy
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy
-	@$(VENV)/bin/lint-imports
+	@$(VENV)/bin/lint-imports --no-logo
 	@$(PY) -m pytest -q -p no:cacheprovider tests/test_tidy.py
 
 bench: setup  ## Ottla beside Apache Kafka (needs java and mvn)

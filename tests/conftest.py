@@ -1,0 +1,48 @@
+"""Fixtures for all tests: real Apache Kafka, its tools and kcat, each skipping with its reason where it cannot run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from hypothesis import settings
+
+from tests.support.apache_kafka import ApacheKafka
+from tests.support.kafka_jars import Unavailable, fetch
+from tests.support.kafka_tools import Result, run_tool
+from tests.support.kcat import kcat, run_kcat
+
+# Two shared cores stall now and then: pytest-timeout is the limit, not a per-example deadline.
+settings.register_profile("ottla", deadline=None)
+settings.load_profile("ottla")
+
+
+@pytest.fixture(scope="session")
+def requires_apache_kafka() -> None:
+    """For @pytest.mark.usefixtures: java and Apache Kafka's jars are here, or the test skips and says why."""
+    try:
+        fetch()
+    except Unavailable as reason:
+        pytest.skip(f"Apache Kafka: {reason}")
+
+
+@pytest.fixture(scope="session")
+def apache_kafka(requires_apache_kafka: None) -> Iterator[ApacheKafka]:
+    """One real node for the whole run of this process; use topics of your own."""
+    with ApacheKafka() as kafka:
+        yield kafka
+
+
+@pytest.fixture(scope="session")
+def kafka_tool(requires_apache_kafka: None) -> Callable[..., Result]:
+    """`run_tool`, for tests that point Apache Kafka's tools at Ottla or at files."""
+    return run_tool
+
+
+@pytest.fixture(scope="session")
+def kcat_tool() -> Callable[..., Result]:
+    try:
+        kcat()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    return run_kcat
