@@ -56,7 +56,8 @@ soak: setup  ## the long tests
 	@$(PY) -m pytest -n 0 -m soak $(ARGS)
 
 docs: setup  ## rewrite the generated pages of docs/
-	@$(PY) -m tools.docs
+	@$(PY) -m tools.config_docs
+	@set -- bench/results/*.json; test ! -e "$$1" || $(PY) -m bench --docs --from "$$@"
 
 lock: setup  ## resolve the locks again (uv; no addresses are written)
 	@for extra in "" "--extra dev"; do \
