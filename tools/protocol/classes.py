@@ -61,8 +61,9 @@ def _parameter(field: Field) -> tuple[str, str]:
     if value == "[]":
         return f"{name}: {annotation(field)} = EMPTY", f"[] if {name} is EMPTY else {name}"
     if value.endswith("()"):
-        optional = annotation(field) if is_nullable(field) else f"{annotation(field)} | None"
-        return f"{name}: {optional} = None", f"{value} if {name} is None else {name}"
+        if is_nullable(field):
+            return f"{name}: {annotation(field)} = EMPTY", f"{value} if {name} is EMPTY else {name}"
+        return f"{name}: {annotation(field)} | None = None", f"{value} if {name} is None else {name}"
     return f"{name}: {annotation(field)} = {value}", name
 
 

@@ -17,10 +17,11 @@ def local(field: Field) -> str:
 class Reader:
     """Collects the lines of one reader; `_fixed` holds fields waiting to be unpacked together."""
 
-    def __init__(self, module: Module, struct: str, version: int) -> None:
+    def __init__(self, module: Module, struct: str, version: int, *, in_tag: bool = False) -> None:
         self.module = module
         self.struct = struct
         self.version = version
+        self.in_tag = in_tag
         self.lines: list[str] = []
         self._fixed: list[tuple[str, str, int]] = []
 
@@ -39,7 +40,7 @@ class Reader:
         self.lines += ["n = buf[pos]", "pos += 1", "if n > 127:", "    n, pos = uvarint_rest(buf, pos, n)"]
 
     def length(self, *, flexible: bool, code: str) -> None:
-        """Leave the length in `n`: -1 for null."""
+        """Leave the length in `n`: any negative one is null, as in Kafka's own readers."""
         if flexible:
             self.uvarint()
             self.lines.append("n -= 1")
@@ -65,7 +66,7 @@ class Reader:
             self.single_struct(field, target, nullable=nullable)
         else:
             self.length(flexible=flexible, code="h" if field.type == "string" else "i")
-            self.blob(field.type, target, nullable=nullable or field.type == "records", label=label)
+            self.blob(field.type, target, nullable=nullable, label=label)
 
     def blob(self, kind: str, target: str, *, nullable: bool, label: str) -> None:
         value = {
@@ -75,7 +76,7 @@ class Reader:
         }[kind]
         self.lines.append("if n < 0:")
         if nullable:
-            self.lines += ["    if n != -1:", f'        bad_length("{label}", n)', f"    {target} = None"]
+            self.lines.append(f"    {target} = None")
         else:
             self.lines.append(f'    unexpected_null("{label}")')
         lines = ["end = pos + n", "raw = buf[pos:end]", "if len(raw) != n:", "    truncated()"]
@@ -91,7 +92,7 @@ class Reader:
         self.length(flexible=flexible, code="i")
         self.lines.append("if n < 0:")
         if nullable:
-            self.lines += ["    if n != -1:", f'        bad_length("{label}", n)', f"    {target} = None", "else:"]
+            self.lines += [f"    {target} = None", "else:"]
             indent = "    "
         else:
             self.lines.append(f'    unexpected_null("{label}")')
@@ -141,13 +142,16 @@ class Reader:
         self.lines += [
             "n = buf[pos]",
             "pos += 1",
-            "if n > 127:",
+            "if n == 0:" if self.in_tag else "if n > 127:",
             f"    {target} = None",
             "else:",
             f"    {target}, pos = {reader}(buf, pos)",
         ]
 
     def tags(self, tagged: list[Field]) -> None:
+        """Tagged fields. A known one ends where its value ends, whatever size it announced, as in Kafka's own readers:
+        jumping by that size instead would let a message be read over and over from the same bytes.
+        """
         if not tagged:
             self.flush()
             self.lines += ["if buf[pos]:", "    pos = skip_tags(buf, pos)", "else:", "    pos += 1"]
@@ -156,15 +160,15 @@ class Reader:
         for field in tagged:
             self.lines.insert(0, f"{local(field)}: {annotation(field)} = {default_value(field)}")
         self.lines += ["for _ in range(n):", "    tag, pos = read_uvarint(buf, pos)"]
-        self.lines += ["    size, pos = read_uvarint(buf, pos)", "    after = pos + size"]
+        self.lines.append("    size, pos = read_uvarint(buf, pos)")
         keyword = "if"
         for field in tagged:
-            inner = Reader(self.module, self.struct, self.version)
+            inner = Reader(self.module, self.struct, self.version, in_tag=True)
             inner.plain(field)
             inner.flush()
             self.lines += [f"    {keyword} tag == {field.tag}:", *(f"        {line}" for line in inner.lines)]
             keyword = "elif"
-        self.lines += ["    if after > len(buf):", "        truncated()", "    pos = after"]
+        self.lines += ["    else:", "        pos += size", "        if pos > len(buf):", "            truncated()"]
 
 
 def read_function(module: Module, struct: str, version: int) -> str:

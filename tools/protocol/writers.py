@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tools.protocol.classes import default_value
+from tools.protocol.classes import default_value, is_nullable
 from tools.protocol.layouts import FORMATS, Module, split
 from tools.protocol.schema import Field
 
@@ -49,21 +49,21 @@ class Writer:
             return [f"{self.out}.append(UVARINT[0])"]
         return [f"{self.out}.append({self.module.packer(code)}(-1))"]
 
-    def plain(self, field: Field, value: str, *, known_present: bool = False) -> None:
+    def plain(self, field: Field, value: str, *, known_present: bool = False, in_tag: bool = False) -> None:
         if field.type in FORMATS:
             self.fixed(FORMATS[field.type][0], value)
             return
         flexible = self.module.is_flexible(self.version, field)
-        nullable = self.version in field.nullable or field.type == "records"
+        nullable = self.version in field.nullable
         if field.is_struct and not field.is_array:
-            self.single_struct(field, value, nullable=nullable, known_present=known_present)
+            self.single_struct(field, value, nullable=nullable, known_present=known_present, in_tag=in_tag)
             return
         code = "h" if field.type == "string" else "i"
         if known_present:
             self.present(field, value, flexible=flexible, code=code)
             return
         if not nullable:
-            if field.default == "null" or field.nullable.low <= field.nullable.high:
+            if is_nullable(field):
                 self.flush()
                 self.lines += [f"if {value} is None:", f'    unexpected_null("{self.struct}.{field.attribute}")']
             self.present(field, value, flexible=flexible, code=code)
@@ -107,7 +107,8 @@ class Writer:
             inner.lines.append(f"{self.out}.append(raw)")
             self.lines += [f"for element in {value}:", *(f"    {line}" for line in inner.lines)]
 
-    def single_struct(self, field: Field, value: str, *, nullable: bool, known_present: bool) -> None:
+    def single_struct(self, field: Field, value: str, *, nullable: bool, known_present: bool, in_tag: bool) -> None:
+        """A nullable struct has a marker before it: -1 for null as a plain field, 0 as a tagged one."""
         writer = write_function(self.module, field.element, self.version)
         self.flush()
         if nullable and known_present:
@@ -118,7 +119,8 @@ class Writer:
                 self.lines += [f"if {value} is None:", f'    unexpected_null("{self.struct}.{field.attribute}")']
             self.lines.append(f"{writer}({value}, {self.out})")
             return
-        self.lines += [f"if {value} is None:", f'    {self.out}.append(b"{NULL}")', "else:"]
+        null = ZERO if in_tag else NULL
+        self.lines += [f"if {value} is None:", f'    {self.out}.append(b"{null}")', "else:"]
         self.lines += [f'    {self.out}.append(b"{ONE}")', f"    {writer}({value}, {self.out})"]
 
     def tags(self, tagged: list[Field]) -> None:
@@ -135,7 +137,7 @@ class Writer:
                 if field.nullable.low <= field.nullable.high:
                     test = f"self.{field.attribute} is None or self.{field.attribute}"
             inner = Writer(self.module, self.struct, self.version, "piece")
-            inner.plain(field, f"self.{field.attribute}", known_present=default == "None")
+            inner.plain(field, f"self.{field.attribute}", known_present=default == "None", in_tag=True)
             inner.flush()
             self.lines += [f"if {test}:", "    piece = []", *(f"    {line}" for line in inner.lines)]
             self.lines.append(f'    tags.append(({field.tag}, b"".join(piece)))')

@@ -17,7 +17,7 @@ Pieces: TypeAlias = "list[Any]"
 MAX_STRING = 0x7FFF
 
 EMPTY: Any = ()
-"""Stands for "a fresh empty list" in constructors whose field may also be None."""
+"""Stands for "a fresh default" (a list or a struct) in constructors, where None would be a value of its own."""
 
 
 class DecodeError(ValueError):

@@ -42,7 +42,6 @@ def _read_abort_transaction_record_v0(buf: Any, pos: int) -> tuple[AbortTransact
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             n = buf[pos]
             pos += 1
@@ -50,8 +49,6 @@ def _read_abort_transaction_record_v0(buf: Any, pos: int) -> tuple[AbortTransact
                 n, pos = uvarint_rest(buf, pos, n)
             n -= 1
             if n < 0:
-                if n != -1:
-                    bad_length("AbortTransactionRecord.reason", n)
                 reason = None
             else:
                 if n > MAX_STRING:
@@ -62,9 +59,10 @@ def _read_abort_transaction_record_v0(buf: Any, pos: int) -> tuple[AbortTransact
                     truncated()
                 reason = str(raw, "utf-8", "replace")
                 pos = end
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return AbortTransactionRecord(reason), pos
 
 

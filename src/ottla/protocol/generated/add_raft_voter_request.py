@@ -122,8 +122,6 @@ def _read_add_raft_voter_request_v0(buf: Any, pos: int) -> tuple[AddRaftVoterReq
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("AddRaftVoterRequest.cluster_id", n)
         cluster_id = None
     else:
         if n > MAX_STRING:
@@ -163,8 +161,6 @@ def _read_add_raft_voter_request_v1(buf: Any, pos: int) -> tuple[AddRaftVoterReq
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("AddRaftVoterRequest.cluster_id", n)
         cluster_id = None
     else:
         if n > MAX_STRING:

@@ -50,8 +50,6 @@ def _read_add_raft_voter_response_v0(buf: Any, pos: int) -> tuple[AddRaftVoterRe
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("AddRaftVoterResponse.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:

@@ -110,8 +110,6 @@ def _read_entity_data_v0(buf: Any, pos: int) -> tuple[EntityData, int]:
     (n,) = _U_h(buf, pos)
     pos += 2
     if n < 0:
-        if n != -1:
-            bad_length("EntityData.entity_name", n)
         entity_name = None
     else:
         if n > MAX_STRING:
@@ -205,8 +203,6 @@ def _read_entity_data_v1(buf: Any, pos: int) -> tuple[EntityData, int]:
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("EntityData.entity_name", n)
         entity_name = None
     else:
         if n > MAX_STRING:

@@ -93,8 +93,6 @@ def _read_entity_data_v0(buf: Any, pos: int) -> tuple[EntityData, int]:
     (n,) = _U_h(buf, pos)
     pos += 2
     if n < 0:
-        if n != -1:
-            bad_length("EntityData.entity_name", n)
         entity_name = None
     else:
         if n > MAX_STRING:
@@ -112,8 +110,6 @@ def _read_entry_data_v0(buf: Any, pos: int) -> tuple[EntryData, int]:
     error_code, n = _U_hh(buf, pos)
     pos += 4
     if n < 0:
-        if n != -1:
-            bad_length("EntryData.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:
@@ -173,8 +169,6 @@ def _read_entity_data_v1(buf: Any, pos: int) -> tuple[EntityData, int]:
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("EntityData.entity_name", n)
         entity_name = None
     else:
         if n > MAX_STRING:
@@ -201,8 +195,6 @@ def _read_entry_data_v1(buf: Any, pos: int) -> tuple[EntryData, int]:
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("EntryData.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:

@@ -97,8 +97,6 @@ def _read_alterable_config_v0(buf: Any, pos: int) -> tuple[AlterableConfig, int]
     (n,) = _U_h(buf, pos)
     pos += 2
     if n < 0:
-        if n != -1:
-            bad_length("AlterableConfig.value", n)
         value = None
     else:
         if n > MAX_STRING:
@@ -176,8 +174,6 @@ def _read_alterable_config_v2(buf: Any, pos: int) -> tuple[AlterableConfig, int]
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("AlterableConfig.value", n)
         value = None
     else:
         if n > MAX_STRING:

@@ -83,8 +83,6 @@ def _read_reassignable_partition_v0(buf: Any, pos: int) -> tuple[ReassignablePar
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("ReassignablePartition.replicas", n)
         replicas = None
     else:
         if n * 4 > len(buf) - pos:

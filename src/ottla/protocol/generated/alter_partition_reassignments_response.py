@@ -92,8 +92,6 @@ def _read_reassignable_partition_response_v0(buf: Any, pos: int) -> tuple[Reassi
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("ReassignablePartitionResponse.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:
@@ -156,8 +154,6 @@ def _read_alter_partition_reassignments_response_v0(buf: Any, pos: int) -> tuple
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("AlterPartitionReassignmentsResponse.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:
@@ -197,8 +193,6 @@ def _read_alter_partition_reassignments_response_v1(buf: Any, pos: int) -> tuple
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("AlterPartitionReassignmentsResponse.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:

@@ -93,8 +93,6 @@ def _read_alter_share_group_offsets_response_partition_v0(buf: Any, pos: int) ->
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("AlterShareGroupOffsetsResponsePartition.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:
@@ -159,8 +157,6 @@ def _read_alter_share_group_offsets_response_v0(buf: Any, pos: int) -> tuple[Alt
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("AlterShareGroupOffsetsResponse.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:

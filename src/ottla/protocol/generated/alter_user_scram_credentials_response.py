@@ -84,8 +84,6 @@ def _read_alter_user_scram_credentials_result_v0(buf: Any, pos: int) -> tuple[Al
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("AlterUserScramCredentialsResult.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:

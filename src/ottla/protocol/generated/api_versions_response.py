@@ -247,7 +247,6 @@ def _read_api_versions_response_v3(buf: Any, pos: int) -> tuple[ApiVersionsRespo
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             n = buf[pos]
             pos += 1
@@ -282,9 +281,10 @@ def _read_api_versions_response_v3(buf: Any, pos: int) -> tuple[ApiVersionsRespo
         elif tag == 3:
             (zk_migration_ready,) = _U_o(buf, pos)
             pos += 1
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return ApiVersionsResponse(error_code, api_keys, throttle_time_ms, supported_features, finalized_features_epoch, finalized_features, zk_migration_ready), pos
 
 

@@ -143,8 +143,6 @@ def _read_begin_quorum_epoch_request_v0(buf: Any, pos: int) -> tuple[BeginQuorum
     (n,) = _U_h(buf, pos)
     pos += 2
     if n < 0:
-        if n != -1:
-            bad_length("BeginQuorumEpochRequest.cluster_id", n)
         cluster_id = None
     else:
         if n > MAX_STRING:
@@ -261,8 +259,6 @@ def _read_begin_quorum_epoch_request_v1(buf: Any, pos: int) -> tuple[BeginQuorum
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("BeginQuorumEpochRequest.cluster_id", n)
         cluster_id = None
     else:
         if n > MAX_STRING:

@@ -10,7 +10,6 @@ from ottla.protocol.primitives import (
     EMPTY,
     UVARINT,
     Message,
-    bad_length,
     read_uvarint,
     skip_tags,
     truncated,
@@ -79,7 +78,6 @@ def _read_broker_heartbeat_request_v1(buf: Any, pos: int) -> tuple[BrokerHeartbe
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             n = buf[pos]
             pos += 1
@@ -92,9 +90,10 @@ def _read_broker_heartbeat_request_v1(buf: Any, pos: int) -> tuple[BrokerHeartbe
                 truncated()
             offline_log_dirs = [Uuid(bytes(buf[i : i + 16])) for i in range(pos, pos + 16 * n, 16)]
             pos += n * 16
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return BrokerHeartbeatRequest(broker_id, broker_epoch, current_metadata_offset, want_fence, want_shut_down, offline_log_dirs, None), pos
 
 
@@ -110,7 +109,6 @@ def _read_broker_heartbeat_request_v2(buf: Any, pos: int) -> tuple[BrokerHeartbe
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             n = buf[pos]
             pos += 1
@@ -130,17 +128,16 @@ def _read_broker_heartbeat_request_v2(buf: Any, pos: int) -> tuple[BrokerHeartbe
                 n, pos = uvarint_rest(buf, pos, n)
             n -= 1
             if n < 0:
-                if n != -1:
-                    bad_length("BrokerHeartbeatRequest.cordoned_log_dirs", n)
                 cordoned_log_dirs = None
             else:
                 if n * 16 > len(buf) - pos:
                     truncated()
                 cordoned_log_dirs = [Uuid(bytes(buf[i : i + 16])) for i in range(pos, pos + 16 * n, 16)]
                 pos += n * 16
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return BrokerHeartbeatRequest(broker_id, broker_epoch, current_metadata_offset, want_fence, want_shut_down, offline_log_dirs, cordoned_log_dirs), pos
 
 

@@ -10,7 +10,6 @@ from ottla.protocol.primitives import (
     EMPTY,
     UVARINT,
     Message,
-    bad_length,
     read_uvarint,
     truncated,
     unexpected_null,
@@ -66,13 +65,13 @@ def _read_broker_registration_change_record_v0(buf: Any, pos: int) -> tuple[Brok
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             (fenced,) = _U_b(buf, pos)
             pos += 1
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return BrokerRegistrationChangeRecord(broker_id, broker_epoch, fenced, 0, [], None), pos
 
 
@@ -88,16 +87,16 @@ def _read_broker_registration_change_record_v1(buf: Any, pos: int) -> tuple[Brok
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             (fenced,) = _U_b(buf, pos)
             pos += 1
         elif tag == 1:
             (in_controlled_shutdown,) = _U_b(buf, pos)
             pos += 1
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return BrokerRegistrationChangeRecord(broker_id, broker_epoch, fenced, in_controlled_shutdown, [], None), pos
 
 
@@ -114,7 +113,6 @@ def _read_broker_registration_change_record_v2(buf: Any, pos: int) -> tuple[Brok
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             (fenced,) = _U_b(buf, pos)
             pos += 1
@@ -133,9 +131,10 @@ def _read_broker_registration_change_record_v2(buf: Any, pos: int) -> tuple[Brok
                 truncated()
             log_dirs = [Uuid(bytes(buf[i : i + 16])) for i in range(pos, pos + 16 * n, 16)]
             pos += n * 16
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return BrokerRegistrationChangeRecord(broker_id, broker_epoch, fenced, in_controlled_shutdown, log_dirs, None), pos
 
 
@@ -153,7 +152,6 @@ def _read_broker_registration_change_record_v3(buf: Any, pos: int) -> tuple[Brok
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             (fenced,) = _U_b(buf, pos)
             pos += 1
@@ -179,17 +177,16 @@ def _read_broker_registration_change_record_v3(buf: Any, pos: int) -> tuple[Brok
                 n, pos = uvarint_rest(buf, pos, n)
             n -= 1
             if n < 0:
-                if n != -1:
-                    bad_length("BrokerRegistrationChangeRecord.cordoned_log_dirs", n)
                 cordoned_log_dirs = None
             else:
                 if n * 16 > len(buf) - pos:
                     truncated()
                 cordoned_log_dirs = [Uuid(bytes(buf[i : i + 16])) for i in range(pos, pos + 16 * n, 16)]
                 pos += n * 16
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return BrokerRegistrationChangeRecord(broker_id, broker_epoch, fenced, in_controlled_shutdown, log_dirs, cordoned_log_dirs), pos
 
 

@@ -228,8 +228,6 @@ def _read_broker_registration_request_v0(buf: Any, pos: int) -> tuple[BrokerRegi
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("BrokerRegistrationRequest.rack", n)
         rack = None
     else:
         if n > MAX_STRING:
@@ -299,8 +297,6 @@ def _read_broker_registration_request_v1(buf: Any, pos: int) -> tuple[BrokerRegi
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("BrokerRegistrationRequest.rack", n)
         rack = None
     else:
         if n > MAX_STRING:
@@ -372,8 +368,6 @@ def _read_broker_registration_request_v2(buf: Any, pos: int) -> tuple[BrokerRegi
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("BrokerRegistrationRequest.rack", n)
         rack = None
     else:
         if n > MAX_STRING:
@@ -456,8 +450,6 @@ def _read_broker_registration_request_v3(buf: Any, pos: int) -> tuple[BrokerRegi
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("BrokerRegistrationRequest.rack", n)
         rack = None
     else:
         if n > MAX_STRING:

@@ -83,8 +83,6 @@ def _read_entity_data_v0(buf: Any, pos: int) -> tuple[EntityData, int]:
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("EntityData.entity_name", n)
         entity_name = None
     else:
         if n > MAX_STRING:

@@ -84,8 +84,6 @@ def _read_config_record_v0(buf: Any, pos: int) -> tuple[ConfigRecord, int]:
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("ConfigRecord.value", n)
         value = None
     else:
         if n > MAX_STRING:

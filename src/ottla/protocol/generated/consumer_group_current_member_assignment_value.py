@@ -11,7 +11,6 @@ from ottla.protocol.primitives import (
     UVARINT,
     Message,
     Struct,
-    bad_length,
     read_uvarint,
     skip_tags,
     truncated,
@@ -93,7 +92,6 @@ def _read_topic_partitions_v0(buf: Any, pos: int) -> tuple[TopicPartitions, int]
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             n = buf[pos]
             pos += 1
@@ -101,17 +99,16 @@ def _read_topic_partitions_v0(buf: Any, pos: int) -> tuple[TopicPartitions, int]
                 n, pos = uvarint_rest(buf, pos, n)
             n -= 1
             if n < 0:
-                if n != -1:
-                    bad_length("TopicPartitions.assignment_epochs", n)
                 assignment_epochs = None
             else:
                 if n * 4 > len(buf) - pos:
                     truncated()
                 assignment_epochs = list(unpack_from(f">{n}i", buf, pos))
                 pos += n * 4
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return TopicPartitions(topic_id, partitions, assignment_epochs), pos
 
 

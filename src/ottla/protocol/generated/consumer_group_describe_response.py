@@ -234,8 +234,6 @@ def _read_member_v0(buf: Any, pos: int) -> tuple[Member, int]:
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("Member.instance_id", n)
         instance_id = None
     else:
         if n > MAX_STRING:
@@ -252,8 +250,6 @@ def _read_member_v0(buf: Any, pos: int) -> tuple[Member, int]:
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("Member.rack_id", n)
         rack_id = None
     else:
         if n > MAX_STRING:
@@ -329,8 +325,6 @@ def _read_member_v0(buf: Any, pos: int) -> tuple[Member, int]:
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("Member.subscribed_topic_regex", n)
         subscribed_topic_regex = None
     else:
         if n > MAX_STRING:
@@ -359,8 +353,6 @@ def _read_described_group_v0(buf: Any, pos: int) -> tuple[DescribedGroup, int]:
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DescribedGroup.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:
@@ -485,8 +477,6 @@ def _read_member_v1(buf: Any, pos: int) -> tuple[Member, int]:
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("Member.instance_id", n)
         instance_id = None
     else:
         if n > MAX_STRING:
@@ -503,8 +493,6 @@ def _read_member_v1(buf: Any, pos: int) -> tuple[Member, int]:
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("Member.rack_id", n)
         rack_id = None
     else:
         if n > MAX_STRING:
@@ -580,8 +568,6 @@ def _read_member_v1(buf: Any, pos: int) -> tuple[Member, int]:
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("Member.subscribed_topic_regex", n)
         subscribed_topic_regex = None
     else:
         if n > MAX_STRING:
@@ -612,8 +598,6 @@ def _read_described_group_v1(buf: Any, pos: int) -> tuple[DescribedGroup, int]:
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DescribedGroup.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:

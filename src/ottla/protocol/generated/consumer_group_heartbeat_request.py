@@ -142,8 +142,6 @@ def _read_consumer_group_heartbeat_request_v0(buf: Any, pos: int) -> tuple[Consu
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("ConsumerGroupHeartbeatRequest.instance_id", n)
         instance_id = None
     else:
         if n > MAX_STRING:
@@ -160,8 +158,6 @@ def _read_consumer_group_heartbeat_request_v0(buf: Any, pos: int) -> tuple[Consu
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("ConsumerGroupHeartbeatRequest.rack_id", n)
         rack_id = None
     else:
         if n > MAX_STRING:
@@ -180,8 +176,6 @@ def _read_consumer_group_heartbeat_request_v0(buf: Any, pos: int) -> tuple[Consu
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("ConsumerGroupHeartbeatRequest.subscribed_topic_names", n)
         subscribed_topic_names = None
     else:
         if n > len(buf) - pos:
@@ -210,8 +204,6 @@ def _read_consumer_group_heartbeat_request_v0(buf: Any, pos: int) -> tuple[Consu
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("ConsumerGroupHeartbeatRequest.server_assignor", n)
         server_assignor = None
     else:
         if n > MAX_STRING:
@@ -228,8 +220,6 @@ def _read_consumer_group_heartbeat_request_v0(buf: Any, pos: int) -> tuple[Consu
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("ConsumerGroupHeartbeatRequest.topic_partitions", n)
         topic_partitions = None
     else:
         if n > len(buf) - pos:
@@ -284,8 +274,6 @@ def _read_consumer_group_heartbeat_request_v1(buf: Any, pos: int) -> tuple[Consu
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("ConsumerGroupHeartbeatRequest.instance_id", n)
         instance_id = None
     else:
         if n > MAX_STRING:
@@ -302,8 +290,6 @@ def _read_consumer_group_heartbeat_request_v1(buf: Any, pos: int) -> tuple[Consu
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("ConsumerGroupHeartbeatRequest.rack_id", n)
         rack_id = None
     else:
         if n > MAX_STRING:
@@ -322,8 +308,6 @@ def _read_consumer_group_heartbeat_request_v1(buf: Any, pos: int) -> tuple[Consu
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("ConsumerGroupHeartbeatRequest.subscribed_topic_names", n)
         subscribed_topic_names = None
     else:
         if n > len(buf) - pos:
@@ -352,8 +336,6 @@ def _read_consumer_group_heartbeat_request_v1(buf: Any, pos: int) -> tuple[Consu
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("ConsumerGroupHeartbeatRequest.subscribed_topic_regex", n)
         subscribed_topic_regex = None
     else:
         if n > MAX_STRING:
@@ -370,8 +352,6 @@ def _read_consumer_group_heartbeat_request_v1(buf: Any, pos: int) -> tuple[Consu
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("ConsumerGroupHeartbeatRequest.server_assignor", n)
         server_assignor = None
     else:
         if n > MAX_STRING:
@@ -388,8 +368,6 @@ def _read_consumer_group_heartbeat_request_v1(buf: Any, pos: int) -> tuple[Consu
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("ConsumerGroupHeartbeatRequest.topic_partitions", n)
         topic_partitions = None
     else:
         if n > len(buf) - pos:

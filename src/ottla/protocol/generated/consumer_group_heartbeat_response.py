@@ -137,8 +137,6 @@ def _read_consumer_group_heartbeat_response_v0(buf: Any, pos: int) -> tuple[Cons
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("ConsumerGroupHeartbeatResponse.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:
@@ -155,8 +153,6 @@ def _read_consumer_group_heartbeat_response_v0(buf: Any, pos: int) -> tuple[Cons
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("ConsumerGroupHeartbeatResponse.member_id", n)
         member_id = None
     else:
         if n > MAX_STRING:

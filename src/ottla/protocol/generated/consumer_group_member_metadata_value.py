@@ -79,7 +79,7 @@ class ConsumerGroupMemberMetadataValue(Message):
         subscribed_topic_regex: str | None = "",
         rebalance_timeout_ms: int = -1,
         server_assignor: str | None = "",
-        classic_member_metadata: ClassicMemberMetadata | None = None,
+        classic_member_metadata: ClassicMemberMetadata | None = EMPTY,
     ) -> None:
         self.instance_id = instance_id
         self.rack_id = rack_id
@@ -89,7 +89,7 @@ class ConsumerGroupMemberMetadataValue(Message):
         self.subscribed_topic_regex = subscribed_topic_regex
         self.rebalance_timeout_ms = rebalance_timeout_ms
         self.server_assignor = server_assignor
-        self.classic_member_metadata = ClassicMemberMetadata() if classic_member_metadata is None else classic_member_metadata
+        self.classic_member_metadata = ClassicMemberMetadata() if classic_member_metadata is EMPTY else classic_member_metadata
 
 
 def _read_classic_protocol_v0(buf: Any, pos: int) -> tuple[ClassicProtocol, int]:
@@ -159,8 +159,6 @@ def _read_consumer_group_member_metadata_value_v0(buf: Any, pos: int) -> tuple[C
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("ConsumerGroupMemberMetadataValue.instance_id", n)
         instance_id = None
     else:
         if n > MAX_STRING:
@@ -177,8 +175,6 @@ def _read_consumer_group_member_metadata_value_v0(buf: Any, pos: int) -> tuple[C
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("ConsumerGroupMemberMetadataValue.rack_id", n)
         rack_id = None
     else:
         if n > MAX_STRING:
@@ -252,8 +248,6 @@ def _read_consumer_group_member_metadata_value_v0(buf: Any, pos: int) -> tuple[C
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("ConsumerGroupMemberMetadataValue.subscribed_topic_regex", n)
         subscribed_topic_regex = None
     else:
         if n > MAX_STRING:
@@ -272,8 +266,6 @@ def _read_consumer_group_member_metadata_value_v0(buf: Any, pos: int) -> tuple[C
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("ConsumerGroupMemberMetadataValue.server_assignor", n)
         server_assignor = None
     else:
         if n > MAX_STRING:
@@ -291,17 +283,17 @@ def _read_consumer_group_member_metadata_value_v0(buf: Any, pos: int) -> tuple[C
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             n = buf[pos]
             pos += 1
-            if n > 127:
+            if n == 0:
                 classic_member_metadata = None
             else:
                 classic_member_metadata, pos = _read_classic_member_metadata_v0(buf, pos)
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return ConsumerGroupMemberMetadataValue(instance_id, rack_id, client_id, client_host, subscribed_topic_names, subscribed_topic_regex, rebalance_timeout_ms, server_assignor, classic_member_metadata), pos
 
 
@@ -379,7 +371,7 @@ def _write_consumer_group_member_metadata_value_v0(self: ConsumerGroupMemberMeta
     if self.classic_member_metadata != ClassicMemberMetadata():
         piece = []
         if self.classic_member_metadata is None:
-            piece.append(b"\xff")
+            piece.append(b"\0")
         else:
             piece.append(b"\x01")
             _write_classic_member_metadata_v0(self.classic_member_metadata, piece)

@@ -48,13 +48,13 @@ def _read_consumer_group_metadata_value_v0(buf: Any, pos: int) -> tuple[Consumer
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             (metadata_hash,) = _U_q(buf, pos)
             pos += 8
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return ConsumerGroupMetadataValue(epoch, metadata_hash), pos
 
 

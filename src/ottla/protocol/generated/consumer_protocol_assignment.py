@@ -91,8 +91,6 @@ def _read_consumer_protocol_assignment_v0(buf: Any, pos: int) -> tuple[ConsumerP
     (n,) = _U_i(buf, pos)
     pos += 4
     if n < 0:
-        if n != -1:
-            bad_length("ConsumerProtocolAssignment.user_data", n)
         user_data = None
     else:
         end = pos + n

@@ -88,8 +88,6 @@ def _read_consumer_protocol_subscription_v0(buf: Any, pos: int) -> tuple[Consume
     (n,) = _U_i(buf, pos)
     pos += 4
     if n < 0:
-        if n != -1:
-            bad_length("ConsumerProtocolSubscription.user_data", n)
         user_data = None
     else:
         end = pos + n
@@ -150,8 +148,6 @@ def _read_consumer_protocol_subscription_v1(buf: Any, pos: int) -> tuple[Consume
     (n,) = _U_i(buf, pos)
     pos += 4
     if n < 0:
-        if n != -1:
-            bad_length("ConsumerProtocolSubscription.user_data", n)
         user_data = None
     else:
         end = pos + n
@@ -198,8 +194,6 @@ def _read_consumer_protocol_subscription_v2(buf: Any, pos: int) -> tuple[Consume
     (n,) = _U_i(buf, pos)
     pos += 4
     if n < 0:
-        if n != -1:
-            bad_length("ConsumerProtocolSubscription.user_data", n)
         user_data = None
     else:
         end = pos + n
@@ -248,8 +242,6 @@ def _read_consumer_protocol_subscription_v3(buf: Any, pos: int) -> tuple[Consume
     (n,) = _U_i(buf, pos)
     pos += 4
     if n < 0:
-        if n != -1:
-            bad_length("ConsumerProtocolSubscription.user_data", n)
         user_data = None
     else:
         end = pos + n
@@ -271,8 +263,6 @@ def _read_consumer_protocol_subscription_v3(buf: Any, pos: int) -> tuple[Consume
     generation_id, n = _U_ih(buf, pos)
     pos += 6
     if n < 0:
-        if n != -1:
-            bad_length("ConsumerProtocolSubscription.rack_id", n)
         rack_id = None
     else:
         if n > MAX_STRING:

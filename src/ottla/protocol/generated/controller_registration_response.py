@@ -50,8 +50,6 @@ def _read_controller_registration_response_v0(buf: Any, pos: int) -> tuple[Contr
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("ControllerRegistrationResponse.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:

@@ -64,8 +64,6 @@ def _read_acl_creation_result_v1(buf: Any, pos: int) -> tuple[AclCreationResult,
     error_code, n = _U_hh(buf, pos)
     pos += 4
     if n < 0:
-        if n != -1:
-            bad_length("AclCreationResult.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:
@@ -102,8 +100,6 @@ def _read_acl_creation_result_v2(buf: Any, pos: int) -> tuple[AclCreationResult,
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("AclCreationResult.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:

@@ -178,8 +178,6 @@ def _read_create_delegation_token_request_v3(buf: Any, pos: int) -> tuple[Create
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("CreateDelegationTokenRequest.owner_principal_type", n)
         owner_principal_type = None
     else:
         if n > MAX_STRING:
@@ -196,8 +194,6 @@ def _read_create_delegation_token_request_v3(buf: Any, pos: int) -> tuple[Create
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("CreateDelegationTokenRequest.owner_principal_name", n)
         owner_principal_name = None
     else:
         if n > MAX_STRING:

@@ -106,8 +106,6 @@ def _read_create_partitions_topic_v0(buf: Any, pos: int) -> tuple[CreatePartitio
     count, n = _U_ii(buf, pos)
     pos += 8
     if n < 0:
-        if n != -1:
-            bad_length("CreatePartitionsTopic.assignments", n)
         assignments = None
     else:
         if n > len(buf) - pos:
@@ -178,8 +176,6 @@ def _read_create_partitions_topic_v2(buf: Any, pos: int) -> tuple[CreatePartitio
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("CreatePartitionsTopic.assignments", n)
         assignments = None
     else:
         if n > len(buf) - pos:

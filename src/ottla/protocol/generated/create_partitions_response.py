@@ -79,8 +79,6 @@ def _read_create_partitions_topic_result_v0(buf: Any, pos: int) -> tuple[CreateP
     error_code, n = _U_hh(buf, pos)
     pos += 4
     if n < 0:
-        if n != -1:
-            bad_length("CreatePartitionsTopicResult.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:
@@ -132,8 +130,6 @@ def _read_create_partitions_topic_result_v2(buf: Any, pos: int) -> tuple[CreateP
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("CreatePartitionsTopicResult.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:

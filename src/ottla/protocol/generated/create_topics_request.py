@@ -134,8 +134,6 @@ def _read_creatable_topic_config_v2(buf: Any, pos: int) -> tuple[CreatableTopicC
     (n,) = _U_h(buf, pos)
     pos += 2
     if n < 0:
-        if n != -1:
-            bad_length("CreatableTopicConfig.value", n)
         value = None
     else:
         if n > MAX_STRING:
@@ -244,8 +242,6 @@ def _read_creatable_topic_config_v5(buf: Any, pos: int) -> tuple[CreatableTopicC
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("CreatableTopicConfig.value", n)
         value = None
     else:
         if n > MAX_STRING:

@@ -126,8 +126,6 @@ def _read_creatable_topic_result_v2(buf: Any, pos: int) -> tuple[CreatableTopicR
     error_code, n = _U_hh(buf, pos)
     pos += 4
     if n < 0:
-        if n != -1:
-            bad_length("CreatableTopicResult.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:
@@ -177,8 +175,6 @@ def _read_creatable_topic_configs_v5(buf: Any, pos: int) -> tuple[CreatableTopic
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("CreatableTopicConfigs.value", n)
         value = None
     else:
         if n > MAX_STRING:
@@ -223,8 +219,6 @@ def _read_creatable_topic_result_v5(buf: Any, pos: int) -> tuple[CreatableTopicR
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("CreatableTopicResult.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:
@@ -243,8 +237,6 @@ def _read_creatable_topic_result_v5(buf: Any, pos: int) -> tuple[CreatableTopicR
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("CreatableTopicResult.configs", n)
         configs = None
     else:
         if n > len(buf) - pos:
@@ -260,13 +252,13 @@ def _read_creatable_topic_result_v5(buf: Any, pos: int) -> tuple[CreatableTopicR
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             (topic_config_error_code,) = _U_h(buf, pos)
             pos += 2
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return CreatableTopicResult(name, ZERO_UUID, error_code, error_message, topic_config_error_code, num_partitions, replication_factor, configs), pos
 
 
@@ -318,8 +310,6 @@ def _read_creatable_topic_result_v7(buf: Any, pos: int) -> tuple[CreatableTopicR
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("CreatableTopicResult.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:
@@ -338,8 +328,6 @@ def _read_creatable_topic_result_v7(buf: Any, pos: int) -> tuple[CreatableTopicR
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("CreatableTopicResult.configs", n)
         configs = None
     else:
         if n > len(buf) - pos:
@@ -355,13 +343,13 @@ def _read_creatable_topic_result_v7(buf: Any, pos: int) -> tuple[CreatableTopicR
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             (topic_config_error_code,) = _U_h(buf, pos)
             pos += 2
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return CreatableTopicResult(name, topic_id, error_code, error_message, topic_config_error_code, num_partitions, replication_factor, configs), pos
 
 

@@ -79,8 +79,6 @@ def _read_delete_acls_filter_v1(buf: Any, pos: int) -> tuple[DeleteAclsFilter, i
     resource_type_filter, n = _U_bh(buf, pos)
     pos += 3
     if n < 0:
-        if n != -1:
-            bad_length("DeleteAclsFilter.resource_name_filter", n)
         resource_name_filter = None
     else:
         if n > MAX_STRING:
@@ -94,8 +92,6 @@ def _read_delete_acls_filter_v1(buf: Any, pos: int) -> tuple[DeleteAclsFilter, i
     pattern_type_filter, n = _U_bh(buf, pos)
     pos += 3
     if n < 0:
-        if n != -1:
-            bad_length("DeleteAclsFilter.principal_filter", n)
         principal_filter = None
     else:
         if n > MAX_STRING:
@@ -109,8 +105,6 @@ def _read_delete_acls_filter_v1(buf: Any, pos: int) -> tuple[DeleteAclsFilter, i
     (n,) = _U_h(buf, pos)
     pos += 2
     if n < 0:
-        if n != -1:
-            bad_length("DeleteAclsFilter.host_filter", n)
         host_filter = None
     else:
         if n > MAX_STRING:
@@ -149,8 +143,6 @@ def _read_delete_acls_filter_v2(buf: Any, pos: int) -> tuple[DeleteAclsFilter, i
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DeleteAclsFilter.resource_name_filter", n)
         resource_name_filter = None
     else:
         if n > MAX_STRING:
@@ -169,8 +161,6 @@ def _read_delete_acls_filter_v2(buf: Any, pos: int) -> tuple[DeleteAclsFilter, i
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DeleteAclsFilter.principal_filter", n)
         principal_filter = None
     else:
         if n > MAX_STRING:
@@ -187,8 +177,6 @@ def _read_delete_acls_filter_v2(buf: Any, pos: int) -> tuple[DeleteAclsFilter, i
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DeleteAclsFilter.host_filter", n)
         host_filter = None
     else:
         if n > MAX_STRING:

@@ -109,8 +109,6 @@ def _read_delete_acls_matching_acl_v1(buf: Any, pos: int) -> tuple[DeleteAclsMat
     error_code, n = _U_hh(buf, pos)
     pos += 4
     if n < 0:
-        if n != -1:
-            bad_length("DeleteAclsMatchingAcl.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:
@@ -166,8 +164,6 @@ def _read_delete_acls_filter_result_v1(buf: Any, pos: int) -> tuple[DeleteAclsFi
     error_code, n = _U_hh(buf, pos)
     pos += 4
     if n < 0:
-        if n != -1:
-            bad_length("DeleteAclsFilterResult.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:
@@ -214,8 +210,6 @@ def _read_delete_acls_matching_acl_v2(buf: Any, pos: int) -> tuple[DeleteAclsMat
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DeleteAclsMatchingAcl.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:
@@ -293,8 +287,6 @@ def _read_delete_acls_filter_result_v2(buf: Any, pos: int) -> tuple[DeleteAclsFi
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DeleteAclsFilterResult.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:

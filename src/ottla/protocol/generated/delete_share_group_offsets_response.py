@@ -94,8 +94,6 @@ def _read_delete_share_group_offsets_response_topic_v0(buf: Any, pos: int) -> tu
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DeleteShareGroupOffsetsResponseTopic.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:
@@ -122,8 +120,6 @@ def _read_delete_share_group_offsets_response_v0(buf: Any, pos: int) -> tuple[De
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DeleteShareGroupOffsetsResponse.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:

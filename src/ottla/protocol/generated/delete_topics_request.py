@@ -135,8 +135,6 @@ def _read_delete_topic_state_v6(buf: Any, pos: int) -> tuple[DeleteTopicState, i
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DeleteTopicState.name", n)
         name = None
     else:
         if n > MAX_STRING:

@@ -173,8 +173,6 @@ def _read_deletable_topic_result_v5(buf: Any, pos: int) -> tuple[DeletableTopicR
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DeletableTopicResult.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:
@@ -222,8 +220,6 @@ def _read_deletable_topic_result_v6(buf: Any, pos: int) -> tuple[DeletableTopicR
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DeletableTopicResult.name", n)
         name = None
     else:
         if n > MAX_STRING:
@@ -242,8 +238,6 @@ def _read_deletable_topic_result_v6(buf: Any, pos: int) -> tuple[DeletableTopicR
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DeletableTopicResult.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:

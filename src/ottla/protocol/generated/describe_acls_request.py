@@ -63,8 +63,6 @@ def _read_describe_acls_request_v1(buf: Any, pos: int) -> tuple[DescribeAclsRequ
     resource_type_filter, n = _U_bh(buf, pos)
     pos += 3
     if n < 0:
-        if n != -1:
-            bad_length("DescribeAclsRequest.resource_name_filter", n)
         resource_name_filter = None
     else:
         if n > MAX_STRING:
@@ -78,8 +76,6 @@ def _read_describe_acls_request_v1(buf: Any, pos: int) -> tuple[DescribeAclsRequ
     pattern_type_filter, n = _U_bh(buf, pos)
     pos += 3
     if n < 0:
-        if n != -1:
-            bad_length("DescribeAclsRequest.principal_filter", n)
         principal_filter = None
     else:
         if n > MAX_STRING:
@@ -93,8 +89,6 @@ def _read_describe_acls_request_v1(buf: Any, pos: int) -> tuple[DescribeAclsRequ
     (n,) = _U_h(buf, pos)
     pos += 2
     if n < 0:
-        if n != -1:
-            bad_length("DescribeAclsRequest.host_filter", n)
         host_filter = None
     else:
         if n > MAX_STRING:
@@ -119,8 +113,6 @@ def _read_describe_acls_request_v2(buf: Any, pos: int) -> tuple[DescribeAclsRequ
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DescribeAclsRequest.resource_name_filter", n)
         resource_name_filter = None
     else:
         if n > MAX_STRING:
@@ -139,8 +131,6 @@ def _read_describe_acls_request_v2(buf: Any, pos: int) -> tuple[DescribeAclsRequ
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DescribeAclsRequest.principal_filter", n)
         principal_filter = None
     else:
         if n > MAX_STRING:
@@ -157,8 +147,6 @@ def _read_describe_acls_request_v2(buf: Any, pos: int) -> tuple[DescribeAclsRequ
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DescribeAclsRequest.host_filter", n)
         host_filter = None
     else:
         if n > MAX_STRING:

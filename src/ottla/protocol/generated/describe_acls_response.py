@@ -161,8 +161,6 @@ def _read_describe_acls_response_v1(buf: Any, pos: int) -> tuple[DescribeAclsRes
     throttle_time_ms, error_code, n = _U_ihh(buf, pos)
     pos += 8
     if n < 0:
-        if n != -1:
-            bad_length("DescribeAclsResponse.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:
@@ -275,8 +273,6 @@ def _read_describe_acls_response_v2(buf: Any, pos: int) -> tuple[DescribeAclsRes
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DescribeAclsResponse.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:

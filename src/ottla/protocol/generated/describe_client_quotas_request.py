@@ -82,8 +82,6 @@ def _read_component_data_v0(buf: Any, pos: int) -> tuple[ComponentData, int]:
     match_type, n = _U_bh(buf, pos)
     pos += 3
     if n < 0:
-        if n != -1:
-            bad_length("ComponentData.match", n)
         match = None
     else:
         if n > MAX_STRING:
@@ -137,8 +135,6 @@ def _read_component_data_v1(buf: Any, pos: int) -> tuple[ComponentData, int]:
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("ComponentData.match", n)
         match = None
     else:
         if n > MAX_STRING:

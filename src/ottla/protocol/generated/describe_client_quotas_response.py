@@ -113,8 +113,6 @@ def _read_entity_data_v0(buf: Any, pos: int) -> tuple[EntityData, int]:
     (n,) = _U_h(buf, pos)
     pos += 2
     if n < 0:
-        if n != -1:
-            bad_length("EntityData.entity_name", n)
         entity_name = None
     else:
         if n > MAX_STRING:
@@ -174,8 +172,6 @@ def _read_describe_client_quotas_response_v0(buf: Any, pos: int) -> tuple[Descri
     throttle_time_ms, error_code, n = _U_ihh(buf, pos)
     pos += 8
     if n < 0:
-        if n != -1:
-            bad_length("DescribeClientQuotasResponse.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:
@@ -189,8 +185,6 @@ def _read_describe_client_quotas_response_v0(buf: Any, pos: int) -> tuple[Descri
     (n,) = _U_i(buf, pos)
     pos += 4
     if n < 0:
-        if n != -1:
-            bad_length("DescribeClientQuotasResponse.entries", n)
         entries = None
     else:
         if n > len(buf) - pos:
@@ -224,8 +218,6 @@ def _read_entity_data_v1(buf: Any, pos: int) -> tuple[EntityData, int]:
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("EntityData.entity_name", n)
         entity_name = None
     else:
         if n > MAX_STRING:
@@ -311,8 +303,6 @@ def _read_describe_client_quotas_response_v1(buf: Any, pos: int) -> tuple[Descri
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DescribeClientQuotasResponse.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:
@@ -329,8 +319,6 @@ def _read_describe_client_quotas_response_v1(buf: Any, pos: int) -> tuple[Descri
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DescribeClientQuotasResponse.entries", n)
         entries = None
     else:
         if n > len(buf) - pos:

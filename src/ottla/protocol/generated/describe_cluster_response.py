@@ -115,8 +115,6 @@ def _read_describe_cluster_broker_v0(buf: Any, pos: int) -> tuple[DescribeCluste
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DescribeClusterBroker.rack", n)
         rack = None
     else:
         if n > MAX_STRING:
@@ -143,8 +141,6 @@ def _read_describe_cluster_response_v0(buf: Any, pos: int) -> tuple[DescribeClus
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DescribeClusterResponse.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:
@@ -203,8 +199,6 @@ def _read_describe_cluster_response_v1(buf: Any, pos: int) -> tuple[DescribeClus
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DescribeClusterResponse.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:
@@ -282,8 +276,6 @@ def _read_describe_cluster_broker_v2(buf: Any, pos: int) -> tuple[DescribeCluste
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DescribeClusterBroker.rack", n)
         rack = None
     else:
         if n > MAX_STRING:
@@ -312,8 +304,6 @@ def _read_describe_cluster_response_v2(buf: Any, pos: int) -> tuple[DescribeClus
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DescribeClusterResponse.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:

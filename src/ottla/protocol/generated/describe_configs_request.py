@@ -88,8 +88,6 @@ def _read_describe_configs_resource_v1(buf: Any, pos: int) -> tuple[DescribeConf
     (n,) = _U_i(buf, pos)
     pos += 4
     if n < 0:
-        if n != -1:
-            bad_length("DescribeConfigsResource.configuration_keys", n)
         configuration_keys = None
     else:
         if n > len(buf) - pos:
@@ -168,8 +166,6 @@ def _read_describe_configs_resource_v4(buf: Any, pos: int) -> tuple[DescribeConf
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DescribeConfigsResource.configuration_keys", n)
         configuration_keys = None
     else:
         if n > len(buf) - pos:

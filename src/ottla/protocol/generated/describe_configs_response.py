@@ -143,8 +143,6 @@ def _read_describe_configs_synonym_v1(buf: Any, pos: int) -> tuple[DescribeConfi
     (n,) = _U_h(buf, pos)
     pos += 2
     if n < 0:
-        if n != -1:
-            bad_length("DescribeConfigsSynonym.value", n)
         value = None
     else:
         if n > MAX_STRING:
@@ -176,8 +174,6 @@ def _read_describe_configs_resource_result_v1(buf: Any, pos: int) -> tuple[Descr
     (n,) = _U_h(buf, pos)
     pos += 2
     if n < 0:
-        if n != -1:
-            bad_length("DescribeConfigsResourceResult.value", n)
         value = None
     else:
         if n > MAX_STRING:
@@ -205,8 +201,6 @@ def _read_describe_configs_result_v1(buf: Any, pos: int) -> tuple[DescribeConfig
     error_code, n = _U_hh(buf, pos)
     pos += 4
     if n < 0:
-        if n != -1:
-            bad_length("DescribeConfigsResult.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:
@@ -272,8 +266,6 @@ def _read_describe_configs_resource_result_v3(buf: Any, pos: int) -> tuple[Descr
     (n,) = _U_h(buf, pos)
     pos += 2
     if n < 0:
-        if n != -1:
-            bad_length("DescribeConfigsResourceResult.value", n)
         value = None
     else:
         if n > MAX_STRING:
@@ -297,8 +289,6 @@ def _read_describe_configs_resource_result_v3(buf: Any, pos: int) -> tuple[Descr
     config_type, n = _U_bh(buf, pos)
     pos += 3
     if n < 0:
-        if n != -1:
-            bad_length("DescribeConfigsResourceResult.documentation", n)
         documentation = None
     else:
         if n > MAX_STRING:
@@ -316,8 +306,6 @@ def _read_describe_configs_result_v3(buf: Any, pos: int) -> tuple[DescribeConfig
     error_code, n = _U_hh(buf, pos)
     pos += 4
     if n < 0:
-        if n != -1:
-            bad_length("DescribeConfigsResult.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:
@@ -389,8 +377,6 @@ def _read_describe_configs_synonym_v4(buf: Any, pos: int) -> tuple[DescribeConfi
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DescribeConfigsSynonym.value", n)
         value = None
     else:
         if n > MAX_STRING:
@@ -432,8 +418,6 @@ def _read_describe_configs_resource_result_v4(buf: Any, pos: int) -> tuple[Descr
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DescribeConfigsResourceResult.value", n)
         value = None
     else:
         if n > MAX_STRING:
@@ -467,8 +451,6 @@ def _read_describe_configs_resource_result_v4(buf: Any, pos: int) -> tuple[Descr
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DescribeConfigsResourceResult.documentation", n)
         documentation = None
     else:
         if n > MAX_STRING:
@@ -495,8 +477,6 @@ def _read_describe_configs_result_v4(buf: Any, pos: int) -> tuple[DescribeConfig
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DescribeConfigsResult.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:

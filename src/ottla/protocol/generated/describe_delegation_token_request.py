@@ -86,8 +86,6 @@ def _read_describe_delegation_token_request_v1(buf: Any, pos: int) -> tuple[Desc
     (n,) = _U_i(buf, pos)
     pos += 4
     if n < 0:
-        if n != -1:
-            bad_length("DescribeDelegationTokenRequest.owners", n)
         owners = None
     else:
         if n > len(buf) - pos:
@@ -144,8 +142,6 @@ def _read_describe_delegation_token_request_v2(buf: Any, pos: int) -> tuple[Desc
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DescribeDelegationTokenRequest.owners", n)
         owners = None
     else:
         if n > len(buf) - pos:

@@ -350,8 +350,6 @@ def _read_described_group_member_v4(buf: Any, pos: int) -> tuple[DescribedGroupM
     (n,) = _U_h(buf, pos)
     pos += 2
     if n < 0:
-        if n != -1:
-            bad_length("DescribedGroupMember.group_instance_id", n)
         group_instance_id = None
     else:
         if n > MAX_STRING:
@@ -509,8 +507,6 @@ def _read_described_group_member_v5(buf: Any, pos: int) -> tuple[DescribedGroupM
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DescribedGroupMember.group_instance_id", n)
         group_instance_id = None
     else:
         if n > MAX_STRING:
@@ -701,8 +697,6 @@ def _read_described_group_v6(buf: Any, pos: int) -> tuple[DescribedGroup, int]:
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DescribedGroup.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:

@@ -82,8 +82,6 @@ def _read_describe_log_dirs_request_v1(buf: Any, pos: int) -> tuple[DescribeLogD
     (n,) = _U_i(buf, pos)
     pos += 4
     if n < 0:
-        if n != -1:
-            bad_length("DescribeLogDirsRequest.topics", n)
         topics = None
     else:
         if n > len(buf) - pos:
@@ -136,8 +134,6 @@ def _read_describe_log_dirs_request_v2(buf: Any, pos: int) -> tuple[DescribeLogD
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DescribeLogDirsRequest.topics", n)
         topics = None
     else:
         if n > len(buf) - pos:

@@ -124,8 +124,6 @@ def _read_partition_response_v0(buf: Any, pos: int) -> tuple[PartitionResponse, 
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("PartitionResponse.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:

@@ -393,8 +393,6 @@ def _read_partition_data_v2(buf: Any, pos: int) -> tuple[PartitionData, int]:
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("PartitionData.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:
@@ -548,8 +546,6 @@ def _read_describe_quorum_response_v2(buf: Any, pos: int) -> tuple[DescribeQuoru
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DescribeQuorumResponse.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:

@@ -120,8 +120,6 @@ def _read_describe_share_group_offsets_request_group_v0(buf: Any, pos: int) -> t
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DescribeShareGroupOffsetsRequestGroup.topics", n)
         topics = None
     else:
         if n > len(buf) - pos:

@@ -122,8 +122,6 @@ def _read_describe_share_group_offsets_response_partition_v0(buf: Any, pos: int)
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DescribeShareGroupOffsetsResponsePartition.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:
@@ -216,8 +214,6 @@ def _read_describe_share_group_offsets_response_group_v0(buf: Any, pos: int) -> 
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DescribeShareGroupOffsetsResponseGroup.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:
@@ -267,8 +263,6 @@ def _read_describe_share_group_offsets_response_partition_v1(buf: Any, pos: int)
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DescribeShareGroupOffsetsResponsePartition.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:
@@ -361,8 +355,6 @@ def _read_describe_share_group_offsets_response_group_v1(buf: Any, pos: int) -> 
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DescribeShareGroupOffsetsResponseGroup.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:

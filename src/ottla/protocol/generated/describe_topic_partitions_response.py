@@ -158,8 +158,6 @@ def _read_describe_topic_partitions_response_partition_v0(buf: Any, pos: int) ->
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DescribeTopicPartitionsResponsePartition.eligible_leader_replicas", n)
         eligible_leader_replicas = None
     else:
         if n * 4 > len(buf) - pos:
@@ -172,8 +170,6 @@ def _read_describe_topic_partitions_response_partition_v0(buf: Any, pos: int) ->
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DescribeTopicPartitionsResponsePartition.last_known_elr", n)
         last_known_elr = None
     else:
         if n * 4 > len(buf) - pos:
@@ -207,8 +203,6 @@ def _read_describe_topic_partitions_response_topic_v0(buf: Any, pos: int) -> tup
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DescribeTopicPartitionsResponseTopic.name", n)
         name = None
     else:
         if n > MAX_STRING:

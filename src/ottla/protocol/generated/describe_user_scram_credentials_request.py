@@ -76,8 +76,6 @@ def _read_describe_user_scram_credentials_request_v0(buf: Any, pos: int) -> tupl
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DescribeUserScramCredentialsRequest.users", n)
         users = None
     else:
         if n > len(buf) - pos:

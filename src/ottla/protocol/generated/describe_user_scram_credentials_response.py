@@ -119,8 +119,6 @@ def _read_describe_user_scram_credentials_result_v0(buf: Any, pos: int) -> tuple
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DescribeUserScramCredentialsResult.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:
@@ -160,8 +158,6 @@ def _read_describe_user_scram_credentials_response_v0(buf: Any, pos: int) -> tup
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DescribeUserScramCredentialsResponse.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:

@@ -92,8 +92,6 @@ def _read_elect_leaders_request_v0(buf: Any, pos: int) -> tuple[ElectLeadersRequ
     (n,) = _U_i(buf, pos)
     pos += 4
     if n < 0:
-        if n != -1:
-            bad_length("ElectLeadersRequest.topic_partitions", n)
         topic_partitions = None
     else:
         if n > len(buf) - pos:
@@ -111,8 +109,6 @@ def _read_elect_leaders_request_v1(buf: Any, pos: int) -> tuple[ElectLeadersRequ
     election_type, n = _U_bi(buf, pos)
     pos += 5
     if n < 0:
-        if n != -1:
-            bad_length("ElectLeadersRequest.topic_partitions", n)
         topic_partitions = None
     else:
         if n > len(buf) - pos:
@@ -169,8 +165,6 @@ def _read_elect_leaders_request_v2(buf: Any, pos: int) -> tuple[ElectLeadersRequ
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("ElectLeadersRequest.topic_partitions", n)
         topic_partitions = None
     else:
         if n > len(buf) - pos:

@@ -88,8 +88,6 @@ def _read_partition_result_v0(buf: Any, pos: int) -> tuple[PartitionResult, int]
     partition_id, error_code, n = _U_ihh(buf, pos)
     pos += 8
     if n < 0:
-        if n != -1:
-            bad_length("PartitionResult.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:
@@ -166,8 +164,6 @@ def _read_partition_result_v2(buf: Any, pos: int) -> tuple[PartitionResult, int]
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("PartitionResult.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:

@@ -165,8 +165,6 @@ def _read_end_quorum_epoch_request_v0(buf: Any, pos: int) -> tuple[EndQuorumEpoc
     (n,) = _U_h(buf, pos)
     pos += 2
     if n < 0:
-        if n != -1:
-            bad_length("EndQuorumEpochRequest.cluster_id", n)
         cluster_id = None
     else:
         if n > MAX_STRING:
@@ -306,8 +304,6 @@ def _read_end_quorum_epoch_request_v1(buf: Any, pos: int) -> tuple[EndQuorumEpoc
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("EndQuorumEpochRequest.cluster_id", n)
         cluster_id = None
     else:
         if n > MAX_STRING:

@@ -249,7 +249,6 @@ def _read_end_quorum_epoch_response_v1(buf: Any, pos: int) -> tuple[EndQuorumEpo
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             n = buf[pos]
             pos += 1
@@ -264,9 +263,10 @@ def _read_end_quorum_epoch_response_v1(buf: Any, pos: int) -> tuple[EndQuorumEpo
             for _ in range(n):
                 node_endpoints_item, pos = _read_node_endpoint_v1(buf, pos)
                 node_endpoints.append(node_endpoints_item)
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return EndQuorumEpochResponse(error_code, topics, node_endpoints), pos
 
 

@@ -7,7 +7,6 @@ from typing import Any
 from ottla.protocol.primitives import (
     UVARINT,
     Message,
-    bad_length,
     skip_tags,
     truncated,
     unexpected_null,
@@ -58,8 +57,6 @@ def _read_envelope_request_v0(buf: Any, pos: int) -> tuple[EnvelopeRequest, int]
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("EnvelopeRequest.request_principal", n)
         request_principal = None
     else:
         end = pos + n

@@ -8,7 +8,6 @@ from typing import Any
 from ottla.protocol.primitives import (
     UVARINT,
     Message,
-    bad_length,
     skip_tags,
     truncated,
     uvarint,
@@ -44,8 +43,6 @@ def _read_envelope_response_v0(buf: Any, pos: int) -> tuple[EnvelopeResponse, in
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("EnvelopeResponse.response_data", n)
         response_data = None
     else:
         end = pos + n

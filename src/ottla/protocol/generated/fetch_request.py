@@ -543,7 +543,6 @@ def _read_fetch_request_v12(buf: Any, pos: int) -> tuple[FetchRequest, int]:
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             n = buf[pos]
             pos += 1
@@ -551,8 +550,6 @@ def _read_fetch_request_v12(buf: Any, pos: int) -> tuple[FetchRequest, int]:
                 n, pos = uvarint_rest(buf, pos, n)
             n -= 1
             if n < 0:
-                if n != -1:
-                    bad_length("FetchRequest.cluster_id", n)
                 cluster_id = None
             else:
                 if n > MAX_STRING:
@@ -563,9 +560,10 @@ def _read_fetch_request_v12(buf: Any, pos: int) -> tuple[FetchRequest, int]:
                     truncated()
                 cluster_id = str(raw, "utf-8", "replace")
                 pos = end
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return FetchRequest(cluster_id, replica_id, ReplicaState(), max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten_topics_data, rack_id), pos
 
 
@@ -665,7 +663,6 @@ def _read_fetch_request_v13(buf: Any, pos: int) -> tuple[FetchRequest, int]:
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             n = buf[pos]
             pos += 1
@@ -673,8 +670,6 @@ def _read_fetch_request_v13(buf: Any, pos: int) -> tuple[FetchRequest, int]:
                 n, pos = uvarint_rest(buf, pos, n)
             n -= 1
             if n < 0:
-                if n != -1:
-                    bad_length("FetchRequest.cluster_id", n)
                 cluster_id = None
             else:
                 if n > MAX_STRING:
@@ -685,9 +680,10 @@ def _read_fetch_request_v13(buf: Any, pos: int) -> tuple[FetchRequest, int]:
                     truncated()
                 cluster_id = str(raw, "utf-8", "replace")
                 pos = end
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return FetchRequest(cluster_id, replica_id, ReplicaState(), max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten_topics_data, rack_id), pos
 
 
@@ -754,7 +750,6 @@ def _read_fetch_request_v15(buf: Any, pos: int) -> tuple[FetchRequest, int]:
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             n = buf[pos]
             pos += 1
@@ -762,8 +757,6 @@ def _read_fetch_request_v15(buf: Any, pos: int) -> tuple[FetchRequest, int]:
                 n, pos = uvarint_rest(buf, pos, n)
             n -= 1
             if n < 0:
-                if n != -1:
-                    bad_length("FetchRequest.cluster_id", n)
                 cluster_id = None
             else:
                 if n > MAX_STRING:
@@ -776,9 +769,10 @@ def _read_fetch_request_v15(buf: Any, pos: int) -> tuple[FetchRequest, int]:
                 pos = end
         elif tag == 1:
             replica_state, pos = _read_replica_state_v15(buf, pos)
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return FetchRequest(cluster_id, -1, replica_state, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten_topics_data, rack_id), pos
 
 
@@ -793,13 +787,13 @@ def _read_fetch_partition_v17(buf: Any, pos: int) -> tuple[FetchPartition, int]:
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             (replica_directory_id,) = _U_16s(buf, pos)
             pos += 16
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return FetchPartition(partition, current_leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, partition_max_bytes, replica_directory_id, 9223372036854775807), pos
 
 
@@ -879,7 +873,6 @@ def _read_fetch_request_v17(buf: Any, pos: int) -> tuple[FetchRequest, int]:
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             n = buf[pos]
             pos += 1
@@ -887,8 +880,6 @@ def _read_fetch_request_v17(buf: Any, pos: int) -> tuple[FetchRequest, int]:
                 n, pos = uvarint_rest(buf, pos, n)
             n -= 1
             if n < 0:
-                if n != -1:
-                    bad_length("FetchRequest.cluster_id", n)
                 cluster_id = None
             else:
                 if n > MAX_STRING:
@@ -901,9 +892,10 @@ def _read_fetch_request_v17(buf: Any, pos: int) -> tuple[FetchRequest, int]:
                 pos = end
         elif tag == 1:
             replica_state, pos = _read_replica_state_v15(buf, pos)
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return FetchRequest(cluster_id, -1, replica_state, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten_topics_data, rack_id), pos
 
 
@@ -919,16 +911,16 @@ def _read_fetch_partition_v18(buf: Any, pos: int) -> tuple[FetchPartition, int]:
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             (replica_directory_id,) = _U_16s(buf, pos)
             pos += 16
         elif tag == 1:
             (high_watermark,) = _U_q(buf, pos)
             pos += 8
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return FetchPartition(partition, current_leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, partition_max_bytes, replica_directory_id, high_watermark), pos
 
 
@@ -1008,7 +1000,6 @@ def _read_fetch_request_v18(buf: Any, pos: int) -> tuple[FetchRequest, int]:
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             n = buf[pos]
             pos += 1
@@ -1016,8 +1007,6 @@ def _read_fetch_request_v18(buf: Any, pos: int) -> tuple[FetchRequest, int]:
                 n, pos = uvarint_rest(buf, pos, n)
             n -= 1
             if n < 0:
-                if n != -1:
-                    bad_length("FetchRequest.cluster_id", n)
                 cluster_id = None
             else:
                 if n > MAX_STRING:
@@ -1030,9 +1019,10 @@ def _read_fetch_request_v18(buf: Any, pos: int) -> tuple[FetchRequest, int]:
                 pos = end
         elif tag == 1:
             replica_state, pos = _read_replica_state_v15(buf, pos)
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return FetchRequest(cluster_id, -1, replica_state, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten_topics_data, rack_id), pos
 
 

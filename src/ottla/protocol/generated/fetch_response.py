@@ -222,8 +222,6 @@ def _read_partition_data_v4(buf: Any, pos: int) -> tuple[PartitionData, int]:
     partition_index, error_code, high_watermark, last_stable_offset, n = _U_ihqqi(buf, pos)
     pos += 26
     if n < 0:
-        if n != -1:
-            bad_length("PartitionData.aborted_transactions", n)
         aborted_transactions = None
     else:
         if n > len(buf) - pos:
@@ -235,8 +233,6 @@ def _read_partition_data_v4(buf: Any, pos: int) -> tuple[PartitionData, int]:
     (n,) = _U_i(buf, pos)
     pos += 4
     if n < 0:
-        if n != -1:
-            bad_length("PartitionData.records", n)
         records = None
     else:
         end = pos + n
@@ -292,8 +288,6 @@ def _read_partition_data_v5(buf: Any, pos: int) -> tuple[PartitionData, int]:
     partition_index, error_code, high_watermark, last_stable_offset, log_start_offset, n = _U_ihqqqi(buf, pos)
     pos += 34
     if n < 0:
-        if n != -1:
-            bad_length("PartitionData.aborted_transactions", n)
         aborted_transactions = None
     else:
         if n > len(buf) - pos:
@@ -305,8 +299,6 @@ def _read_partition_data_v5(buf: Any, pos: int) -> tuple[PartitionData, int]:
     (n,) = _U_i(buf, pos)
     pos += 4
     if n < 0:
-        if n != -1:
-            bad_length("PartitionData.records", n)
         records = None
     else:
         end = pos + n
@@ -376,8 +368,6 @@ def _read_partition_data_v11(buf: Any, pos: int) -> tuple[PartitionData, int]:
     partition_index, error_code, high_watermark, last_stable_offset, log_start_offset, n = _U_ihqqqi(buf, pos)
     pos += 34
     if n < 0:
-        if n != -1:
-            bad_length("PartitionData.aborted_transactions", n)
         aborted_transactions = None
     else:
         if n > len(buf) - pos:
@@ -389,8 +379,6 @@ def _read_partition_data_v11(buf: Any, pos: int) -> tuple[PartitionData, int]:
     preferred_read_replica, n = _U_ii(buf, pos)
     pos += 8
     if n < 0:
-        if n != -1:
-            bad_length("PartitionData.records", n)
         records = None
     else:
         end = pos + n
@@ -494,8 +482,6 @@ def _read_partition_data_v12(buf: Any, pos: int) -> tuple[PartitionData, int]:
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("PartitionData.aborted_transactions", n)
         aborted_transactions = None
     else:
         if n > len(buf) - pos:
@@ -512,8 +498,6 @@ def _read_partition_data_v12(buf: Any, pos: int) -> tuple[PartitionData, int]:
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("PartitionData.records", n)
         records = None
     else:
         end = pos + n
@@ -529,16 +513,16 @@ def _read_partition_data_v12(buf: Any, pos: int) -> tuple[PartitionData, int]:
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             diverging_epoch, pos = _read_epoch_end_offset_v12(buf, pos)
         elif tag == 1:
             current_leader, pos = _read_leader_id_and_epoch_v12(buf, pos)
         elif tag == 2:
             snapshot_id, pos = _read_snapshot_id_v12(buf, pos)
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return PartitionData(partition_index, error_code, high_watermark, last_stable_offset, log_start_offset, diverging_epoch, current_leader, snapshot_id, aborted_transactions, preferred_read_replica, records), pos
 
 
@@ -673,8 +657,6 @@ def _read_node_endpoint_v16(buf: Any, pos: int) -> tuple[NodeEndpoint, int]:
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("NodeEndpoint.rack", n)
         rack = None
     else:
         if n > MAX_STRING:
@@ -716,7 +698,6 @@ def _read_fetch_response_v16(buf: Any, pos: int) -> tuple[FetchResponse, int]:
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             n = buf[pos]
             pos += 1
@@ -731,9 +712,10 @@ def _read_fetch_response_v16(buf: Any, pos: int) -> tuple[FetchResponse, int]:
             for _ in range(n):
                 node_endpoints_item, pos = _read_node_endpoint_v16(buf, pos)
                 node_endpoints.append(node_endpoints_item)
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return FetchResponse(throttle_time_ms, error_code, session_id, responses, node_endpoints), pos
 
 

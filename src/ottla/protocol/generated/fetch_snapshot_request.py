@@ -191,7 +191,6 @@ def _read_fetch_snapshot_request_v0(buf: Any, pos: int) -> tuple[FetchSnapshotRe
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             n = buf[pos]
             pos += 1
@@ -199,8 +198,6 @@ def _read_fetch_snapshot_request_v0(buf: Any, pos: int) -> tuple[FetchSnapshotRe
                 n, pos = uvarint_rest(buf, pos, n)
             n -= 1
             if n < 0:
-                if n != -1:
-                    bad_length("FetchSnapshotRequest.cluster_id", n)
                 cluster_id = None
             else:
                 if n > MAX_STRING:
@@ -211,9 +208,10 @@ def _read_fetch_snapshot_request_v0(buf: Any, pos: int) -> tuple[FetchSnapshotRe
                     truncated()
                 cluster_id = str(raw, "utf-8", "replace")
                 pos = end
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return FetchSnapshotRequest(cluster_id, replica_id, max_bytes, topics), pos
 
 
@@ -231,13 +229,13 @@ def _read_partition_snapshot_v1(buf: Any, pos: int) -> tuple[PartitionSnapshot, 
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             (replica_directory_id,) = _U_16s(buf, pos)
             pos += 16
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return PartitionSnapshot(partition, current_leader_epoch, snapshot_id, position, replica_directory_id), pos
 
 
@@ -301,7 +299,6 @@ def _read_fetch_snapshot_request_v1(buf: Any, pos: int) -> tuple[FetchSnapshotRe
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             n = buf[pos]
             pos += 1
@@ -309,8 +306,6 @@ def _read_fetch_snapshot_request_v1(buf: Any, pos: int) -> tuple[FetchSnapshotRe
                 n, pos = uvarint_rest(buf, pos, n)
             n -= 1
             if n < 0:
-                if n != -1:
-                    bad_length("FetchSnapshotRequest.cluster_id", n)
                 cluster_id = None
             else:
                 if n > MAX_STRING:
@@ -321,9 +316,10 @@ def _read_fetch_snapshot_request_v1(buf: Any, pos: int) -> tuple[FetchSnapshotRe
                     truncated()
                 cluster_id = str(raw, "utf-8", "replace")
                 pos = end
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return FetchSnapshotRequest(cluster_id, replica_id, max_bytes, topics), pos
 
 

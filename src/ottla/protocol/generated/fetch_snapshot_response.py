@@ -182,16 +182,13 @@ def _read_partition_snapshot_v0(buf: Any, pos: int) -> tuple[PartitionSnapshot, 
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("PartitionSnapshot.unaligned_records", n)
-        unaligned_records = None
-    else:
-        end = pos + n
-        raw = buf[pos:end]
-        if len(raw) != n:
-            truncated()
-        unaligned_records = raw
-        pos = end
+        unexpected_null("PartitionSnapshot.unaligned_records")
+    end = pos + n
+    raw = buf[pos:end]
+    if len(raw) != n:
+        truncated()
+    unaligned_records = raw
+    pos = end
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -199,12 +196,12 @@ def _read_partition_snapshot_v0(buf: Any, pos: int) -> tuple[PartitionSnapshot, 
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             current_leader, pos = _read_leader_id_and_epoch_v0(buf, pos)
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return PartitionSnapshot(index, error_code, snapshot_id, current_leader, size_, position, unaligned_records), pos
 
 
@@ -318,7 +315,6 @@ def _read_fetch_snapshot_response_v1(buf: Any, pos: int) -> tuple[FetchSnapshotR
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             n = buf[pos]
             pos += 1
@@ -333,9 +329,10 @@ def _read_fetch_snapshot_response_v1(buf: Any, pos: int) -> tuple[FetchSnapshotR
             for _ in range(n):
                 node_endpoints_item, pos = _read_node_endpoint_v1(buf, pos)
                 node_endpoints.append(node_endpoints_item)
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return FetchSnapshotResponse(throttle_time_ms, error_code, topics, node_endpoints), pos
 
 
@@ -351,13 +348,11 @@ def _write_partition_snapshot_v0(self: PartitionSnapshot, out: list[Any]) -> Non
     out.append(_P_ih(self.index, self.error_code))
     _write_snapshot_id_v0(self.snapshot_id, out)
     out.append(_P_qq(self.size, self.position))
-    unaligned_records_value = self.unaligned_records
-    if unaligned_records_value is None:
-        out.append(UVARINT[0])
-    else:
-        n = len(unaligned_records_value) + 1
-        out.append(UVARINT[n] if n < 128 else uvarint(n))
-        out.append(unaligned_records_value)
+    if self.unaligned_records is None:
+        unexpected_null("PartitionSnapshot.unaligned_records")
+    n = len(self.unaligned_records) + 1
+    out.append(UVARINT[n] if n < 128 else uvarint(n))
+    out.append(self.unaligned_records)
     tags: list[tuple[int, bytes]] = []
     piece: list[Any]
     if self.current_leader != LeaderIdAndEpoch():

@@ -111,8 +111,6 @@ def _read_find_coordinator_response_v1(buf: Any, pos: int) -> tuple[FindCoordina
     throttle_time_ms, error_code, n = _U_ihh(buf, pos)
     pos += 8
     if n < 0:
-        if n != -1:
-            bad_length("FindCoordinatorResponse.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:
@@ -149,8 +147,6 @@ def _read_find_coordinator_response_v3(buf: Any, pos: int) -> tuple[FindCoordina
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("FindCoordinatorResponse.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:
@@ -228,8 +224,6 @@ def _read_coordinator_v4(buf: Any, pos: int) -> tuple[Coordinator, int]:
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("Coordinator.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:

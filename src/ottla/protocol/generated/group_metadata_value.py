@@ -172,8 +172,6 @@ def _read_group_metadata_value_v0(buf: Any, pos: int) -> tuple[GroupMetadataValu
     generation, n = _U_ih(buf, pos)
     pos += 6
     if n < 0:
-        if n != -1:
-            bad_length("GroupMetadataValue.protocol", n)
         protocol = None
     else:
         if n > MAX_STRING:
@@ -187,8 +185,6 @@ def _read_group_metadata_value_v0(buf: Any, pos: int) -> tuple[GroupMetadataValu
     (n,) = _U_h(buf, pos)
     pos += 2
     if n < 0:
-        if n != -1:
-            bad_length("GroupMetadataValue.leader", n)
         leader = None
     else:
         if n > MAX_STRING:
@@ -288,8 +284,6 @@ def _read_group_metadata_value_v1(buf: Any, pos: int) -> tuple[GroupMetadataValu
     generation, n = _U_ih(buf, pos)
     pos += 6
     if n < 0:
-        if n != -1:
-            bad_length("GroupMetadataValue.protocol", n)
         protocol = None
     else:
         if n > MAX_STRING:
@@ -303,8 +297,6 @@ def _read_group_metadata_value_v1(buf: Any, pos: int) -> tuple[GroupMetadataValu
     (n,) = _U_h(buf, pos)
     pos += 2
     if n < 0:
-        if n != -1:
-            bad_length("GroupMetadataValue.leader", n)
         leader = None
     else:
         if n > MAX_STRING:
@@ -344,8 +336,6 @@ def _read_group_metadata_value_v2(buf: Any, pos: int) -> tuple[GroupMetadataValu
     generation, n = _U_ih(buf, pos)
     pos += 6
     if n < 0:
-        if n != -1:
-            bad_length("GroupMetadataValue.protocol", n)
         protocol = None
     else:
         if n > MAX_STRING:
@@ -359,8 +349,6 @@ def _read_group_metadata_value_v2(buf: Any, pos: int) -> tuple[GroupMetadataValu
     (n,) = _U_h(buf, pos)
     pos += 2
     if n < 0:
-        if n != -1:
-            bad_length("GroupMetadataValue.leader", n)
         leader = None
     else:
         if n > MAX_STRING:
@@ -400,8 +388,6 @@ def _read_member_metadata_v3(buf: Any, pos: int) -> tuple[MemberMetadata, int]:
     (n,) = _U_h(buf, pos)
     pos += 2
     if n < 0:
-        if n != -1:
-            bad_length("MemberMetadata.group_instance_id", n)
         group_instance_id = None
     else:
         if n > MAX_STRING:
@@ -475,8 +461,6 @@ def _read_group_metadata_value_v3(buf: Any, pos: int) -> tuple[GroupMetadataValu
     generation, n = _U_ih(buf, pos)
     pos += 6
     if n < 0:
-        if n != -1:
-            bad_length("GroupMetadataValue.protocol", n)
         protocol = None
     else:
         if n > MAX_STRING:
@@ -490,8 +474,6 @@ def _read_group_metadata_value_v3(buf: Any, pos: int) -> tuple[GroupMetadataValu
     (n,) = _U_h(buf, pos)
     pos += 2
     if n < 0:
-        if n != -1:
-            bad_length("GroupMetadataValue.leader", n)
         leader = None
     else:
         if n > MAX_STRING:
@@ -537,8 +519,6 @@ def _read_member_metadata_v4(buf: Any, pos: int) -> tuple[MemberMetadata, int]:
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("MemberMetadata.group_instance_id", n)
         group_instance_id = None
     else:
         if n > MAX_STRING:
@@ -638,8 +618,6 @@ def _read_group_metadata_value_v4(buf: Any, pos: int) -> tuple[GroupMetadataValu
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("GroupMetadataValue.protocol", n)
         protocol = None
     else:
         if n > MAX_STRING:
@@ -656,8 +634,6 @@ def _read_group_metadata_value_v4(buf: Any, pos: int) -> tuple[GroupMetadataValu
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("GroupMetadataValue.leader", n)
         leader = None
     else:
         if n > MAX_STRING:

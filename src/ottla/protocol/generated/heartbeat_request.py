@@ -105,8 +105,6 @@ def _read_heartbeat_request_v3(buf: Any, pos: int) -> tuple[HeartbeatRequest, in
     (n,) = _U_h(buf, pos)
     pos += 2
     if n < 0:
-        if n != -1:
-            bad_length("HeartbeatRequest.group_instance_id", n)
         group_instance_id = None
     else:
         if n > MAX_STRING:
@@ -159,8 +157,6 @@ def _read_heartbeat_request_v4(buf: Any, pos: int) -> tuple[HeartbeatRequest, in
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("HeartbeatRequest.group_instance_id", n)
         group_instance_id = None
     else:
         if n > MAX_STRING:

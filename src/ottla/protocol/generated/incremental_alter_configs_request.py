@@ -100,8 +100,6 @@ def _read_alterable_config_v0(buf: Any, pos: int) -> tuple[AlterableConfig, int]
     config_operation, n = _U_bh(buf, pos)
     pos += 3
     if n < 0:
-        if n != -1:
-            bad_length("AlterableConfig.value", n)
         value = None
     else:
         if n > MAX_STRING:
@@ -181,8 +179,6 @@ def _read_alterable_config_v1(buf: Any, pos: int) -> tuple[AlterableConfig, int]
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("AlterableConfig.value", n)
         value = None
     else:
         if n > MAX_STRING:

@@ -74,8 +74,6 @@ def _read_alter_configs_resource_response_v0(buf: Any, pos: int) -> tuple[AlterC
     error_code, n = _U_hh(buf, pos)
     pos += 4
     if n < 0:
-        if n != -1:
-            bad_length("AlterConfigsResourceResponse.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:
@@ -124,8 +122,6 @@ def _read_alter_configs_resource_response_v1(buf: Any, pos: int) -> tuple[AlterC
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("AlterConfigsResourceResponse.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:

@@ -61,8 +61,6 @@ def _read_init_producer_id_request_v0(buf: Any, pos: int) -> tuple[InitProducerI
     (n,) = _U_h(buf, pos)
     pos += 2
     if n < 0:
-        if n != -1:
-            bad_length("InitProducerIdRequest.transactional_id", n)
         transactional_id = None
     else:
         if n > MAX_STRING:
@@ -85,8 +83,6 @@ def _read_init_producer_id_request_v2(buf: Any, pos: int) -> tuple[InitProducerI
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("InitProducerIdRequest.transactional_id", n)
         transactional_id = None
     else:
         if n > MAX_STRING:
@@ -113,8 +109,6 @@ def _read_init_producer_id_request_v3(buf: Any, pos: int) -> tuple[InitProducerI
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("InitProducerIdRequest.transactional_id", n)
         transactional_id = None
     else:
         if n > MAX_STRING:
@@ -141,8 +135,6 @@ def _read_init_producer_id_request_v6(buf: Any, pos: int) -> tuple[InitProducerI
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("InitProducerIdRequest.transactional_id", n)
         transactional_id = None
     else:
         if n > MAX_STRING:

@@ -235,8 +235,6 @@ def _read_join_group_request_v5(buf: Any, pos: int) -> tuple[JoinGroupRequest, i
     (n,) = _U_h(buf, pos)
     pos += 2
     if n < 0:
-        if n != -1:
-            bad_length("JoinGroupRequest.group_instance_id", n)
         group_instance_id = None
     else:
         if n > MAX_STRING:
@@ -347,8 +345,6 @@ def _read_join_group_request_v6(buf: Any, pos: int) -> tuple[JoinGroupRequest, i
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("JoinGroupRequest.group_instance_id", n)
         group_instance_id = None
     else:
         if n > MAX_STRING:
@@ -433,8 +429,6 @@ def _read_join_group_request_v8(buf: Any, pos: int) -> tuple[JoinGroupRequest, i
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("JoinGroupRequest.group_instance_id", n)
         group_instance_id = None
     else:
         if n > MAX_STRING:
@@ -479,8 +473,6 @@ def _read_join_group_request_v8(buf: Any, pos: int) -> tuple[JoinGroupRequest, i
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("JoinGroupRequest.reason", n)
         reason = None
     else:
         if n > MAX_STRING:

@@ -230,8 +230,6 @@ def _read_join_group_response_member_v5(buf: Any, pos: int) -> tuple[JoinGroupRe
     (n,) = _U_h(buf, pos)
     pos += 2
     if n < 0:
-        if n != -1:
-            bad_length("JoinGroupResponseMember.group_instance_id", n)
         group_instance_id = None
     else:
         if n > MAX_STRING:
@@ -327,8 +325,6 @@ def _read_join_group_response_member_v6(buf: Any, pos: int) -> tuple[JoinGroupRe
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("JoinGroupResponseMember.group_instance_id", n)
         group_instance_id = None
     else:
         if n > MAX_STRING:
@@ -436,8 +432,6 @@ def _read_join_group_response_v7(buf: Any, pos: int) -> tuple[JoinGroupResponse,
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("JoinGroupResponse.protocol_type", n)
         protocol_type = None
     else:
         if n > MAX_STRING:
@@ -454,8 +448,6 @@ def _read_join_group_response_v7(buf: Any, pos: int) -> tuple[JoinGroupResponse,
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("JoinGroupResponse.protocol_name", n)
         protocol_name = None
     else:
         if n > MAX_STRING:
@@ -525,8 +517,6 @@ def _read_join_group_response_v9(buf: Any, pos: int) -> tuple[JoinGroupResponse,
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("JoinGroupResponse.protocol_type", n)
         protocol_type = None
     else:
         if n > MAX_STRING:
@@ -543,8 +533,6 @@ def _read_join_group_response_v9(buf: Any, pos: int) -> tuple[JoinGroupResponse,
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("JoinGroupResponse.protocol_name", n)
         protocol_name = None
     else:
         if n > MAX_STRING:

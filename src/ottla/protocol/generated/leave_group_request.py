@@ -107,8 +107,6 @@ def _read_member_identity_v3(buf: Any, pos: int) -> tuple[MemberIdentity, int]:
     (n,) = _U_h(buf, pos)
     pos += 2
     if n < 0:
-        if n != -1:
-            bad_length("MemberIdentity.group_instance_id", n)
         group_instance_id = None
     else:
         if n > MAX_STRING:
@@ -170,8 +168,6 @@ def _read_member_identity_v4(buf: Any, pos: int) -> tuple[MemberIdentity, int]:
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("MemberIdentity.group_instance_id", n)
         group_instance_id = None
     else:
         if n > MAX_STRING:
@@ -247,8 +243,6 @@ def _read_member_identity_v5(buf: Any, pos: int) -> tuple[MemberIdentity, int]:
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("MemberIdentity.group_instance_id", n)
         group_instance_id = None
     else:
         if n > MAX_STRING:
@@ -265,8 +259,6 @@ def _read_member_identity_v5(buf: Any, pos: int) -> tuple[MemberIdentity, int]:
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("MemberIdentity.reason", n)
         reason = None
     else:
         if n > MAX_STRING:

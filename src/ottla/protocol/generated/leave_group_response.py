@@ -94,8 +94,6 @@ def _read_member_response_v3(buf: Any, pos: int) -> tuple[MemberResponse, int]:
     (n,) = _U_h(buf, pos)
     pos += 2
     if n < 0:
-        if n != -1:
-            bad_length("MemberResponse.group_instance_id", n)
         group_instance_id = None
     else:
         if n > MAX_STRING:
@@ -147,8 +145,6 @@ def _read_member_response_v4(buf: Any, pos: int) -> tuple[MemberResponse, int]:
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("MemberResponse.group_instance_id", n)
         group_instance_id = None
     else:
         if n > MAX_STRING:

@@ -98,8 +98,6 @@ def _read_list_partition_reassignments_request_v0(buf: Any, pos: int) -> tuple[L
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("ListPartitionReassignmentsRequest.topics", n)
         topics = None
     else:
         if n > len(buf) - pos:

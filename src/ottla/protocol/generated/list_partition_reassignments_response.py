@@ -171,8 +171,6 @@ def _read_list_partition_reassignments_response_v0(buf: Any, pos: int) -> tuple[
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("ListPartitionReassignmentsResponse.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:

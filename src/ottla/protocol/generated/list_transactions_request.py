@@ -188,8 +188,6 @@ def _read_list_transactions_request_v2(buf: Any, pos: int) -> tuple[ListTransact
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("ListTransactionsRequest.transactional_id_pattern", n)
         transactional_id_pattern = None
     else:
         if n > MAX_STRING:

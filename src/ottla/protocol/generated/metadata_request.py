@@ -107,8 +107,6 @@ def _read_metadata_request_v1(buf: Any, pos: int) -> tuple[MetadataRequest, int]
     (n,) = _U_i(buf, pos)
     pos += 4
     if n < 0:
-        if n != -1:
-            bad_length("MetadataRequest.topics", n)
         topics = None
     else:
         if n > len(buf) - pos:
@@ -124,8 +122,6 @@ def _read_metadata_request_v4(buf: Any, pos: int) -> tuple[MetadataRequest, int]
     (n,) = _U_i(buf, pos)
     pos += 4
     if n < 0:
-        if n != -1:
-            bad_length("MetadataRequest.topics", n)
         topics = None
     else:
         if n > len(buf) - pos:
@@ -143,8 +139,6 @@ def _read_metadata_request_v8(buf: Any, pos: int) -> tuple[MetadataRequest, int]
     (n,) = _U_i(buf, pos)
     pos += 4
     if n < 0:
-        if n != -1:
-            bad_length("MetadataRequest.topics", n)
         topics = None
     else:
         if n > len(buf) - pos:
@@ -188,8 +182,6 @@ def _read_metadata_request_v9(buf: Any, pos: int) -> tuple[MetadataRequest, int]
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("MetadataRequest.topics", n)
         topics = None
     else:
         if n > len(buf) - pos:
@@ -216,8 +208,6 @@ def _read_metadata_request_topic_v10(buf: Any, pos: int) -> tuple[MetadataReques
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("MetadataRequestTopic.name", n)
         name = None
     else:
         if n > MAX_STRING:
@@ -242,8 +232,6 @@ def _read_metadata_request_v10(buf: Any, pos: int) -> tuple[MetadataRequest, int
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("MetadataRequest.topics", n)
         topics = None
     else:
         if n > len(buf) - pos:
@@ -268,8 +256,6 @@ def _read_metadata_request_v11(buf: Any, pos: int) -> tuple[MetadataRequest, int
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("MetadataRequest.topics", n)
         topics = None
     else:
         if n > len(buf) - pos:

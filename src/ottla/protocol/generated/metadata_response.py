@@ -255,8 +255,6 @@ def _read_metadata_response_broker_v1(buf: Any, pos: int) -> tuple[MetadataRespo
     port, n = _U_ih(buf, pos)
     pos += 6
     if n < 0:
-        if n != -1:
-            bad_length("MetadataResponseBroker.rack", n)
         rack = None
     else:
         if n > MAX_STRING:
@@ -334,8 +332,6 @@ def _read_metadata_response_v2(buf: Any, pos: int) -> tuple[MetadataResponse, in
     (n,) = _U_h(buf, pos)
     pos += 2
     if n < 0:
-        if n != -1:
-            bad_length("MetadataResponse.cluster_id", n)
         cluster_id = None
     else:
         if n > MAX_STRING:
@@ -373,8 +369,6 @@ def _read_metadata_response_v3(buf: Any, pos: int) -> tuple[MetadataResponse, in
     (n,) = _U_h(buf, pos)
     pos += 2
     if n < 0:
-        if n != -1:
-            bad_length("MetadataResponse.cluster_id", n)
         cluster_id = None
     else:
         if n > MAX_STRING:
@@ -466,8 +460,6 @@ def _read_metadata_response_v5(buf: Any, pos: int) -> tuple[MetadataResponse, in
     (n,) = _U_h(buf, pos)
     pos += 2
     if n < 0:
-        if n != -1:
-            bad_length("MetadataResponse.cluster_id", n)
         cluster_id = None
     else:
         if n > MAX_STRING:
@@ -559,8 +551,6 @@ def _read_metadata_response_v7(buf: Any, pos: int) -> tuple[MetadataResponse, in
     (n,) = _U_h(buf, pos)
     pos += 2
     if n < 0:
-        if n != -1:
-            bad_length("MetadataResponse.cluster_id", n)
         cluster_id = None
     else:
         if n > MAX_STRING:
@@ -626,8 +616,6 @@ def _read_metadata_response_v8(buf: Any, pos: int) -> tuple[MetadataResponse, in
     (n,) = _U_h(buf, pos)
     pos += 2
     if n < 0:
-        if n != -1:
-            bad_length("MetadataResponse.cluster_id", n)
         cluster_id = None
     else:
         if n > MAX_STRING:
@@ -679,8 +667,6 @@ def _read_metadata_response_broker_v9(buf: Any, pos: int) -> tuple[MetadataRespo
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("MetadataResponseBroker.rack", n)
         rack = None
     else:
         if n > MAX_STRING:
@@ -805,8 +791,6 @@ def _read_metadata_response_v9(buf: Any, pos: int) -> tuple[MetadataResponse, in
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("MetadataResponse.cluster_id", n)
         cluster_id = None
     else:
         if n > MAX_STRING:
@@ -905,8 +889,6 @@ def _read_metadata_response_v10(buf: Any, pos: int) -> tuple[MetadataResponse, i
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("MetadataResponse.cluster_id", n)
         cluster_id = None
     else:
         if n > MAX_STRING:
@@ -963,8 +945,6 @@ def _read_metadata_response_v11(buf: Any, pos: int) -> tuple[MetadataResponse, i
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("MetadataResponse.cluster_id", n)
         cluster_id = None
     else:
         if n > MAX_STRING:
@@ -1006,8 +986,6 @@ def _read_metadata_response_topic_v12(buf: Any, pos: int) -> tuple[MetadataRespo
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("MetadataResponseTopic.name", n)
         name = None
     else:
         if n > MAX_STRING:
@@ -1064,8 +1042,6 @@ def _read_metadata_response_v12(buf: Any, pos: int) -> tuple[MetadataResponse, i
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("MetadataResponse.cluster_id", n)
         cluster_id = None
     else:
         if n > MAX_STRING:
@@ -1120,8 +1096,6 @@ def _read_metadata_response_v13(buf: Any, pos: int) -> tuple[MetadataResponse, i
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("MetadataResponse.cluster_id", n)
         cluster_id = None
     else:
         if n > MAX_STRING:

@@ -108,8 +108,6 @@ def _read_offset_commit_request_partition_v2(buf: Any, pos: int) -> tuple[Offset
     partition_index, committed_offset, n = _U_iqh(buf, pos)
     pos += 14
     if n < 0:
-        if n != -1:
-            bad_length("OffsetCommitRequestPartition.committed_metadata", n)
         committed_metadata = None
     else:
         if n > MAX_STRING:
@@ -229,8 +227,6 @@ def _read_offset_commit_request_partition_v6(buf: Any, pos: int) -> tuple[Offset
     partition_index, committed_offset, committed_leader_epoch, n = _U_iqih(buf, pos)
     pos += 18
     if n < 0:
-        if n != -1:
-            bad_length("OffsetCommitRequestPartition.committed_metadata", n)
         committed_metadata = None
     else:
         if n > MAX_STRING:
@@ -336,8 +332,6 @@ def _read_offset_commit_request_v7(buf: Any, pos: int) -> tuple[OffsetCommitRequ
     (n,) = _U_h(buf, pos)
     pos += 2
     if n < 0:
-        if n != -1:
-            bad_length("OffsetCommitRequest.group_instance_id", n)
         group_instance_id = None
     else:
         if n > MAX_STRING:
@@ -370,8 +364,6 @@ def _read_offset_commit_request_partition_v8(buf: Any, pos: int) -> tuple[Offset
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("OffsetCommitRequestPartition.committed_metadata", n)
         committed_metadata = None
     else:
         if n > MAX_STRING:
@@ -464,8 +456,6 @@ def _read_offset_commit_request_v8(buf: Any, pos: int) -> tuple[OffsetCommitRequ
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("OffsetCommitRequest.group_instance_id", n)
         group_instance_id = None
     else:
         if n > MAX_STRING:
@@ -558,8 +548,6 @@ def _read_offset_commit_request_v10(buf: Any, pos: int) -> tuple[OffsetCommitReq
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("OffsetCommitRequest.group_instance_id", n)
         group_instance_id = None
     else:
         if n > MAX_STRING:

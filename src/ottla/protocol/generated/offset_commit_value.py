@@ -145,13 +145,13 @@ def _read_offset_commit_value_v4(buf: Any, pos: int) -> tuple[OffsetCommitValue,
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             (topic_id,) = _U_16s(buf, pos)
             pos += 16
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return OffsetCommitValue(offset, leader_epoch, metadata, commit_timestamp, -1, topic_id), pos
 
 

@@ -171,8 +171,6 @@ def _read_offset_fetch_request_v2(buf: Any, pos: int) -> tuple[OffsetFetchReques
     (n,) = _U_i(buf, pos)
     pos += 4
     if n < 0:
-        if n != -1:
-            bad_length("OffsetFetchRequest.topics", n)
         topics = None
     else:
         if n > len(buf) - pos:
@@ -240,8 +238,6 @@ def _read_offset_fetch_request_v6(buf: Any, pos: int) -> tuple[OffsetFetchReques
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("OffsetFetchRequest.topics", n)
         topics = None
     else:
         if n > len(buf) - pos:
@@ -279,8 +275,6 @@ def _read_offset_fetch_request_v7(buf: Any, pos: int) -> tuple[OffsetFetchReques
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("OffsetFetchRequest.topics", n)
         topics = None
     else:
         if n > len(buf) - pos:
@@ -354,8 +348,6 @@ def _read_offset_fetch_request_group_v8(buf: Any, pos: int) -> tuple[OffsetFetch
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("OffsetFetchRequestGroup.topics", n)
         topics = None
     else:
         if n > len(buf) - pos:
@@ -416,8 +408,6 @@ def _read_offset_fetch_request_group_v9(buf: Any, pos: int) -> tuple[OffsetFetch
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("OffsetFetchRequestGroup.member_id", n)
         member_id = None
     else:
         if n > MAX_STRING:
@@ -436,8 +426,6 @@ def _read_offset_fetch_request_group_v9(buf: Any, pos: int) -> tuple[OffsetFetch
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("OffsetFetchRequestGroup.topics", n)
         topics = None
     else:
         if n > len(buf) - pos:
@@ -519,8 +507,6 @@ def _read_offset_fetch_request_group_v10(buf: Any, pos: int) -> tuple[OffsetFetc
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("OffsetFetchRequestGroup.member_id", n)
         member_id = None
     else:
         if n > MAX_STRING:
@@ -539,8 +525,6 @@ def _read_offset_fetch_request_group_v10(buf: Any, pos: int) -> tuple[OffsetFetc
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("OffsetFetchRequestGroup.topics", n)
         topics = None
     else:
         if n > len(buf) - pos:

@@ -158,8 +158,6 @@ def _read_offset_fetch_response_partition_v1(buf: Any, pos: int) -> tuple[Offset
     partition_index, committed_offset, n = _U_iqh(buf, pos)
     pos += 14
     if n < 0:
-        if n != -1:
-            bad_length("OffsetFetchResponsePartition.metadata", n)
         metadata = None
     else:
         if n > MAX_STRING:
@@ -251,8 +249,6 @@ def _read_offset_fetch_response_partition_v5(buf: Any, pos: int) -> tuple[Offset
     partition_index, committed_offset, committed_leader_epoch, n = _U_iqih(buf, pos)
     pos += 18
     if n < 0:
-        if n != -1:
-            bad_length("OffsetFetchResponsePartition.metadata", n)
         metadata = None
     else:
         if n > MAX_STRING:
@@ -319,8 +315,6 @@ def _read_offset_fetch_response_partition_v6(buf: Any, pos: int) -> tuple[Offset
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("OffsetFetchResponsePartition.metadata", n)
         metadata = None
     else:
         if n > MAX_STRING:
@@ -410,8 +404,6 @@ def _read_offset_fetch_response_partitions_v8(buf: Any, pos: int) -> tuple[Offse
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("OffsetFetchResponsePartitions.metadata", n)
         metadata = None
     else:
         if n > MAX_STRING:

@@ -9,7 +9,6 @@ from ottla.model.ids import ZERO_UUID, Uuid
 from ottla.protocol.primitives import (
     UVARINT,
     Message,
-    bad_length,
     read_uvarint,
     truncated,
     uvarint,
@@ -86,7 +85,6 @@ def _read_partition_change_record_v0(buf: Any, pos: int) -> tuple[PartitionChang
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             n = buf[pos]
             pos += 1
@@ -94,8 +92,6 @@ def _read_partition_change_record_v0(buf: Any, pos: int) -> tuple[PartitionChang
                 n, pos = uvarint_rest(buf, pos, n)
             n -= 1
             if n < 0:
-                if n != -1:
-                    bad_length("PartitionChangeRecord.isr", n)
                 isr = None
             else:
                 if n * 4 > len(buf) - pos:
@@ -112,8 +108,6 @@ def _read_partition_change_record_v0(buf: Any, pos: int) -> tuple[PartitionChang
                 n, pos = uvarint_rest(buf, pos, n)
             n -= 1
             if n < 0:
-                if n != -1:
-                    bad_length("PartitionChangeRecord.replicas", n)
                 replicas = None
             else:
                 if n * 4 > len(buf) - pos:
@@ -127,8 +121,6 @@ def _read_partition_change_record_v0(buf: Any, pos: int) -> tuple[PartitionChang
                 n, pos = uvarint_rest(buf, pos, n)
             n -= 1
             if n < 0:
-                if n != -1:
-                    bad_length("PartitionChangeRecord.removing_replicas", n)
                 removing_replicas = None
             else:
                 if n * 4 > len(buf) - pos:
@@ -142,8 +134,6 @@ def _read_partition_change_record_v0(buf: Any, pos: int) -> tuple[PartitionChang
                 n, pos = uvarint_rest(buf, pos, n)
             n -= 1
             if n < 0:
-                if n != -1:
-                    bad_length("PartitionChangeRecord.adding_replicas", n)
                 adding_replicas = None
             else:
                 if n * 4 > len(buf) - pos:
@@ -153,9 +143,10 @@ def _read_partition_change_record_v0(buf: Any, pos: int) -> tuple[PartitionChang
         elif tag == 5:
             (leader_recovery_state,) = _U_b(buf, pos)
             pos += 1
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return PartitionChangeRecord(partition_id, topic_id, isr, leader, replicas, removing_replicas, adding_replicas, leader_recovery_state, None, None, None), pos
 
 
@@ -176,7 +167,6 @@ def _read_partition_change_record_v1(buf: Any, pos: int) -> tuple[PartitionChang
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             n = buf[pos]
             pos += 1
@@ -184,8 +174,6 @@ def _read_partition_change_record_v1(buf: Any, pos: int) -> tuple[PartitionChang
                 n, pos = uvarint_rest(buf, pos, n)
             n -= 1
             if n < 0:
-                if n != -1:
-                    bad_length("PartitionChangeRecord.isr", n)
                 isr = None
             else:
                 if n * 4 > len(buf) - pos:
@@ -202,8 +190,6 @@ def _read_partition_change_record_v1(buf: Any, pos: int) -> tuple[PartitionChang
                 n, pos = uvarint_rest(buf, pos, n)
             n -= 1
             if n < 0:
-                if n != -1:
-                    bad_length("PartitionChangeRecord.replicas", n)
                 replicas = None
             else:
                 if n * 4 > len(buf) - pos:
@@ -217,8 +203,6 @@ def _read_partition_change_record_v1(buf: Any, pos: int) -> tuple[PartitionChang
                 n, pos = uvarint_rest(buf, pos, n)
             n -= 1
             if n < 0:
-                if n != -1:
-                    bad_length("PartitionChangeRecord.removing_replicas", n)
                 removing_replicas = None
             else:
                 if n * 4 > len(buf) - pos:
@@ -232,8 +216,6 @@ def _read_partition_change_record_v1(buf: Any, pos: int) -> tuple[PartitionChang
                 n, pos = uvarint_rest(buf, pos, n)
             n -= 1
             if n < 0:
-                if n != -1:
-                    bad_length("PartitionChangeRecord.adding_replicas", n)
                 adding_replicas = None
             else:
                 if n * 4 > len(buf) - pos:
@@ -250,17 +232,16 @@ def _read_partition_change_record_v1(buf: Any, pos: int) -> tuple[PartitionChang
                 n, pos = uvarint_rest(buf, pos, n)
             n -= 1
             if n < 0:
-                if n != -1:
-                    bad_length("PartitionChangeRecord.directories", n)
                 directories = None
             else:
                 if n * 16 > len(buf) - pos:
                     truncated()
                 directories = [Uuid(bytes(buf[i : i + 16])) for i in range(pos, pos + 16 * n, 16)]
                 pos += n * 16
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return PartitionChangeRecord(partition_id, topic_id, isr, leader, replicas, removing_replicas, adding_replicas, leader_recovery_state, directories, None, None), pos
 
 
@@ -283,7 +264,6 @@ def _read_partition_change_record_v2(buf: Any, pos: int) -> tuple[PartitionChang
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             n = buf[pos]
             pos += 1
@@ -291,8 +271,6 @@ def _read_partition_change_record_v2(buf: Any, pos: int) -> tuple[PartitionChang
                 n, pos = uvarint_rest(buf, pos, n)
             n -= 1
             if n < 0:
-                if n != -1:
-                    bad_length("PartitionChangeRecord.isr", n)
                 isr = None
             else:
                 if n * 4 > len(buf) - pos:
@@ -309,8 +287,6 @@ def _read_partition_change_record_v2(buf: Any, pos: int) -> tuple[PartitionChang
                 n, pos = uvarint_rest(buf, pos, n)
             n -= 1
             if n < 0:
-                if n != -1:
-                    bad_length("PartitionChangeRecord.replicas", n)
                 replicas = None
             else:
                 if n * 4 > len(buf) - pos:
@@ -324,8 +300,6 @@ def _read_partition_change_record_v2(buf: Any, pos: int) -> tuple[PartitionChang
                 n, pos = uvarint_rest(buf, pos, n)
             n -= 1
             if n < 0:
-                if n != -1:
-                    bad_length("PartitionChangeRecord.removing_replicas", n)
                 removing_replicas = None
             else:
                 if n * 4 > len(buf) - pos:
@@ -339,8 +313,6 @@ def _read_partition_change_record_v2(buf: Any, pos: int) -> tuple[PartitionChang
                 n, pos = uvarint_rest(buf, pos, n)
             n -= 1
             if n < 0:
-                if n != -1:
-                    bad_length("PartitionChangeRecord.adding_replicas", n)
                 adding_replicas = None
             else:
                 if n * 4 > len(buf) - pos:
@@ -357,8 +329,6 @@ def _read_partition_change_record_v2(buf: Any, pos: int) -> tuple[PartitionChang
                 n, pos = uvarint_rest(buf, pos, n)
             n -= 1
             if n < 0:
-                if n != -1:
-                    bad_length("PartitionChangeRecord.eligible_leader_replicas", n)
                 eligible_leader_replicas = None
             else:
                 if n * 4 > len(buf) - pos:
@@ -372,8 +342,6 @@ def _read_partition_change_record_v2(buf: Any, pos: int) -> tuple[PartitionChang
                 n, pos = uvarint_rest(buf, pos, n)
             n -= 1
             if n < 0:
-                if n != -1:
-                    bad_length("PartitionChangeRecord.last_known_elr", n)
                 last_known_elr = None
             else:
                 if n * 4 > len(buf) - pos:
@@ -387,17 +355,16 @@ def _read_partition_change_record_v2(buf: Any, pos: int) -> tuple[PartitionChang
                 n, pos = uvarint_rest(buf, pos, n)
             n -= 1
             if n < 0:
-                if n != -1:
-                    bad_length("PartitionChangeRecord.directories", n)
                 directories = None
             else:
                 if n * 16 > len(buf) - pos:
                     truncated()
                 directories = [Uuid(bytes(buf[i : i + 16])) for i in range(pos, pos + 16 * n, 16)]
                 pos += n * 16
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return PartitionChangeRecord(partition_id, topic_id, isr, leader, replicas, removing_replicas, adding_replicas, leader_recovery_state, directories, eligible_leader_replicas, last_known_elr), pos
 
 

@@ -10,7 +10,6 @@ from ottla.protocol.primitives import (
     EMPTY,
     UVARINT,
     Message,
-    bad_length,
     read_uvarint,
     truncated,
     unexpected_null,
@@ -135,13 +134,13 @@ def _read_partition_record_v0(buf: Any, pos: int) -> tuple[PartitionRecord, int]
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             (leader_recovery_state,) = _U_b(buf, pos)
             pos += 1
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return PartitionRecord(partition_id, topic_id, replicas, isr, removing_replicas, adding_replicas, leader, leader_recovery_state, leader_epoch, partition_epoch, [], None, None), pos
 
 
@@ -213,13 +212,13 @@ def _read_partition_record_v1(buf: Any, pos: int) -> tuple[PartitionRecord, int]
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             (leader_recovery_state,) = _U_b(buf, pos)
             pos += 1
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return PartitionRecord(partition_id, topic_id, replicas, isr, removing_replicas, adding_replicas, leader, leader_recovery_state, leader_epoch, partition_epoch, directories, None, None), pos
 
 
@@ -293,7 +292,6 @@ def _read_partition_record_v2(buf: Any, pos: int) -> tuple[PartitionRecord, int]
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             (leader_recovery_state,) = _U_b(buf, pos)
             pos += 1
@@ -304,8 +302,6 @@ def _read_partition_record_v2(buf: Any, pos: int) -> tuple[PartitionRecord, int]
                 n, pos = uvarint_rest(buf, pos, n)
             n -= 1
             if n < 0:
-                if n != -1:
-                    bad_length("PartitionRecord.eligible_leader_replicas", n)
                 eligible_leader_replicas = None
             else:
                 if n * 4 > len(buf) - pos:
@@ -319,17 +315,16 @@ def _read_partition_record_v2(buf: Any, pos: int) -> tuple[PartitionRecord, int]
                 n, pos = uvarint_rest(buf, pos, n)
             n -= 1
             if n < 0:
-                if n != -1:
-                    bad_length("PartitionRecord.last_known_elr", n)
                 last_known_elr = None
             else:
                 if n * 4 > len(buf) - pos:
                     truncated()
                 last_known_elr = list(unpack_from(f">{n}i", buf, pos))
                 pos += n * 4
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return PartitionRecord(partition_id, topic_id, replicas, isr, removing_replicas, adding_replicas, leader, leader_recovery_state, leader_epoch, partition_epoch, directories, eligible_leader_replicas, last_known_elr), pos
 
 

@@ -94,8 +94,6 @@ def _read_partition_produce_data_v3(buf: Any, pos: int) -> tuple[PartitionProduc
     index, n = _U_ii(buf, pos)
     pos += 8
     if n < 0:
-        if n != -1:
-            bad_length("PartitionProduceData.records", n)
         records = None
     else:
         end = pos + n
@@ -137,8 +135,6 @@ def _read_produce_request_v3(buf: Any, pos: int) -> tuple[ProduceRequest, int]:
     (n,) = _U_h(buf, pos)
     pos += 2
     if n < 0:
-        if n != -1:
-            bad_length("ProduceRequest.transactional_id", n)
         transactional_id = None
     else:
         if n > MAX_STRING:
@@ -171,8 +167,6 @@ def _read_partition_produce_data_v9(buf: Any, pos: int) -> tuple[PartitionProduc
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("PartitionProduceData.records", n)
         records = None
     else:
         end = pos + n
@@ -231,8 +225,6 @@ def _read_produce_request_v9(buf: Any, pos: int) -> tuple[ProduceRequest, int]:
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("ProduceRequest.transactional_id", n)
         transactional_id = None
     else:
         if n > MAX_STRING:
@@ -295,8 +287,6 @@ def _read_produce_request_v13(buf: Any, pos: int) -> tuple[ProduceRequest, int]:
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("ProduceRequest.transactional_id", n)
         transactional_id = None
     else:
         if n > MAX_STRING:

@@ -258,8 +258,6 @@ def _read_batch_index_and_error_message_v8(buf: Any, pos: int) -> tuple[BatchInd
     batch_index, n = _U_ih(buf, pos)
     pos += 6
     if n < 0:
-        if n != -1:
-            bad_length("BatchIndexAndErrorMessage.batch_index_error_message", n)
         batch_index_error_message = None
     else:
         if n > MAX_STRING:
@@ -287,8 +285,6 @@ def _read_partition_produce_response_v8(buf: Any, pos: int) -> tuple[PartitionPr
     (n,) = _U_h(buf, pos)
     pos += 2
     if n < 0:
-        if n != -1:
-            bad_length("PartitionProduceResponse.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:
@@ -353,8 +349,6 @@ def _read_batch_index_and_error_message_v9(buf: Any, pos: int) -> tuple[BatchInd
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("BatchIndexAndErrorMessage.batch_index_error_message", n)
         batch_index_error_message = None
     else:
         if n > MAX_STRING:
@@ -394,8 +388,6 @@ def _read_partition_produce_response_v9(buf: Any, pos: int) -> tuple[PartitionPr
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("PartitionProduceResponse.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:
@@ -505,8 +497,6 @@ def _read_partition_produce_response_v10(buf: Any, pos: int) -> tuple[PartitionP
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("PartitionProduceResponse.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:
@@ -524,12 +514,12 @@ def _read_partition_produce_response_v10(buf: Any, pos: int) -> tuple[PartitionP
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             current_leader, pos = _read_leader_id_and_epoch_v10(buf, pos)
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return PartitionProduceResponse(index, error_code, base_offset, log_append_time_ms, log_start_offset, record_errors, error_message, current_leader), pos
 
 
@@ -595,8 +585,6 @@ def _read_node_endpoint_v10(buf: Any, pos: int) -> tuple[NodeEndpoint, int]:
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("NodeEndpoint.rack", n)
         rack = None
     else:
         if n > MAX_STRING:
@@ -638,7 +626,6 @@ def _read_produce_response_v10(buf: Any, pos: int) -> tuple[ProduceResponse, int
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             n = buf[pos]
             pos += 1
@@ -653,9 +640,10 @@ def _read_produce_response_v10(buf: Any, pos: int) -> tuple[ProduceResponse, int
             for _ in range(n):
                 node_endpoints_item, pos = _read_node_endpoint_v10(buf, pos)
                 node_endpoints.append(node_endpoints_item)
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return ProduceResponse(responses, throttle_time_ms, node_endpoints), pos
 
 
@@ -706,7 +694,6 @@ def _read_produce_response_v13(buf: Any, pos: int) -> tuple[ProduceResponse, int
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             n = buf[pos]
             pos += 1
@@ -721,9 +708,10 @@ def _read_produce_response_v13(buf: Any, pos: int) -> tuple[ProduceResponse, int
             for _ in range(n):
                 node_endpoints_item, pos = _read_node_endpoint_v10(buf, pos)
                 node_endpoints.append(node_endpoints_item)
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return ProduceResponse(responses, throttle_time_ms, node_endpoints), pos
 
 

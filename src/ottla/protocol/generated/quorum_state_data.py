@@ -106,8 +106,6 @@ def _read_quorum_state_data_v0(buf: Any, pos: int) -> tuple[QuorumStateData, int
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("QuorumStateData.current_voters", n)
         current_voters = None
     else:
         if n > len(buf) - pos:

@@ -124,8 +124,6 @@ def _read_partition_result_v0(buf: Any, pos: int) -> tuple[PartitionResult, int]
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("PartitionResult.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:

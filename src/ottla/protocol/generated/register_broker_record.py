@@ -219,8 +219,6 @@ def _read_register_broker_record_v0(buf: Any, pos: int) -> tuple[RegisterBrokerR
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("RegisterBrokerRecord.rack", n)
         rack = None
     else:
         if n > MAX_STRING:
@@ -275,8 +273,6 @@ def _read_register_broker_record_v1(buf: Any, pos: int) -> tuple[RegisterBrokerR
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("RegisterBrokerRecord.rack", n)
         rack = None
     else:
         if n > MAX_STRING:
@@ -331,8 +327,6 @@ def _read_register_broker_record_v2(buf: Any, pos: int) -> tuple[RegisterBrokerR
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("RegisterBrokerRecord.rack", n)
         rack = None
     else:
         if n > MAX_STRING:
@@ -388,8 +382,6 @@ def _read_register_broker_record_v3(buf: Any, pos: int) -> tuple[RegisterBrokerR
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("RegisterBrokerRecord.rack", n)
         rack = None
     else:
         if n > MAX_STRING:
@@ -409,7 +401,6 @@ def _read_register_broker_record_v3(buf: Any, pos: int) -> tuple[RegisterBrokerR
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             n = buf[pos]
             pos += 1
@@ -422,9 +413,10 @@ def _read_register_broker_record_v3(buf: Any, pos: int) -> tuple[RegisterBrokerR
                 truncated()
             log_dirs = [Uuid(bytes(buf[i : i + 16])) for i in range(pos, pos + 16 * n, 16)]
             pos += n * 16
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return RegisterBrokerRecord(broker_id, is_migrating_zk_broker, incarnation_id, broker_epoch, end_points, features, rack, fenced, in_controlled_shutdown, log_dirs, None), pos
 
 
@@ -465,8 +457,6 @@ def _read_register_broker_record_v4(buf: Any, pos: int) -> tuple[RegisterBrokerR
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("RegisterBrokerRecord.rack", n)
         rack = None
     else:
         if n > MAX_STRING:
@@ -486,7 +476,6 @@ def _read_register_broker_record_v4(buf: Any, pos: int) -> tuple[RegisterBrokerR
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             n = buf[pos]
             pos += 1
@@ -506,17 +495,16 @@ def _read_register_broker_record_v4(buf: Any, pos: int) -> tuple[RegisterBrokerR
                 n, pos = uvarint_rest(buf, pos, n)
             n -= 1
             if n < 0:
-                if n != -1:
-                    bad_length("RegisterBrokerRecord.cordoned_log_dirs", n)
                 cordoned_log_dirs = None
             else:
                 if n * 16 > len(buf) - pos:
                     truncated()
                 cordoned_log_dirs = [Uuid(bytes(buf[i : i + 16])) for i in range(pos, pos + 16 * n, 16)]
                 pos += n * 16
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return RegisterBrokerRecord(broker_id, is_migrating_zk_broker, incarnation_id, broker_epoch, end_points, features, rack, fenced, in_controlled_shutdown, log_dirs, cordoned_log_dirs), pos
 
 

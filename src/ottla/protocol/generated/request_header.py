@@ -46,8 +46,6 @@ def _read_request_header_v1(buf: Any, pos: int) -> tuple[RequestHeader, int]:
     request_api_key, request_api_version, correlation_id, n = _U_hhih(buf, pos)
     pos += 10
     if n < 0:
-        if n != -1:
-            bad_length("RequestHeader.client_id", n)
         client_id = None
     else:
         if n > MAX_STRING:
@@ -65,8 +63,6 @@ def _read_request_header_v2(buf: Any, pos: int) -> tuple[RequestHeader, int]:
     request_api_key, request_api_version, correlation_id, n = _U_hhih(buf, pos)
     pos += 10
     if n < 0:
-        if n != -1:
-            bad_length("RequestHeader.client_id", n)
         client_id = None
     else:
         if n > MAX_STRING:

@@ -55,8 +55,6 @@ def _read_sasl_authenticate_response_v0(buf: Any, pos: int) -> tuple[SaslAuthent
     error_code, n = _U_hh(buf, pos)
     pos += 4
     if n < 0:
-        if n != -1:
-            bad_length("SaslAuthenticateResponse.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:
@@ -84,8 +82,6 @@ def _read_sasl_authenticate_response_v1(buf: Any, pos: int) -> tuple[SaslAuthent
     error_code, n = _U_hh(buf, pos)
     pos += 4
     if n < 0:
-        if n != -1:
-            bad_length("SaslAuthenticateResponse.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:
@@ -120,8 +116,6 @@ def _read_sasl_authenticate_response_v2(buf: Any, pos: int) -> tuple[SaslAuthent
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("SaslAuthenticateResponse.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:

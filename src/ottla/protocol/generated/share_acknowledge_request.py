@@ -176,8 +176,6 @@ def _read_share_acknowledge_request_v1(buf: Any, pos: int) -> tuple[ShareAcknowl
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("ShareAcknowledgeRequest.group_id", n)
         group_id = None
     else:
         if n > MAX_STRING:
@@ -194,8 +192,6 @@ def _read_share_acknowledge_request_v1(buf: Any, pos: int) -> tuple[ShareAcknowl
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("ShareAcknowledgeRequest.member_id", n)
         member_id = None
     else:
         if n > MAX_STRING:
@@ -235,8 +231,6 @@ def _read_share_acknowledge_request_v2(buf: Any, pos: int) -> tuple[ShareAcknowl
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("ShareAcknowledgeRequest.group_id", n)
         group_id = None
     else:
         if n > MAX_STRING:
@@ -253,8 +247,6 @@ def _read_share_acknowledge_request_v2(buf: Any, pos: int) -> tuple[ShareAcknowl
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("ShareAcknowledgeRequest.member_id", n)
         member_id = None
     else:
         if n > MAX_STRING:

@@ -147,8 +147,6 @@ def _read_partition_data_v1(buf: Any, pos: int) -> tuple[PartitionData, int]:
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("PartitionData.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:
@@ -216,8 +214,6 @@ def _read_node_endpoint_v1(buf: Any, pos: int) -> tuple[NodeEndpoint, int]:
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("NodeEndpoint.rack", n)
         rack = None
     else:
         if n > MAX_STRING:
@@ -244,8 +240,6 @@ def _read_share_acknowledge_response_v1(buf: Any, pos: int) -> tuple[ShareAcknow
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("ShareAcknowledgeResponse.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:
@@ -298,8 +292,6 @@ def _read_share_acknowledge_response_v2(buf: Any, pos: int) -> tuple[ShareAcknow
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("ShareAcknowledgeResponse.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:

@@ -237,8 +237,6 @@ def _read_share_fetch_request_v1(buf: Any, pos: int) -> tuple[ShareFetchRequest,
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("ShareFetchRequest.group_id", n)
         group_id = None
     else:
         if n > MAX_STRING:
@@ -255,8 +253,6 @@ def _read_share_fetch_request_v1(buf: Any, pos: int) -> tuple[ShareFetchRequest,
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("ShareFetchRequest.member_id", n)
         member_id = None
     else:
         if n > MAX_STRING:
@@ -309,8 +305,6 @@ def _read_share_fetch_request_v2(buf: Any, pos: int) -> tuple[ShareFetchRequest,
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("ShareFetchRequest.group_id", n)
         group_id = None
     else:
         if n > MAX_STRING:
@@ -327,8 +321,6 @@ def _read_share_fetch_request_v2(buf: Any, pos: int) -> tuple[ShareFetchRequest,
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("ShareFetchRequest.member_id", n)
         member_id = None
     else:
         if n > MAX_STRING:

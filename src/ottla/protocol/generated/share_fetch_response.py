@@ -192,8 +192,6 @@ def _read_partition_data_v1(buf: Any, pos: int) -> tuple[PartitionData, int]:
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("PartitionData.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:
@@ -212,8 +210,6 @@ def _read_partition_data_v1(buf: Any, pos: int) -> tuple[PartitionData, int]:
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("PartitionData.acknowledge_error_message", n)
         acknowledge_error_message = None
     else:
         if n > MAX_STRING:
@@ -231,16 +227,13 @@ def _read_partition_data_v1(buf: Any, pos: int) -> tuple[PartitionData, int]:
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("PartitionData.records", n)
-        records = None
-    else:
-        end = pos + n
-        raw = buf[pos:end]
-        if len(raw) != n:
-            truncated()
-        records = raw
-        pos = end
+        unexpected_null("PartitionData.records")
+    end = pos + n
+    raw = buf[pos:end]
+    if len(raw) != n:
+        truncated()
+    records = raw
+    pos = end
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -310,8 +303,6 @@ def _read_node_endpoint_v1(buf: Any, pos: int) -> tuple[NodeEndpoint, int]:
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("NodeEndpoint.rack", n)
         rack = None
     else:
         if n > MAX_STRING:
@@ -338,8 +329,6 @@ def _read_share_fetch_response_v1(buf: Any, pos: int) -> tuple[ShareFetchRespons
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("ShareFetchResponse.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:
@@ -413,13 +402,11 @@ def _write_partition_data_v1(self: PartitionData, out: list[Any]) -> None:
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     _write_leader_id_and_epoch_v1(self.current_leader, out)
-    records_value = self.records
-    if records_value is None:
-        out.append(UVARINT[0])
-    else:
-        n = len(records_value) + 1
-        out.append(UVARINT[n] if n < 128 else uvarint(n))
-        out.append(records_value)
+    if self.records is None:
+        unexpected_null("PartitionData.records")
+    n = len(self.records) + 1
+    out.append(UVARINT[n] if n < 128 else uvarint(n))
+    out.append(self.records)
     n = len(self.acquired_records) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
     for acquired_records_item in self.acquired_records:

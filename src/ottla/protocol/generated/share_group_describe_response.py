@@ -220,8 +220,6 @@ def _read_member_v1(buf: Any, pos: int) -> tuple[Member, int]:
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("Member.rack_id", n)
         rack_id = None
     else:
         if n > MAX_STRING:
@@ -308,8 +306,6 @@ def _read_described_group_v1(buf: Any, pos: int) -> tuple[DescribedGroup, int]:
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DescribedGroup.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:

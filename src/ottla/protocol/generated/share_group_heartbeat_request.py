@@ -87,8 +87,6 @@ def _read_share_group_heartbeat_request_v1(buf: Any, pos: int) -> tuple[ShareGro
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("ShareGroupHeartbeatRequest.rack_id", n)
         rack_id = None
     else:
         if n > MAX_STRING:
@@ -105,8 +103,6 @@ def _read_share_group_heartbeat_request_v1(buf: Any, pos: int) -> tuple[ShareGro
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("ShareGroupHeartbeatRequest.subscribed_topic_names", n)
         subscribed_topic_names = None
     else:
         if n > len(buf) - pos:

@@ -137,8 +137,6 @@ def _read_share_group_heartbeat_response_v1(buf: Any, pos: int) -> tuple[ShareGr
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("ShareGroupHeartbeatResponse.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:
@@ -155,8 +153,6 @@ def _read_share_group_heartbeat_response_v1(buf: Any, pos: int) -> tuple[ShareGr
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("ShareGroupHeartbeatResponse.member_id", n)
         member_id = None
     else:
         if n > MAX_STRING:

@@ -50,8 +50,6 @@ def _read_share_group_member_metadata_value_v0(buf: Any, pos: int) -> tuple[Shar
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("ShareGroupMemberMetadataValue.rack_id", n)
         rack_id = None
     else:
         if n > MAX_STRING:

@@ -108,13 +108,13 @@ def _read_share_update_value_v0(buf: Any, pos: int) -> tuple[ShareUpdateValue, i
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             (delivery_complete_count,) = _U_i(buf, pos)
             pos += 4
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return ShareUpdateValue(snapshot_epoch, leader_epoch, start_offset, delivery_complete_count, state_batches), pos
 
 

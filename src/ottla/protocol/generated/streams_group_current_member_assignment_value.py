@@ -116,7 +116,6 @@ def _read_task_ids_v0(buf: Any, pos: int) -> tuple[TaskIds, int]:
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             n = buf[pos]
             pos += 1
@@ -124,17 +123,16 @@ def _read_task_ids_v0(buf: Any, pos: int) -> tuple[TaskIds, int]:
                 n, pos = uvarint_rest(buf, pos, n)
             n -= 1
             if n < 0:
-                if n != -1:
-                    bad_length("TaskIds.assignment_epochs", n)
                 assignment_epochs = None
             else:
                 if n * 4 > len(buf) - pos:
                     truncated()
                 assignment_epochs = list(unpack_from(f">{n}i", buf, pos))
                 pos += n * 4
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return TaskIds(subtopology_id, partitions, assignment_epochs), pos
 
 

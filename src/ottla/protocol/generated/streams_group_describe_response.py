@@ -463,8 +463,6 @@ def _read_topology_v0(buf: Any, pos: int) -> tuple[Topology, int]:
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("Topology.subtopologies", n)
         subtopologies = None
     else:
         if n > len(buf) - pos:
@@ -635,8 +633,6 @@ def _read_member_v0(buf: Any, pos: int) -> tuple[Member, int]:
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("Member.instance_id", n)
         instance_id = None
     else:
         if n > MAX_STRING:
@@ -653,8 +649,6 @@ def _read_member_v0(buf: Any, pos: int) -> tuple[Member, int]:
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("Member.rack_id", n)
         rack_id = None
     else:
         if n > MAX_STRING:
@@ -777,8 +771,6 @@ def _read_described_group_v0(buf: Any, pos: int) -> tuple[DescribedGroup, int]:
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("DescribedGroup.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:

@@ -641,8 +641,6 @@ def _read_streams_group_heartbeat_request_v0(buf: Any, pos: int) -> tuple[Stream
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("StreamsGroupHeartbeatRequest.instance_id", n)
         instance_id = None
     else:
         if n > MAX_STRING:
@@ -659,8 +657,6 @@ def _read_streams_group_heartbeat_request_v0(buf: Any, pos: int) -> tuple[Stream
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("StreamsGroupHeartbeatRequest.rack_id", n)
         rack_id = None
     else:
         if n > MAX_STRING:
@@ -685,8 +681,6 @@ def _read_streams_group_heartbeat_request_v0(buf: Any, pos: int) -> tuple[Stream
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("StreamsGroupHeartbeatRequest.active_tasks", n)
         active_tasks = None
     else:
         if n > len(buf) - pos:
@@ -701,8 +695,6 @@ def _read_streams_group_heartbeat_request_v0(buf: Any, pos: int) -> tuple[Stream
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("StreamsGroupHeartbeatRequest.standby_tasks", n)
         standby_tasks = None
     else:
         if n > len(buf) - pos:
@@ -717,8 +709,6 @@ def _read_streams_group_heartbeat_request_v0(buf: Any, pos: int) -> tuple[Stream
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("StreamsGroupHeartbeatRequest.warmup_tasks", n)
         warmup_tasks = None
     else:
         if n > len(buf) - pos:
@@ -733,8 +723,6 @@ def _read_streams_group_heartbeat_request_v0(buf: Any, pos: int) -> tuple[Stream
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("StreamsGroupHeartbeatRequest.process_id", n)
         process_id = None
     else:
         if n > MAX_STRING:
@@ -757,8 +745,6 @@ def _read_streams_group_heartbeat_request_v0(buf: Any, pos: int) -> tuple[Stream
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("StreamsGroupHeartbeatRequest.client_tags", n)
         client_tags = None
     else:
         if n > len(buf) - pos:
@@ -773,8 +759,6 @@ def _read_streams_group_heartbeat_request_v0(buf: Any, pos: int) -> tuple[Stream
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("StreamsGroupHeartbeatRequest.task_offsets", n)
         task_offsets = None
     else:
         if n > len(buf) - pos:
@@ -789,8 +773,6 @@ def _read_streams_group_heartbeat_request_v0(buf: Any, pos: int) -> tuple[Stream
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("StreamsGroupHeartbeatRequest.task_end_offsets", n)
         task_end_offsets = None
     else:
         if n > len(buf) - pos:

@@ -320,8 +320,6 @@ def _read_streams_group_heartbeat_response_v0(buf: Any, pos: int) -> tuple[Strea
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("StreamsGroupHeartbeatResponse.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:
@@ -355,8 +353,6 @@ def _read_streams_group_heartbeat_response_v0(buf: Any, pos: int) -> tuple[Strea
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("StreamsGroupHeartbeatResponse.status", n)
         status = None
     else:
         if n > len(buf) - pos:
@@ -371,8 +367,6 @@ def _read_streams_group_heartbeat_response_v0(buf: Any, pos: int) -> tuple[Strea
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("StreamsGroupHeartbeatResponse.active_tasks", n)
         active_tasks = None
     else:
         if n > len(buf) - pos:
@@ -387,8 +381,6 @@ def _read_streams_group_heartbeat_response_v0(buf: Any, pos: int) -> tuple[Strea
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("StreamsGroupHeartbeatResponse.standby_tasks", n)
         standby_tasks = None
     else:
         if n > len(buf) - pos:
@@ -403,8 +395,6 @@ def _read_streams_group_heartbeat_response_v0(buf: Any, pos: int) -> tuple[Strea
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("StreamsGroupHeartbeatResponse.warmup_tasks", n)
         warmup_tasks = None
     else:
         if n > len(buf) - pos:
@@ -421,8 +411,6 @@ def _read_streams_group_heartbeat_response_v0(buf: Any, pos: int) -> tuple[Strea
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("StreamsGroupHeartbeatResponse.partitions_by_user_endpoint", n)
         partitions_by_user_endpoint = None
     else:
         if n > len(buf) - pos:

@@ -162,8 +162,6 @@ def _read_streams_group_member_metadata_value_v0(buf: Any, pos: int) -> tuple[St
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("StreamsGroupMemberMetadataValue.instance_id", n)
         instance_id = None
     else:
         if n > MAX_STRING:
@@ -180,8 +178,6 @@ def _read_streams_group_member_metadata_value_v0(buf: Any, pos: int) -> tuple[St
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("StreamsGroupMemberMetadataValue.rack_id", n)
         rack_id = None
     else:
         if n > MAX_STRING:

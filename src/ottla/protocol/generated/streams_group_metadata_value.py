@@ -115,7 +115,6 @@ def _read_streams_group_metadata_value_v0(buf: Any, pos: int) -> tuple[StreamsGr
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             (validated_topology_epoch,) = _U_i(buf, pos)
             pos += 4
@@ -126,8 +125,6 @@ def _read_streams_group_metadata_value_v0(buf: Any, pos: int) -> tuple[StreamsGr
                 n, pos = uvarint_rest(buf, pos, n)
             n -= 1
             if n < 0:
-                if n != -1:
-                    bad_length("StreamsGroupMetadataValue.last_assignment_configs", n)
                 last_assignment_configs = None
             else:
                 if n > len(buf) - pos:
@@ -136,9 +133,10 @@ def _read_streams_group_metadata_value_v0(buf: Any, pos: int) -> tuple[StreamsGr
                 for _ in range(n):
                     last_assignment_configs_item, pos = _read_last_assignment_config_v0(buf, pos)
                     last_assignment_configs.append(last_assignment_configs_item)
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return StreamsGroupMetadataValue(epoch, metadata_hash, validated_topology_epoch, last_assignment_configs), pos
 
 

@@ -48,13 +48,13 @@ def _read_streams_group_target_assignment_metadata_value_v0(buf: Any, pos: int) 
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             (assignment_timestamp,) = _U_q(buf, pos)
             pos += 8
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return StreamsGroupTargetAssignmentMetadataValue(assignment_epoch, assignment_timestamp), pos
 
 

@@ -342,8 +342,6 @@ def _read_task_offset_sum_v10(buf: Any, pos: int) -> tuple[TaskOffsetSum, int]:
     topic_group_id, partition, offset_sum, n = _U_iiqh(buf, pos)
     pos += 18
     if n < 0:
-        if n != -1:
-            bad_length("TaskOffsetSum.named_topology", n)
         named_topology = None
     else:
         if n > MAX_STRING:

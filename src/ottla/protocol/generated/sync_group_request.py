@@ -166,8 +166,6 @@ def _read_sync_group_request_v3(buf: Any, pos: int) -> tuple[SyncGroupRequest, i
     (n,) = _U_h(buf, pos)
     pos += 2
     if n < 0:
-        if n != -1:
-            bad_length("SyncGroupRequest.group_instance_id", n)
         group_instance_id = None
     else:
         if n > MAX_STRING:
@@ -266,8 +264,6 @@ def _read_sync_group_request_v4(buf: Any, pos: int) -> tuple[SyncGroupRequest, i
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("SyncGroupRequest.group_instance_id", n)
         group_instance_id = None
     else:
         if n > MAX_STRING:
@@ -337,8 +333,6 @@ def _read_sync_group_request_v5(buf: Any, pos: int) -> tuple[SyncGroupRequest, i
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("SyncGroupRequest.group_instance_id", n)
         group_instance_id = None
     else:
         if n > MAX_STRING:
@@ -355,8 +349,6 @@ def _read_sync_group_request_v5(buf: Any, pos: int) -> tuple[SyncGroupRequest, i
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("SyncGroupRequest.protocol_type", n)
         protocol_type = None
     else:
         if n > MAX_STRING:
@@ -373,8 +365,6 @@ def _read_sync_group_request_v5(buf: Any, pos: int) -> tuple[SyncGroupRequest, i
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("SyncGroupRequest.protocol_name", n)
         protocol_name = None
     else:
         if n > MAX_STRING:

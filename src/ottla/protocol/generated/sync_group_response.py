@@ -112,8 +112,6 @@ def _read_sync_group_response_v5(buf: Any, pos: int) -> tuple[SyncGroupResponse,
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("SyncGroupResponse.protocol_type", n)
         protocol_type = None
     else:
         if n > MAX_STRING:
@@ -130,8 +128,6 @@ def _read_sync_group_response_v5(buf: Any, pos: int) -> tuple[SyncGroupResponse,
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("SyncGroupResponse.protocol_name", n)
         protocol_name = None
     else:
         if n > MAX_STRING:

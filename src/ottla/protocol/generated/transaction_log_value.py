@@ -121,8 +121,6 @@ def _read_transaction_log_value_v0(buf: Any, pos: int) -> tuple[TransactionLogVa
     producer_id, producer_epoch, transaction_timeout_ms, transaction_status, n = _U_qhibi(buf, pos)
     pos += 19
     if n < 0:
-        if n != -1:
-            bad_length("TransactionLogValue.transaction_partitions", n)
         transaction_partitions = None
     else:
         if n > len(buf) - pos:
@@ -183,8 +181,6 @@ def _read_transaction_log_value_v1(buf: Any, pos: int) -> tuple[TransactionLogVa
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("TransactionLogValue.transaction_partitions", n)
         transaction_partitions = None
     else:
         if n > len(buf) - pos:
@@ -202,7 +198,6 @@ def _read_transaction_log_value_v1(buf: Any, pos: int) -> tuple[TransactionLogVa
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             (previous_producer_id,) = _U_q(buf, pos)
             pos += 8
@@ -215,9 +210,10 @@ def _read_transaction_log_value_v1(buf: Any, pos: int) -> tuple[TransactionLogVa
         elif tag == 3:
             (next_producer_epoch,) = _U_h(buf, pos)
             pos += 2
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return TransactionLogValue(producer_id, previous_producer_id, next_producer_id, producer_epoch, next_producer_epoch, transaction_timeout_ms, transaction_status, transaction_partitions, transaction_last_update_timestamp_ms, transaction_start_timestamp_ms, client_transaction_version), pos
 
 

@@ -106,8 +106,6 @@ def _read_txn_offset_commit_request_partition_v0(buf: Any, pos: int) -> tuple[Tx
     partition_index, committed_offset, n = _U_iqh(buf, pos)
     pos += 14
     if n < 0:
-        if n != -1:
-            bad_length("TxnOffsetCommitRequestPartition.committed_metadata", n)
         committed_metadata = None
     else:
         if n > MAX_STRING:
@@ -189,8 +187,6 @@ def _read_txn_offset_commit_request_partition_v2(buf: Any, pos: int) -> tuple[Tx
     partition_index, committed_offset, committed_leader_epoch, n = _U_iqih(buf, pos)
     pos += 18
     if n < 0:
-        if n != -1:
-            bad_length("TxnOffsetCommitRequestPartition.committed_metadata", n)
         committed_metadata = None
     else:
         if n > MAX_STRING:
@@ -277,8 +273,6 @@ def _read_txn_offset_commit_request_partition_v3(buf: Any, pos: int) -> tuple[Tx
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("TxnOffsetCommitRequestPartition.committed_metadata", n)
         committed_metadata = None
     else:
         if n > MAX_STRING:
@@ -386,8 +380,6 @@ def _read_txn_offset_commit_request_v3(buf: Any, pos: int) -> tuple[TxnOffsetCom
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("TxnOffsetCommitRequest.group_instance_id", n)
         group_instance_id = None
     else:
         if n > MAX_STRING:

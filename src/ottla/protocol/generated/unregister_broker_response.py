@@ -50,8 +50,6 @@ def _read_unregister_broker_response_v0(buf: Any, pos: int) -> tuple[UnregisterB
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("UnregisterBrokerResponse.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:

@@ -90,8 +90,6 @@ def _read_updatable_feature_result_v0(buf: Any, pos: int) -> tuple[UpdatableFeat
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("UpdatableFeatureResult.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:
@@ -118,8 +116,6 @@ def _read_update_features_response_v0(buf: Any, pos: int) -> tuple[UpdateFeature
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("UpdateFeaturesResponse.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:
@@ -159,8 +155,6 @@ def _read_update_features_response_v2(buf: Any, pos: int) -> tuple[UpdateFeature
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("UpdateFeaturesResponse.error_message", n)
         error_message = None
     else:
         if n > MAX_STRING:

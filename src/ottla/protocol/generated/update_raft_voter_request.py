@@ -146,8 +146,6 @@ def _read_update_raft_voter_request_v0(buf: Any, pos: int) -> tuple[UpdateRaftVo
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("UpdateRaftVoterRequest.cluster_id", n)
         cluster_id = None
     else:
         if n > MAX_STRING:

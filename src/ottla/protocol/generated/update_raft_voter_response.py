@@ -107,12 +107,12 @@ def _read_update_raft_voter_response_v0(buf: Any, pos: int) -> tuple[UpdateRaftV
     for _ in range(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
-        after = pos + size
         if tag == 0:
             current_leader, pos = _read_current_leader_v0(buf, pos)
-        if after > len(buf):
-            truncated()
-        pos = after
+        else:
+            pos += size
+            if pos > len(buf):
+                truncated()
     return UpdateRaftVoterResponse(throttle_time_ms, error_code, current_leader), pos
 
 

@@ -150,8 +150,6 @@ def _read_vote_request_v0(buf: Any, pos: int) -> tuple[VoteRequest, int]:
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("VoteRequest.cluster_id", n)
         cluster_id = None
     else:
         if n > MAX_STRING:
@@ -235,8 +233,6 @@ def _read_vote_request_v1(buf: Any, pos: int) -> tuple[VoteRequest, int]:
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("VoteRequest.cluster_id", n)
         cluster_id = None
     else:
         if n > MAX_STRING:
@@ -322,8 +318,6 @@ def _read_vote_request_v2(buf: Any, pos: int) -> tuple[VoteRequest, int]:
         n, pos = uvarint_rest(buf, pos, n)
     n -= 1
     if n < 0:
-        if n != -1:
-            bad_length("VoteRequest.cluster_id", n)
         cluster_id = None
     else:
         if n > MAX_STRING:
