@@ -40,12 +40,20 @@ def emit_module(schema: Schema) -> str:
     body: list[str] = []
     for name, fields in schema.structs.items():
         body += emit_class(name, "Struct", fields, [])
+        if is_default(schema, name):
+            body += ["", "", f"_DEFAULT_{name} = {name}()"]
     body += emit_class(schema.name, "Message", schema.fields, constants)
     body += module.functions
     body += ["", "", f"{schema.name}.READERS = {{", *(f"    {v}: {f}," for v, f in readers.items()), "}"]
     body += [f"{schema.name}.WRITERS = {{", *(f"    {v}: {f}," for v, f in writers.items()), "}"]
     text = "\n".join(body)
     return "\n".join([*imports(schema, module, text), "", *module.struct_constants(), text]) + "\n"
+
+
+def is_default(schema: Schema, struct: str) -> bool:
+    """Whether some field's default is this struct with all its defaults."""
+    every = [schema.fields, *schema.structs.values()]
+    return any(f.type == struct and f.default != "null" for fields in every for f in fields)
 
 
 def imports(schema: Schema, module: Module, text: str) -> list[str]:

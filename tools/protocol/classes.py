@@ -33,7 +33,7 @@ def annotation(field: Field) -> str:
 
 
 def default_value(field: Field) -> str:
-    """The schema's default as a Python expression; a fresh object for lists and structs."""
+    """The schema's default as a Python expression: a fresh list, but one shared struct (never mutate a default)."""
     if field.default == "null" or field.type == "records":
         return "None"
     if field.is_array:
@@ -52,7 +52,7 @@ def default_value(field: Field) -> str:
         return "ZERO_UUID"
     if kind == "bytes":
         return 'b""'
-    return f"{kind}()"
+    return f"_DEFAULT_{kind}"
 
 
 def _parameter(field: Field) -> tuple[str, str]:

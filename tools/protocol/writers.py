@@ -132,6 +132,8 @@ class Writer:
         for field in tagged:
             default = default_value(field)
             test = f"self.{field.attribute} is not None" if default == "None" else f"self.{field.attribute} != {default}"
+            if default.startswith("_DEFAULT_"):
+                test = f"self.{field.attribute} is not {default} and {test}"
             if default == "[]":
                 test = f"self.{field.attribute}"
                 if field.nullable.low <= field.nullable.high:

@@ -61,6 +61,9 @@ class Assignment(Struct):
         self.topic_partitions = [] if topic_partitions is EMPTY else topic_partitions
 
 
+_DEFAULT_Assignment = Assignment()
+
+
 class Member(Struct):
     __slots__ = ("member_id", "instance_id", "rack_id", "member_epoch", "client_id", "client_host", "subscribed_topic_names", "subscribed_topic_regex", "assignment", "target_assignment", "member_type",)
     member_id: str
@@ -85,8 +88,8 @@ class Member(Struct):
         client_host: str = "",
         subscribed_topic_names: list[str] = EMPTY,
         subscribed_topic_regex: str | None = None,
-        assignment: Assignment | None = None,
-        target_assignment: Assignment | None = None,
+        assignment: Assignment = _DEFAULT_Assignment,
+        target_assignment: Assignment = _DEFAULT_Assignment,
         member_type: int = -1,
     ) -> None:
         self.member_id = member_id
@@ -97,8 +100,8 @@ class Member(Struct):
         self.client_host = client_host
         self.subscribed_topic_names = [] if subscribed_topic_names is EMPTY else subscribed_topic_names
         self.subscribed_topic_regex = subscribed_topic_regex
-        self.assignment = Assignment() if assignment is None else assignment
-        self.target_assignment = Assignment() if target_assignment is None else target_assignment
+        self.assignment = assignment
+        self.target_assignment = target_assignment
         self.member_type = member_type
 
 

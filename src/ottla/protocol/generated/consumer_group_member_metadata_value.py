@@ -53,6 +53,9 @@ class ClassicMemberMetadata(Struct):
         self.supported_protocols = [] if supported_protocols is EMPTY else supported_protocols
 
 
+_DEFAULT_ClassicMemberMetadata = ClassicMemberMetadata()
+
+
 class ConsumerGroupMemberMetadataValue(Message):
     __slots__ = ("instance_id", "rack_id", "client_id", "client_host", "subscribed_topic_names", "subscribed_topic_regex", "rebalance_timeout_ms", "server_assignor", "classic_member_metadata",)
     API_KEY = 5
@@ -79,7 +82,7 @@ class ConsumerGroupMemberMetadataValue(Message):
         subscribed_topic_regex: str | None = "",
         rebalance_timeout_ms: int = -1,
         server_assignor: str | None = "",
-        classic_member_metadata: ClassicMemberMetadata | None = EMPTY,
+        classic_member_metadata: ClassicMemberMetadata | None = _DEFAULT_ClassicMemberMetadata,
     ) -> None:
         self.instance_id = instance_id
         self.rack_id = rack_id
@@ -89,7 +92,7 @@ class ConsumerGroupMemberMetadataValue(Message):
         self.subscribed_topic_regex = subscribed_topic_regex
         self.rebalance_timeout_ms = rebalance_timeout_ms
         self.server_assignor = server_assignor
-        self.classic_member_metadata = ClassicMemberMetadata() if classic_member_metadata is EMPTY else classic_member_metadata
+        self.classic_member_metadata = classic_member_metadata
 
 
 def _read_classic_protocol_v0(buf: Any, pos: int) -> tuple[ClassicProtocol, int]:
@@ -152,7 +155,7 @@ def _read_classic_member_metadata_v0(buf: Any, pos: int) -> tuple[ClassicMemberM
 
 
 def _read_consumer_group_member_metadata_value_v0(buf: Any, pos: int) -> tuple[ConsumerGroupMemberMetadataValue, int]:
-    classic_member_metadata: ClassicMemberMetadata | None = ClassicMemberMetadata()
+    classic_member_metadata: ClassicMemberMetadata | None = _DEFAULT_ClassicMemberMetadata
     n = buf[pos]
     pos += 1
     if n > 127:
@@ -368,7 +371,7 @@ def _write_consumer_group_member_metadata_value_v0(self: ConsumerGroupMemberMeta
         out.append(raw)
     tags: list[tuple[int, bytes]] = []
     piece: list[Any]
-    if self.classic_member_metadata != ClassicMemberMetadata():
+    if self.classic_member_metadata is not _DEFAULT_ClassicMemberMetadata and self.classic_member_metadata != _DEFAULT_ClassicMemberMetadata:
         piece = []
         if self.classic_member_metadata is None:
             piece.append(b"\0")

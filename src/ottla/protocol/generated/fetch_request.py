@@ -65,6 +65,9 @@ class ReplicaState(Struct):
         self.replica_epoch = replica_epoch
 
 
+_DEFAULT_ReplicaState = ReplicaState()
+
+
 class FetchPartition(Struct):
     __slots__ = ("partition", "current_leader_epoch", "fetch_offset", "last_fetched_epoch", "log_start_offset", "partition_max_bytes", "replica_directory_id", "high_watermark",)
     partition: int
@@ -154,7 +157,7 @@ class FetchRequest(Message):
         self,
         cluster_id: str | None = None,
         replica_id: int = -1,
-        replica_state: ReplicaState | None = None,
+        replica_state: ReplicaState = _DEFAULT_ReplicaState,
         max_wait_ms: int = 0,
         min_bytes: int = 0,
         max_bytes: int = 2147483647,
@@ -167,7 +170,7 @@ class FetchRequest(Message):
     ) -> None:
         self.cluster_id = cluster_id
         self.replica_id = replica_id
-        self.replica_state = ReplicaState() if replica_state is None else replica_state
+        self.replica_state = replica_state
         self.max_wait_ms = max_wait_ms
         self.min_bytes = min_bytes
         self.max_bytes = max_bytes
@@ -222,7 +225,7 @@ def _read_fetch_request_v4(buf: Any, pos: int) -> tuple[FetchRequest, int]:
     for _ in range(n):
         topics_item, pos = _read_fetch_topic_v4(buf, pos)
         topics.append(topics_item)
-    return FetchRequest(None, replica_id, ReplicaState(), max_wait_ms, min_bytes, max_bytes, isolation_level, 0, -1, topics, [], ""), pos
+    return FetchRequest(None, replica_id, _DEFAULT_ReplicaState, max_wait_ms, min_bytes, max_bytes, isolation_level, 0, -1, topics, [], ""), pos
 
 
 def _read_fetch_partition_v5(buf: Any, pos: int) -> tuple[FetchPartition, int]:
@@ -268,7 +271,7 @@ def _read_fetch_request_v5(buf: Any, pos: int) -> tuple[FetchRequest, int]:
     for _ in range(n):
         topics_item, pos = _read_fetch_topic_v5(buf, pos)
         topics.append(topics_item)
-    return FetchRequest(None, replica_id, ReplicaState(), max_wait_ms, min_bytes, max_bytes, isolation_level, 0, -1, topics, [], ""), pos
+    return FetchRequest(None, replica_id, _DEFAULT_ReplicaState, max_wait_ms, min_bytes, max_bytes, isolation_level, 0, -1, topics, [], ""), pos
 
 
 def _read_forgotten_topic_v7(buf: Any, pos: int) -> tuple[ForgottenTopic, int]:
@@ -316,7 +319,7 @@ def _read_fetch_request_v7(buf: Any, pos: int) -> tuple[FetchRequest, int]:
     for _ in range(n):
         forgotten_topics_data_item, pos = _read_forgotten_topic_v7(buf, pos)
         forgotten_topics_data.append(forgotten_topics_data_item)
-    return FetchRequest(None, replica_id, ReplicaState(), max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten_topics_data, ""), pos
+    return FetchRequest(None, replica_id, _DEFAULT_ReplicaState, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten_topics_data, ""), pos
 
 
 def _read_fetch_partition_v9(buf: Any, pos: int) -> tuple[FetchPartition, int]:
@@ -372,7 +375,7 @@ def _read_fetch_request_v9(buf: Any, pos: int) -> tuple[FetchRequest, int]:
     for _ in range(n):
         forgotten_topics_data_item, pos = _read_forgotten_topic_v7(buf, pos)
         forgotten_topics_data.append(forgotten_topics_data_item)
-    return FetchRequest(None, replica_id, ReplicaState(), max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten_topics_data, ""), pos
+    return FetchRequest(None, replica_id, _DEFAULT_ReplicaState, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten_topics_data, ""), pos
 
 
 def _read_fetch_request_v11(buf: Any, pos: int) -> tuple[FetchRequest, int]:
@@ -408,7 +411,7 @@ def _read_fetch_request_v11(buf: Any, pos: int) -> tuple[FetchRequest, int]:
         truncated()
     rack_id = str(raw, "utf-8", "replace")
     pos = end
-    return FetchRequest(None, replica_id, ReplicaState(), max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten_topics_data, rack_id), pos
+    return FetchRequest(None, replica_id, _DEFAULT_ReplicaState, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten_topics_data, rack_id), pos
 
 
 def _read_fetch_partition_v12(buf: Any, pos: int) -> tuple[FetchPartition, int]:
@@ -564,7 +567,7 @@ def _read_fetch_request_v12(buf: Any, pos: int) -> tuple[FetchRequest, int]:
             pos += size
             if pos > len(buf):
                 truncated()
-    return FetchRequest(cluster_id, replica_id, ReplicaState(), max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten_topics_data, rack_id), pos
+    return FetchRequest(cluster_id, replica_id, _DEFAULT_ReplicaState, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten_topics_data, rack_id), pos
 
 
 def _read_fetch_topic_v13(buf: Any, pos: int) -> tuple[FetchTopic, int]:
@@ -684,7 +687,7 @@ def _read_fetch_request_v13(buf: Any, pos: int) -> tuple[FetchRequest, int]:
             pos += size
             if pos > len(buf):
                 truncated()
-    return FetchRequest(cluster_id, replica_id, ReplicaState(), max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten_topics_data, rack_id), pos
+    return FetchRequest(cluster_id, replica_id, _DEFAULT_ReplicaState, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten_topics_data, rack_id), pos
 
 
 def _read_replica_state_v15(buf: Any, pos: int) -> tuple[ReplicaState, int]:
@@ -698,7 +701,7 @@ def _read_replica_state_v15(buf: Any, pos: int) -> tuple[ReplicaState, int]:
 
 
 def _read_fetch_request_v15(buf: Any, pos: int) -> tuple[FetchRequest, int]:
-    replica_state: ReplicaState = ReplicaState()
+    replica_state: ReplicaState = _DEFAULT_ReplicaState
     cluster_id: str | None = None
     max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch = _U_iiibii(buf, pos)
     pos += 21
@@ -821,7 +824,7 @@ def _read_fetch_topic_v17(buf: Any, pos: int) -> tuple[FetchTopic, int]:
 
 
 def _read_fetch_request_v17(buf: Any, pos: int) -> tuple[FetchRequest, int]:
-    replica_state: ReplicaState = ReplicaState()
+    replica_state: ReplicaState = _DEFAULT_ReplicaState
     cluster_id: str | None = None
     max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch = _U_iiibii(buf, pos)
     pos += 21
@@ -948,7 +951,7 @@ def _read_fetch_topic_v18(buf: Any, pos: int) -> tuple[FetchTopic, int]:
 
 
 def _read_fetch_request_v18(buf: Any, pos: int) -> tuple[FetchRequest, int]:
-    replica_state: ReplicaState = ReplicaState()
+    replica_state: ReplicaState = _DEFAULT_ReplicaState
     cluster_id: str | None = None
     max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch = _U_iiibii(buf, pos)
     pos += 21
@@ -1238,7 +1241,7 @@ def _write_fetch_request_v15(self: FetchRequest, out: list[Any]) -> None:
         piece.append(UVARINT[n] if n < 128 else uvarint(n))
         piece.append(raw)
         tags.append((0, b"".join(piece)))
-    if self.replica_state != ReplicaState():
+    if self.replica_state is not _DEFAULT_ReplicaState and self.replica_state != _DEFAULT_ReplicaState:
         piece = []
         _write_replica_state_v15(self.replica_state, piece)
         tags.append((1, b"".join(piece)))
@@ -1288,7 +1291,7 @@ def _write_fetch_request_v17(self: FetchRequest, out: list[Any]) -> None:
         piece.append(UVARINT[n] if n < 128 else uvarint(n))
         piece.append(raw)
         tags.append((0, b"".join(piece)))
-    if self.replica_state != ReplicaState():
+    if self.replica_state is not _DEFAULT_ReplicaState and self.replica_state != _DEFAULT_ReplicaState:
         piece = []
         _write_replica_state_v15(self.replica_state, piece)
         tags.append((1, b"".join(piece)))
@@ -1342,7 +1345,7 @@ def _write_fetch_request_v18(self: FetchRequest, out: list[Any]) -> None:
         piece.append(UVARINT[n] if n < 128 else uvarint(n))
         piece.append(raw)
         tags.append((0, b"".join(piece)))
-    if self.replica_state != ReplicaState():
+    if self.replica_state is not _DEFAULT_ReplicaState and self.replica_state != _DEFAULT_ReplicaState:
         piece = []
         _write_replica_state_v15(self.replica_state, piece)
         tags.append((1, b"".join(piece)))

@@ -65,6 +65,9 @@ class EpochEndOffset(Struct):
         self.end_offset = end_offset
 
 
+_DEFAULT_EpochEndOffset = EpochEndOffset()
+
+
 class LeaderIdAndEpoch(Struct):
     __slots__ = ("leader_id", "leader_epoch",)
     leader_id: int
@@ -79,6 +82,9 @@ class LeaderIdAndEpoch(Struct):
         self.leader_epoch = leader_epoch
 
 
+_DEFAULT_LeaderIdAndEpoch = LeaderIdAndEpoch()
+
+
 class SnapshotId(Struct):
     __slots__ = ("end_offset", "epoch",)
     end_offset: int
@@ -91,6 +97,9 @@ class SnapshotId(Struct):
     ) -> None:
         self.end_offset = end_offset
         self.epoch = epoch
+
+
+_DEFAULT_SnapshotId = SnapshotId()
 
 
 class AbortedTransaction(Struct):
@@ -128,9 +137,9 @@ class PartitionData(Struct):
         high_watermark: int = 0,
         last_stable_offset: int = -1,
         log_start_offset: int = -1,
-        diverging_epoch: EpochEndOffset | None = None,
-        current_leader: LeaderIdAndEpoch | None = None,
-        snapshot_id: SnapshotId | None = None,
+        diverging_epoch: EpochEndOffset = _DEFAULT_EpochEndOffset,
+        current_leader: LeaderIdAndEpoch = _DEFAULT_LeaderIdAndEpoch,
+        snapshot_id: SnapshotId = _DEFAULT_SnapshotId,
         aborted_transactions: list[AbortedTransaction] | None = EMPTY,
         preferred_read_replica: int = -1,
         records: Records | None = None,
@@ -140,9 +149,9 @@ class PartitionData(Struct):
         self.high_watermark = high_watermark
         self.last_stable_offset = last_stable_offset
         self.log_start_offset = log_start_offset
-        self.diverging_epoch = EpochEndOffset() if diverging_epoch is None else diverging_epoch
-        self.current_leader = LeaderIdAndEpoch() if current_leader is None else current_leader
-        self.snapshot_id = SnapshotId() if snapshot_id is None else snapshot_id
+        self.diverging_epoch = diverging_epoch
+        self.current_leader = current_leader
+        self.snapshot_id = snapshot_id
         self.aborted_transactions = [] if aborted_transactions is EMPTY else aborted_transactions
         self.preferred_read_replica = preferred_read_replica
         self.records = records
@@ -241,7 +250,7 @@ def _read_partition_data_v4(buf: Any, pos: int) -> tuple[PartitionData, int]:
             truncated()
         records = raw
         pos = end
-    return PartitionData(partition_index, error_code, high_watermark, last_stable_offset, -1, EpochEndOffset(), LeaderIdAndEpoch(), SnapshotId(), aborted_transactions, -1, records), pos
+    return PartitionData(partition_index, error_code, high_watermark, last_stable_offset, -1, _DEFAULT_EpochEndOffset, _DEFAULT_LeaderIdAndEpoch, _DEFAULT_SnapshotId, aborted_transactions, -1, records), pos
 
 
 def _read_fetchable_topic_response_v4(buf: Any, pos: int) -> tuple[FetchableTopicResponse, int]:
@@ -307,7 +316,7 @@ def _read_partition_data_v5(buf: Any, pos: int) -> tuple[PartitionData, int]:
             truncated()
         records = raw
         pos = end
-    return PartitionData(partition_index, error_code, high_watermark, last_stable_offset, log_start_offset, EpochEndOffset(), LeaderIdAndEpoch(), SnapshotId(), aborted_transactions, -1, records), pos
+    return PartitionData(partition_index, error_code, high_watermark, last_stable_offset, log_start_offset, _DEFAULT_EpochEndOffset, _DEFAULT_LeaderIdAndEpoch, _DEFAULT_SnapshotId, aborted_transactions, -1, records), pos
 
 
 def _read_fetchable_topic_response_v5(buf: Any, pos: int) -> tuple[FetchableTopicResponse, int]:
@@ -387,7 +396,7 @@ def _read_partition_data_v11(buf: Any, pos: int) -> tuple[PartitionData, int]:
             truncated()
         records = raw
         pos = end
-    return PartitionData(partition_index, error_code, high_watermark, last_stable_offset, log_start_offset, EpochEndOffset(), LeaderIdAndEpoch(), SnapshotId(), aborted_transactions, preferred_read_replica, records), pos
+    return PartitionData(partition_index, error_code, high_watermark, last_stable_offset, log_start_offset, _DEFAULT_EpochEndOffset, _DEFAULT_LeaderIdAndEpoch, _DEFAULT_SnapshotId, aborted_transactions, preferred_read_replica, records), pos
 
 
 def _read_fetchable_topic_response_v11(buf: Any, pos: int) -> tuple[FetchableTopicResponse, int]:
@@ -471,9 +480,9 @@ def _read_snapshot_id_v12(buf: Any, pos: int) -> tuple[SnapshotId, int]:
 
 
 def _read_partition_data_v12(buf: Any, pos: int) -> tuple[PartitionData, int]:
-    snapshot_id: SnapshotId = SnapshotId()
-    current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch()
-    diverging_epoch: EpochEndOffset = EpochEndOffset()
+    snapshot_id: SnapshotId = _DEFAULT_SnapshotId
+    current_leader: LeaderIdAndEpoch = _DEFAULT_LeaderIdAndEpoch
+    diverging_epoch: EpochEndOffset = _DEFAULT_EpochEndOffset
     partition_index, error_code, high_watermark, last_stable_offset, log_start_offset = _U_ihqqq(buf, pos)
     pos += 30
     n = buf[pos]
@@ -862,15 +871,15 @@ def _write_partition_data_v12(self: PartitionData, out: list[Any]) -> None:
         out.append(records_value)
     tags: list[tuple[int, bytes]] = []
     piece: list[Any]
-    if self.diverging_epoch != EpochEndOffset():
+    if self.diverging_epoch is not _DEFAULT_EpochEndOffset and self.diverging_epoch != _DEFAULT_EpochEndOffset:
         piece = []
         _write_epoch_end_offset_v12(self.diverging_epoch, piece)
         tags.append((0, b"".join(piece)))
-    if self.current_leader != LeaderIdAndEpoch():
+    if self.current_leader is not _DEFAULT_LeaderIdAndEpoch and self.current_leader != _DEFAULT_LeaderIdAndEpoch:
         piece = []
         _write_leader_id_and_epoch_v12(self.current_leader, piece)
         tags.append((1, b"".join(piece)))
-    if self.snapshot_id != SnapshotId():
+    if self.snapshot_id is not _DEFAULT_SnapshotId and self.snapshot_id != _DEFAULT_SnapshotId:
         piece = []
         _write_snapshot_id_v12(self.snapshot_id, piece)
         tags.append((2, b"".join(piece)))

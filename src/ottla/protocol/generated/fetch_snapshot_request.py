@@ -47,6 +47,9 @@ class SnapshotId(Struct):
         self.epoch = epoch
 
 
+_DEFAULT_SnapshotId = SnapshotId()
+
+
 class PartitionSnapshot(Struct):
     __slots__ = ("partition", "current_leader_epoch", "snapshot_id", "position", "replica_directory_id",)
     partition: int
@@ -59,13 +62,13 @@ class PartitionSnapshot(Struct):
         self,
         partition: int = 0,
         current_leader_epoch: int = 0,
-        snapshot_id: SnapshotId | None = None,
+        snapshot_id: SnapshotId = _DEFAULT_SnapshotId,
         position: int = 0,
         replica_directory_id: Uuid = ZERO_UUID,
     ) -> None:
         self.partition = partition
         self.current_leader_epoch = current_leader_epoch
-        self.snapshot_id = SnapshotId() if snapshot_id is None else snapshot_id
+        self.snapshot_id = snapshot_id
         self.position = position
         self.replica_directory_id = replica_directory_id
 

@@ -51,6 +51,9 @@ class SnapshotId(Struct):
         self.epoch = epoch
 
 
+_DEFAULT_SnapshotId = SnapshotId()
+
+
 class LeaderIdAndEpoch(Struct):
     __slots__ = ("leader_id", "leader_epoch",)
     leader_id: int
@@ -63,6 +66,9 @@ class LeaderIdAndEpoch(Struct):
     ) -> None:
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
+
+
+_DEFAULT_LeaderIdAndEpoch = LeaderIdAndEpoch()
 
 
 class PartitionSnapshot(Struct):
@@ -79,16 +85,16 @@ class PartitionSnapshot(Struct):
         self,
         index: int = 0,
         error_code: int = 0,
-        snapshot_id: SnapshotId | None = None,
-        current_leader: LeaderIdAndEpoch | None = None,
+        snapshot_id: SnapshotId = _DEFAULT_SnapshotId,
+        current_leader: LeaderIdAndEpoch = _DEFAULT_LeaderIdAndEpoch,
         size: int = 0,
         position: int = 0,
         unaligned_records: Records | None = None,
     ) -> None:
         self.index = index
         self.error_code = error_code
-        self.snapshot_id = SnapshotId() if snapshot_id is None else snapshot_id
-        self.current_leader = LeaderIdAndEpoch() if current_leader is None else current_leader
+        self.snapshot_id = snapshot_id
+        self.current_leader = current_leader
         self.size = size
         self.position = position
         self.unaligned_records = unaligned_records
@@ -170,7 +176,7 @@ def _read_leader_id_and_epoch_v0(buf: Any, pos: int) -> tuple[LeaderIdAndEpoch, 
 
 
 def _read_partition_snapshot_v0(buf: Any, pos: int) -> tuple[PartitionSnapshot, int]:
-    current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch()
+    current_leader: LeaderIdAndEpoch = _DEFAULT_LeaderIdAndEpoch
     index, error_code = _U_ih(buf, pos)
     pos += 6
     snapshot_id, pos = _read_snapshot_id_v0(buf, pos)
@@ -355,7 +361,7 @@ def _write_partition_snapshot_v0(self: PartitionSnapshot, out: list[Any]) -> Non
     out.append(self.unaligned_records)
     tags: list[tuple[int, bytes]] = []
     piece: list[Any]
-    if self.current_leader != LeaderIdAndEpoch():
+    if self.current_leader is not _DEFAULT_LeaderIdAndEpoch and self.current_leader != _DEFAULT_LeaderIdAndEpoch:
         piece = []
         _write_leader_id_and_epoch_v0(self.current_leader, piece)
         tags.append((0, b"".join(piece)))

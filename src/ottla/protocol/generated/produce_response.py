@@ -68,6 +68,9 @@ class LeaderIdAndEpoch(Struct):
         self.leader_epoch = leader_epoch
 
 
+_DEFAULT_LeaderIdAndEpoch = LeaderIdAndEpoch()
+
+
 class PartitionProduceResponse(Struct):
     __slots__ = ("index", "error_code", "base_offset", "log_append_time_ms", "log_start_offset", "record_errors", "error_message", "current_leader",)
     index: int
@@ -88,7 +91,7 @@ class PartitionProduceResponse(Struct):
         log_start_offset: int = -1,
         record_errors: list[BatchIndexAndErrorMessage] = EMPTY,
         error_message: str | None = None,
-        current_leader: LeaderIdAndEpoch | None = None,
+        current_leader: LeaderIdAndEpoch = _DEFAULT_LeaderIdAndEpoch,
     ) -> None:
         self.index = index
         self.error_code = error_code
@@ -97,7 +100,7 @@ class PartitionProduceResponse(Struct):
         self.log_start_offset = log_start_offset
         self.record_errors = [] if record_errors is EMPTY else record_errors
         self.error_message = error_message
-        self.current_leader = LeaderIdAndEpoch() if current_leader is None else current_leader
+        self.current_leader = current_leader
 
 
 class TopicProduceResponse(Struct):
@@ -161,7 +164,7 @@ class ProduceResponse(Message):
 def _read_partition_produce_response_v3(buf: Any, pos: int) -> tuple[PartitionProduceResponse, int]:
     index, error_code, base_offset, log_append_time_ms = _U_ihqq(buf, pos)
     pos += 22
-    return PartitionProduceResponse(index, error_code, base_offset, log_append_time_ms, -1, [], None, LeaderIdAndEpoch()), pos
+    return PartitionProduceResponse(index, error_code, base_offset, log_append_time_ms, -1, [], None, _DEFAULT_LeaderIdAndEpoch), pos
 
 
 def _read_topic_produce_response_v3(buf: Any, pos: int) -> tuple[TopicProduceResponse, int]:
@@ -209,7 +212,7 @@ def _read_produce_response_v3(buf: Any, pos: int) -> tuple[ProduceResponse, int]
 def _read_partition_produce_response_v5(buf: Any, pos: int) -> tuple[PartitionProduceResponse, int]:
     index, error_code, base_offset, log_append_time_ms, log_start_offset = _U_ihqqq(buf, pos)
     pos += 30
-    return PartitionProduceResponse(index, error_code, base_offset, log_append_time_ms, log_start_offset, [], None, LeaderIdAndEpoch()), pos
+    return PartitionProduceResponse(index, error_code, base_offset, log_append_time_ms, log_start_offset, [], None, _DEFAULT_LeaderIdAndEpoch), pos
 
 
 def _read_topic_produce_response_v5(buf: Any, pos: int) -> tuple[TopicProduceResponse, int]:
@@ -295,7 +298,7 @@ def _read_partition_produce_response_v8(buf: Any, pos: int) -> tuple[PartitionPr
             truncated()
         error_message = str(raw, "utf-8", "replace")
         pos = end
-    return PartitionProduceResponse(index, error_code, base_offset, log_append_time_ms, log_start_offset, record_errors, error_message, LeaderIdAndEpoch()), pos
+    return PartitionProduceResponse(index, error_code, base_offset, log_append_time_ms, log_start_offset, record_errors, error_message, _DEFAULT_LeaderIdAndEpoch), pos
 
 
 def _read_topic_produce_response_v8(buf: Any, pos: int) -> tuple[TopicProduceResponse, int]:
@@ -402,7 +405,7 @@ def _read_partition_produce_response_v9(buf: Any, pos: int) -> tuple[PartitionPr
         pos = skip_tags(buf, pos)
     else:
         pos += 1
-    return PartitionProduceResponse(index, error_code, base_offset, log_append_time_ms, log_start_offset, record_errors, error_message, LeaderIdAndEpoch()), pos
+    return PartitionProduceResponse(index, error_code, base_offset, log_append_time_ms, log_start_offset, record_errors, error_message, _DEFAULT_LeaderIdAndEpoch), pos
 
 
 def _read_topic_produce_response_v9(buf: Any, pos: int) -> tuple[TopicProduceResponse, int]:
@@ -475,7 +478,7 @@ def _read_leader_id_and_epoch_v10(buf: Any, pos: int) -> tuple[LeaderIdAndEpoch,
 
 
 def _read_partition_produce_response_v10(buf: Any, pos: int) -> tuple[PartitionProduceResponse, int]:
-    current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch()
+    current_leader: LeaderIdAndEpoch = _DEFAULT_LeaderIdAndEpoch
     index, error_code, base_offset, log_append_time_ms, log_start_offset = _U_ihqqq(buf, pos)
     pos += 30
     n = buf[pos]
@@ -865,7 +868,7 @@ def _write_partition_produce_response_v10(self: PartitionProduceResponse, out: l
         out.append(raw)
     tags: list[tuple[int, bytes]] = []
     piece: list[Any]
-    if self.current_leader != LeaderIdAndEpoch():
+    if self.current_leader is not _DEFAULT_LeaderIdAndEpoch and self.current_leader != _DEFAULT_LeaderIdAndEpoch:
         piece = []
         _write_leader_id_and_epoch_v10(self.current_leader, piece)
         tags.append((0, b"".join(piece)))

@@ -44,6 +44,9 @@ class LeaderIdAndEpoch(Struct):
         self.leader_epoch = leader_epoch
 
 
+_DEFAULT_LeaderIdAndEpoch = LeaderIdAndEpoch()
+
+
 class PartitionData(Struct):
     __slots__ = ("partition_index", "error_code", "error_message", "current_leader",)
     partition_index: int
@@ -56,12 +59,12 @@ class PartitionData(Struct):
         partition_index: int = 0,
         error_code: int = 0,
         error_message: str | None = None,
-        current_leader: LeaderIdAndEpoch | None = None,
+        current_leader: LeaderIdAndEpoch = _DEFAULT_LeaderIdAndEpoch,
     ) -> None:
         self.partition_index = partition_index
         self.error_code = error_code
         self.error_message = error_message
-        self.current_leader = LeaderIdAndEpoch() if current_leader is None else current_leader
+        self.current_leader = current_leader
 
 
 class ShareAcknowledgeTopicResponse(Struct):

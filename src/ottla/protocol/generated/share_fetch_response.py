@@ -50,6 +50,9 @@ class LeaderIdAndEpoch(Struct):
         self.leader_epoch = leader_epoch
 
 
+_DEFAULT_LeaderIdAndEpoch = LeaderIdAndEpoch()
+
+
 class AcquiredRecords(Struct):
     __slots__ = ("first_offset", "last_offset", "delivery_count",)
     first_offset: int
@@ -85,7 +88,7 @@ class PartitionData(Struct):
         error_message: str | None = None,
         acknowledge_error_code: int = 0,
         acknowledge_error_message: str | None = None,
-        current_leader: LeaderIdAndEpoch | None = None,
+        current_leader: LeaderIdAndEpoch = _DEFAULT_LeaderIdAndEpoch,
         records: Records | None = None,
         acquired_records: list[AcquiredRecords] = EMPTY,
     ) -> None:
@@ -94,7 +97,7 @@ class PartitionData(Struct):
         self.error_message = error_message
         self.acknowledge_error_code = acknowledge_error_code
         self.acknowledge_error_message = acknowledge_error_message
-        self.current_leader = LeaderIdAndEpoch() if current_leader is None else current_leader
+        self.current_leader = current_leader
         self.records = records
         self.acquired_records = [] if acquired_records is EMPTY else acquired_records
 

@@ -59,6 +59,9 @@ class Assignment(Struct):
         self.topic_partitions = [] if topic_partitions is EMPTY else topic_partitions
 
 
+_DEFAULT_Assignment = Assignment()
+
+
 class Member(Struct):
     __slots__ = ("member_id", "rack_id", "member_epoch", "client_id", "client_host", "subscribed_topic_names", "assignment",)
     member_id: str
@@ -77,7 +80,7 @@ class Member(Struct):
         client_id: str = "",
         client_host: str = "",
         subscribed_topic_names: list[str] = EMPTY,
-        assignment: Assignment | None = None,
+        assignment: Assignment = _DEFAULT_Assignment,
     ) -> None:
         self.member_id = member_id
         self.rack_id = rack_id
@@ -85,7 +88,7 @@ class Member(Struct):
         self.client_id = client_id
         self.client_host = client_host
         self.subscribed_topic_names = [] if subscribed_topic_names is EMPTY else subscribed_topic_names
-        self.assignment = Assignment() if assignment is None else assignment
+        self.assignment = assignment
 
 
 class DescribedGroup(Struct):

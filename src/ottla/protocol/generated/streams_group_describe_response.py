@@ -84,6 +84,9 @@ class Assignment(Struct):
         self.warmup_tasks = [] if warmup_tasks is EMPTY else warmup_tasks
 
 
+_DEFAULT_Assignment = Assignment()
+
+
 class TaskIds(Struct):
     __slots__ = ("subtopology_id", "partitions",)
     subtopology_id: str
@@ -201,8 +204,8 @@ class Member(Struct):
         client_tags: list[KeyValue] = EMPTY,
         task_offsets: list[TaskOffset] = EMPTY,
         task_end_offsets: list[TaskOffset] = EMPTY,
-        assignment: Assignment | None = None,
-        target_assignment: Assignment | None = None,
+        assignment: Assignment = _DEFAULT_Assignment,
+        target_assignment: Assignment = _DEFAULT_Assignment,
         is_classic: bool = False,
     ) -> None:
         self.member_id = member_id
@@ -217,8 +220,8 @@ class Member(Struct):
         self.client_tags = [] if client_tags is EMPTY else client_tags
         self.task_offsets = [] if task_offsets is EMPTY else task_offsets
         self.task_end_offsets = [] if task_end_offsets is EMPTY else task_end_offsets
-        self.assignment = Assignment() if assignment is None else assignment
-        self.target_assignment = Assignment() if target_assignment is None else target_assignment
+        self.assignment = assignment
+        self.target_assignment = target_assignment
         self.is_classic = is_classic
 
 

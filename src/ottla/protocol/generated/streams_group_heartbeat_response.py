@@ -87,6 +87,9 @@ class Endpoint(Struct):
         self.port = port
 
 
+_DEFAULT_Endpoint = Endpoint()
+
+
 class EndpointToPartitions(Struct):
     __slots__ = ("user_endpoint", "active_partitions", "standby_partitions",)
     user_endpoint: Endpoint
@@ -95,11 +98,11 @@ class EndpointToPartitions(Struct):
 
     def __init__(
         self,
-        user_endpoint: Endpoint | None = None,
+        user_endpoint: Endpoint = _DEFAULT_Endpoint,
         active_partitions: list[TopicPartition] = EMPTY,
         standby_partitions: list[TopicPartition] = EMPTY,
     ) -> None:
-        self.user_endpoint = Endpoint() if user_endpoint is None else user_endpoint
+        self.user_endpoint = user_endpoint
         self.active_partitions = [] if active_partitions is EMPTY else active_partitions
         self.standby_partitions = [] if standby_partitions is EMPTY else standby_partitions
 

@@ -59,6 +59,9 @@ class KRaftVersionFeature(Struct):
         self.max_supported_version = max_supported_version
 
 
+_DEFAULT_KRaftVersionFeature = KRaftVersionFeature()
+
+
 class UpdateRaftVoterRequest(Message):
     __slots__ = ("cluster_id", "current_leader_epoch", "voter_id", "voter_directory_id", "listeners", "k_raft_version_feature",)
     API_KEY = 82
@@ -79,14 +82,14 @@ class UpdateRaftVoterRequest(Message):
         voter_id: int = 0,
         voter_directory_id: Uuid = ZERO_UUID,
         listeners: list[Listener] = EMPTY,
-        k_raft_version_feature: KRaftVersionFeature | None = None,
+        k_raft_version_feature: KRaftVersionFeature = _DEFAULT_KRaftVersionFeature,
     ) -> None:
         self.cluster_id = cluster_id
         self.current_leader_epoch = current_leader_epoch
         self.voter_id = voter_id
         self.voter_directory_id = voter_directory_id
         self.listeners = [] if listeners is EMPTY else listeners
-        self.k_raft_version_feature = KRaftVersionFeature() if k_raft_version_feature is None else k_raft_version_feature
+        self.k_raft_version_feature = k_raft_version_feature
 
 
 def _read_listener_v0(buf: Any, pos: int) -> tuple[Listener, int]:

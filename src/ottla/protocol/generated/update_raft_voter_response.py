@@ -48,6 +48,9 @@ class CurrentLeader(Struct):
         self.port = port
 
 
+_DEFAULT_CurrentLeader = CurrentLeader()
+
+
 class UpdateRaftVoterResponse(Message):
     __slots__ = ("throttle_time_ms", "error_code", "current_leader",)
     API_KEY = 82
@@ -62,11 +65,11 @@ class UpdateRaftVoterResponse(Message):
         self,
         throttle_time_ms: int = 0,
         error_code: int = 0,
-        current_leader: CurrentLeader | None = None,
+        current_leader: CurrentLeader = _DEFAULT_CurrentLeader,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
-        self.current_leader = CurrentLeader() if current_leader is None else current_leader
+        self.current_leader = current_leader
 
 
 def _read_current_leader_v0(buf: Any, pos: int) -> tuple[CurrentLeader, int]:
@@ -97,7 +100,7 @@ def _read_current_leader_v0(buf: Any, pos: int) -> tuple[CurrentLeader, int]:
 
 
 def _read_update_raft_voter_response_v0(buf: Any, pos: int) -> tuple[UpdateRaftVoterResponse, int]:
-    current_leader: CurrentLeader = CurrentLeader()
+    current_leader: CurrentLeader = _DEFAULT_CurrentLeader
     throttle_time_ms, error_code = _U_ih(buf, pos)
     pos += 6
     n = buf[pos]
@@ -129,7 +132,7 @@ def _write_update_raft_voter_response_v0(self: UpdateRaftVoterResponse, out: lis
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
     tags: list[tuple[int, bytes]] = []
     piece: list[Any]
-    if self.current_leader != CurrentLeader():
+    if self.current_leader is not _DEFAULT_CurrentLeader and self.current_leader != _DEFAULT_CurrentLeader:
         piece = []
         _write_current_leader_v0(self.current_leader, piece)
         tags.append((0, b"".join(piece)))

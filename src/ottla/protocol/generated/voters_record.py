@@ -61,6 +61,9 @@ class KRaftVersionFeature(Struct):
         self.max_supported_version = max_supported_version
 
 
+_DEFAULT_KRaftVersionFeature = KRaftVersionFeature()
+
+
 class Voter(Struct):
     __slots__ = ("voter_id", "voter_directory_id", "endpoints", "k_raft_version_feature",)
     voter_id: int
@@ -73,12 +76,12 @@ class Voter(Struct):
         voter_id: int = 0,
         voter_directory_id: Uuid = ZERO_UUID,
         endpoints: list[Endpoint] = EMPTY,
-        k_raft_version_feature: KRaftVersionFeature | None = None,
+        k_raft_version_feature: KRaftVersionFeature = _DEFAULT_KRaftVersionFeature,
     ) -> None:
         self.voter_id = voter_id
         self.voter_directory_id = voter_directory_id
         self.endpoints = [] if endpoints is EMPTY else endpoints
-        self.k_raft_version_feature = KRaftVersionFeature() if k_raft_version_feature is None else k_raft_version_feature
+        self.k_raft_version_feature = k_raft_version_feature
 
 
 class VotersRecord(Message):
