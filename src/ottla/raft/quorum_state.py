@@ -1,0 +1,65 @@
+"""`quorum-state`: the epoch, the leader and the vote of this replica, as one line of JSON.
+
+It is written and synced before the node acts on it: a vote that is forgotten by a restart elects two leaders. Version 0
+goes with kraft.version 0 (static voters), version 1 with kraft.version 1.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ottla.env.seams import Storage
+from ottla.model.ids import NO_NODE, ZERO_UUID, NodeId, Uuid, uuid_from_str, uuid_to_str
+
+FILE_NAME = "quorum-state"
+
+
+class QuorumStateError(Exception):
+    """The file is not one that Kafka or Ottla wrote."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumState:
+    leader_epoch: int = 0
+    leader_id: NodeId = NO_NODE
+    voted_id: NodeId = NO_NODE
+    voted_directory_id: Uuid = ZERO_UUID
+
+
+def load_quorum_state(storage: Storage, log_dir: str) -> QuorumState | None:
+    """None when this replica has never taken part."""
+    path = f"{log_dir}/{FILE_NAME}"
+    if not storage.exists(path):
+        return None
+    try:
+        raw = json.loads(storage.read_bytes(path))
+        version = int(raw["data_version"])
+        if version not in (0, 1):
+            raise QuorumStateError(f"{path} has data_version {version}; 0 and 1 are known")
+        return QuorumState(
+            leader_epoch=int(raw["leaderEpoch"]),
+            leader_id=int(raw["leaderId"]),
+            voted_id=int(raw["votedId"]),
+            voted_directory_id=uuid_from_str(raw["votedDirectoryId"]) if version == 1 else ZERO_UUID,
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise QuorumStateError(f"{path} is not a quorum state: {error}") from error
+
+
+def store_quorum_state(
+    storage: Storage, log_dir: str, state: QuorumState, *, kraft_version: int, voters: Iterable[NodeId]
+) -> None:
+    raw: dict[str, object] = {
+        "leaderId": state.leader_id,
+        "leaderEpoch": state.leader_epoch,
+        "votedId": state.voted_id,
+    }
+    if kraft_version == 0:
+        raw = {"clusterId": "", **raw, "appliedOffset": 0, "currentVoters": [{"voterId": voter} for voter in voters]}
+    else:
+        raw["votedDirectoryId"] = uuid_to_str(state.voted_directory_id)
+    raw["data_version"] = min(kraft_version, 1)
+    data = json.dumps(raw, separators=(",", ":")).encode()
+    storage.write_atomic(f"{log_dir}/{FILE_NAME}", data)

@@ -1,0 +1,73 @@
+"""The voter set: who votes, under which directory id, reachable where. A value; changes make a new one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ottla.model.ids import ZERO_UUID, NodeId, Uuid
+from ottla.protocol.generated.voters_record import Endpoint, KRaftVersionFeature, VotersRecord
+from ottla.protocol.generated.voters_record import Voter as VoterRecord
+
+
+@dataclass(frozen=True, slots=True)
+class VoterEndpoint:
+    name: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Voter:
+    id: NodeId
+    directory_id: Uuid = ZERO_UUID
+    """Zero for static voters (kraft.version 0)."""
+    endpoints: tuple[VoterEndpoint, ...] = ()
+    kraft_versions: tuple[int, int] = (0, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class VoterSet:
+    voters: tuple[Voter, ...]
+
+    @property
+    def ids(self) -> list[NodeId]:
+        return [voter.id for voter in self.voters]
+
+    def get(self, node_id: NodeId) -> Voter | None:
+        return next((voter for voter in self.voters if voter.id == node_id), None)
+
+    def contains(self, node_id: NodeId, directory_id: Uuid) -> bool:
+        """A voter with a known directory is only that directory: a replaced disk is another voter."""
+        voter = self.get(node_id)
+        return voter is not None and voter.directory_id in (ZERO_UUID, directory_id)
+
+    def to_record(self) -> VotersRecord:
+        return VotersRecord(
+            version=0,
+            voters=[
+                VoterRecord(
+                    voter.id,
+                    voter.directory_id,
+                    [Endpoint(e.name, e.host, e.port) for e in voter.endpoints],
+                    KRaftVersionFeature(*voter.kraft_versions),
+                )
+                for voter in self.voters
+            ],
+        )
+
+    @classmethod
+    def from_record(cls, record: VotersRecord) -> VoterSet:
+        return cls(
+            tuple(
+                Voter(
+                    voter.voter_id,
+                    voter.voter_directory_id,
+                    tuple(VoterEndpoint(e.name, e.host, e.port) for e in voter.endpoints),
+                    (
+                        voter.k_raft_version_feature.min_supported_version,
+                        voter.k_raft_version_feature.max_supported_version,
+                    ),
+                )
+                for voter in record.voters
+            )
+        )
