@@ -122,11 +122,11 @@ def _pom() -> str:
 
 
 def schemas(target: Path) -> list[Path]:
-    """Extract the JSON schemas of messages and records that the jars carry, as target/<jar>/common/**/<Name>.json."""
+    """Extract the JSON schemas of messages and records that the jars carry, as target/<jar>/**/<Name>.json."""
     found: list[Path] = []
     for jar in sorted(fetch().glob("kafka-*.jar")):
         with zipfile.ZipFile(jar) as archive:
-            names = [n for n in archive.namelist() if re.fullmatch(r"common/(message|metadata)/.*\.json", n)]
+            names = [n for n in archive.namelist() if re.fullmatch(r"(common/)?(message|metadata)/.*\.json", n)]
             archive.extractall(target / jar.stem, names)
             found += [target / jar.stem / name for name in names]
     return found

@@ -108,6 +108,9 @@ def _collect(fields: tuple[Field, ...], into: dict[str, tuple[Field, ...]]) -> N
 
 
 def load(path: Path) -> Schema:
+    """One schema file. Tiered storage numbers its records as the cluster's metadata does, and calls them the same type;
+    only the folder tells them apart.
+    """
     text = re.sub(r"(?m)^\s*//.*$|/\*.*?\*/", "", path.read_text("utf-8"))
     text = re.sub(r'(?m)(?<=[,{\["\d])\s+//[^"\n]*$', "", text)
     raw = json.loads(text)
@@ -120,7 +123,7 @@ def load(path: Path) -> Schema:
     _collect(fields, structs)
     return Schema(
         name=raw["name"],
-        kind=raw["type"],
+        kind="remote-log" if raw["type"] == "metadata" and path.parent.name != "metadata" else raw["type"],
         api_key=int(raw.get("apiKey", -1)),
         versions=parse_versions(raw["validVersions"]),
         flexible=parse_versions(raw.get("flexibleVersions")),
