@@ -32,7 +32,7 @@ def test_free_ports_differ_and_are_below_the_ephemeral_range() -> None:
 @pytest.mark.usefixtures("requires_apache_kafka")
 def test_schemas_come_from_the_jars(tmp_path: Path) -> None:
     names = {path.name for path in schemas(tmp_path)}
-    assert {"FetchRequest.json", "PartitionRecord.json", "OffsetCommitKey.json"} <= names
+    assert {"FetchRequest.json", "PartitionRecord.json", "OffsetCommitKey.json", "ProducerSnapshot.json"} <= names
     assert all(path.read_text() for path in tmp_path.rglob("*.json"))
 
 
