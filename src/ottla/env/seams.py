@@ -7,9 +7,10 @@ the simulated ones in `ottla.simulation`. All of them are synchronous; nothing h
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from typing_extensions import Buffer
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 
 class Clock(Protocol):
@@ -33,6 +34,10 @@ class Timer(Protocol):
 
 
 class Timers(Protocol):
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Run `callback` after what is being handled now."""
+        ...
+
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer: ...
 
 

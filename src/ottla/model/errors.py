@@ -332,8 +332,7 @@ _MESSAGES: dict[ErrorCode, str] = {
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND: "The fetch session ID was not found.",
     ErrorCode.INVALID_FETCH_SESSION_EPOCH: "The fetch session epoch is invalid.",
     ErrorCode.LISTENER_NOT_FOUND: (
-        "There is no listener on the leader broker that matches the listener on which metadata request was "
-        "processed."
+        "There is no listener on the leader broker that matches the listener on which metadata request was processed."
     ),
     ErrorCode.TOPIC_DELETION_DISABLED: "Topic deletion is disabled.",
     ErrorCode.FENCED_LEADER_EPOCH: "The leader epoch in the request is older than the epoch on the broker.",
@@ -369,8 +368,7 @@ _MESSAGES: dict[ErrorCode, str] = {
     ErrorCode.DUPLICATE_RESOURCE: "A request illegally referred to the same resource twice.",
     ErrorCode.UNACCEPTABLE_CREDENTIAL: "Requested credential would not meet criteria for acceptability.",
     ErrorCode.INCONSISTENT_VOTER_SET: (
-        "Indicates that the either the sender or recipient of a voter-only request is not one of the expected"
-        " voters."
+        "Indicates that the either the sender or recipient of a voter-only request is not one of the expected voters."
     ),
     ErrorCode.INVALID_UPDATE_VERSION: "The given update version was invalid.",
     ErrorCode.FEATURE_UPDATE_FAILED: "Unable to update finalized features due to an unexpected server error.",
@@ -395,8 +393,7 @@ _MESSAGES: dict[ErrorCode, str] = {
     ),
     ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE: "The requested offset is moved to tiered storage.",
     ErrorCode.FENCED_MEMBER_EPOCH: (
-        "The member epoch is fenced by the group coordinator. The member must abandon all its partitions and "
-        "rejoin."
+        "The member epoch is fenced by the group coordinator. The member must abandon all its partitions and rejoin."
     ),
     ErrorCode.UNRELEASED_INSTANCE_ID: (
         "The instance ID is still used by another member in the consumer group. That member must leave first."

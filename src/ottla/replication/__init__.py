@@ -1,0 +1,1 @@
+"""Partitions as a replica sees them: leadership, ISR, high watermark, and who waits for it."""

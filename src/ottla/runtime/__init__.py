@@ -1,0 +1,1 @@
+"""The real environment: sockets, disk, clock, loop."""

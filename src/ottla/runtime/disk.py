@@ -7,11 +7,15 @@ import fcntl
 import os
 import shutil
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from typing_extensions import Buffer
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 
 class DiskFile:
+    """Closes itself when nothing refers to it any more, so that an answer being sent keeps its file."""
+
     __slots__ = ("_fd", "path")
 
     def __init__(self, path: str, fd: int) -> None:
@@ -55,6 +59,9 @@ class DiskFile:
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
             os.close(fd)
+
+    def __del__(self) -> None:
+        self.close()
 
 
 class DiskStorage:

@@ -1,0 +1,1 @@
+"""One file per API, named after it; each has `handle(context, request)`."""

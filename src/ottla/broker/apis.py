@@ -1,0 +1,56 @@
+"""Which APIs are answered, by which handler, on which kind of listener. ApiVersions advertises exactly this table.
+
+`max_version` is set only where we answer fewer versions than Kafka 4.3's schemas have.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class ServedApi(NamedTuple):
+    api_key: int
+    module: str
+    max_version: int | None = None
+
+
+_BROKER = (
+    ServedApi(0, "produce"),
+    ServedApi(1, "fetch"),
+    ServedApi(2, "list_offsets"),
+    ServedApi(3, "metadata"),
+    ServedApi(8, "offset_commit"),
+    ServedApi(9, "offset_fetch"),
+    ServedApi(10, "find_coordinator"),
+    ServedApi(11, "join_group"),
+    ServedApi(12, "heartbeat"),
+    ServedApi(13, "leave_group"),
+    ServedApi(14, "sync_group"),
+    ServedApi(15, "describe_groups"),
+    ServedApi(16, "list_groups"),
+    ServedApi(18, "api_versions"),
+    ServedApi(19, "forwarded"),
+    ServedApi(20, "forwarded"),
+    ServedApi(21, "delete_records"),
+    ServedApi(22, "init_producer_id"),
+    ServedApi(23, "offset_for_leader_epoch"),
+    ServedApi(32, "describe_configs"),
+    ServedApi(33, "forwarded"),
+    ServedApi(34, "alter_replica_log_dirs"),
+    ServedApi(35, "describe_log_dirs"),
+    ServedApi(37, "forwarded"),
+    ServedApi(42, "delete_groups"),
+    ServedApi(43, "forwarded"),
+    ServedApi(44, "forwarded"),
+    ServedApi(45, "forwarded"),
+    ServedApi(46, "forwarded"),
+    ServedApi(47, "offset_delete"),
+    ServedApi(55, "forwarded"),
+    ServedApi(57, "forwarded"),
+    ServedApi(60, "describe_cluster"),
+    ServedApi(61, "describe_producers"),
+    ServedApi(74, "list_config_resources"),
+    ServedApi(75, "describe_topic_partitions"),
+)
+
+BROKER_APIS: dict[int, ServedApi] = {api.api_key: api for api in _BROKER}

@@ -1,0 +1,51 @@
+"""What handlers work with: one object per node, made by a composition root; it holds, it does not do."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+    from ottla.broker.fetch_sessions import FetchSessions
+    from ottla.broker.producer_ids import ProducerIds
+    from ottla.coordinator.groups.coordinator import GroupCoordinator
+    from ottla.env.config import BrokerConfig
+    from ottla.env.seams import Clock, Timers
+    from ottla.log.log_store import LogStore
+    from ottla.metadata.image import MetadataImage
+    from ottla.metadata.publisher import MetadataPublisher
+    from ottla.model.ids import NodeId
+    from ottla.replication.replicas import Replicas
+
+
+class ControllerChannel(Protocol):
+    """The way to the active controller: in this process, or over the wire."""
+
+    def submit(self, request: Any, context: RequestContext | None) -> Awaitable[Any]: ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Broker:
+    node_id: NodeId
+    cluster_id: str
+    config: BrokerConfig
+    clock: Clock
+    timers: Timers
+    metadata: MetadataPublisher
+    logs: LogStore
+    replicas: Replicas
+    controller: ControllerChannel
+    producer_ids: ProducerIds
+    fetch_sessions: FetchSessions
+    groups: GroupCoordinator
+
+    @property
+    def image(self) -> MetadataImage:
+        """The committed metadata."""
+        return self.metadata.image
+
+    @property
+    def metadata_offset(self) -> int:
+        return self.metadata.offset

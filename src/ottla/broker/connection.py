@@ -1,0 +1,96 @@
+"""One client connection: requests are handled in order, one at a time, as Kafka does by muting a channel.
+
+A request that must wait (a long-poll fetch, a join, a metadata change) makes the connection busy; the channel keeps
+further bytes in the socket until it is idle again, so a client can hold no more memory than one request. Nothing here
+touches a socket: `Peer` is the channel's side.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ottla.broker.deferred import Deferred
+from ottla.env.logging import get_logger
+from ottla.protocol.primitives import DecodeError
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+    from ottla.broker.dispatch import Dispatcher, Route
+
+log = get_logger(__name__)
+
+
+class Peer(Protocol):
+    """The wire side of a connection."""
+
+    def send(self, pieces: list[Any]) -> None: ...
+
+    def close(self) -> None: ...
+
+    def resume(self) -> None:
+        """The connection is idle again: go on with frames that have arrived meanwhile."""
+        ...
+
+
+class CloseConnection(Exception):
+    """The peer must be disconnected without an answer; the reason is logged once."""
+
+
+class Connection:
+    __slots__ = ("_pending", "busy", "client_host", "client_port", "dispatcher", "listener", "peer", "principal")
+
+    def __init__(
+        self, dispatcher: Dispatcher, peer: Peer, *, client_host: str, client_port: int, listener: str
+    ) -> None:
+        self.dispatcher = dispatcher
+        self.peer = peer
+        self.client_host = client_host
+        self.client_port = client_port
+        self.listener = listener
+        self.principal = "User:ANONYMOUS"
+        self.busy = False
+        self._pending: asyncio.Task[None] | Deferred | None = None
+
+    def on_frame(self, frame: memoryview) -> None:
+        """Handle one request. `frame` is valid only during this call."""
+        try:
+            self.dispatcher.dispatch(self, frame)
+        except (DecodeError, CloseConnection) as error:
+            log.warning("connection.refused", peer=f"{self.client_host}:{self.client_port}", reason=str(error))
+            self.peer.close()
+
+    def wait_for(
+        self,
+        answer: Awaitable[Any] | Deferred,
+        route: Route,
+        context: RequestContext,
+        request: Any,
+        correlation_id: int,
+    ) -> None:
+        self.busy = True
+        if isinstance(answer, Deferred):
+            self._pending = answer
+            answer.then(lambda response: self._answer(response, route, context.version, correlation_id))
+            return
+        self._pending = asyncio.ensure_future(self._finish(answer, route, context, request, correlation_id))
+
+    async def _finish(
+        self, answer: Awaitable[Any], route: Route, context: RequestContext, request: Any, correlation_id: int
+    ) -> None:
+        response = await self.dispatcher.settle(answer, route, context, request)
+        self._answer(response, route, context.version, correlation_id)
+
+    def _answer(self, response: Any, route: Route, version: int, correlation_id: int) -> None:
+        self._pending = None
+        self.busy = False
+        if response is not None:
+            self.peer.send(route.frame(response, version, correlation_id))
+        self.peer.resume()
+
+    def on_closed(self) -> None:
+        """The socket is gone: whatever was waiting for this peer is dropped."""
+        if self._pending is not None:
+            self._pending.cancel()
+            self._pending = None

@@ -1,0 +1,34 @@
+"""What a handler knows of the request besides its body."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.connection import Connection
+
+
+class RequestContext:
+    __slots__ = ("api_key", "broker", "client_id", "connection", "version")
+
+    def __init__(
+        self, broker: Broker, connection: Connection, api_key: int, version: int, client_id: str | None
+    ) -> None:
+        self.broker = broker
+        self.connection = connection
+        self.api_key = api_key
+        self.version = version
+        self.client_id = client_id
+
+    @property
+    def principal(self) -> str:
+        return self.connection.principal
+
+    @property
+    def client_host(self) -> str:
+        return self.connection.client_host
+
+    @property
+    def listener(self) -> str:
+        return self.connection.listener

@@ -1,0 +1,42 @@
+"""An answer that comes later without a task: a parked fetch, an append that waits for its replicas.
+
+One callback, called once; whoever parked the request resolves it, and a closed connection cancels it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+class Deferred:
+    __slots__ = ("_callback", "_on_cancel", "_result", "done")
+
+    def __init__(self, on_cancel: Callable[[], None] | None = None) -> None:
+        self._callback: Callable[[Any], None] | None = None
+        self._on_cancel = on_cancel
+        self._result: Any = None
+        self.done = False
+
+    def then(self, callback: Callable[[Any], None]) -> None:
+        if self.done:
+            callback(self._result)
+        else:
+            self._callback = callback
+
+    def resolve(self, response: Any) -> None:
+        if self.done:
+            return
+        self.done = True
+        callback, self._callback = self._callback, None
+        if callback is None:
+            self._result = response
+        else:
+            callback(response)
+
+    def cancel(self) -> None:
+        if not self.done:
+            self.done = True
+            self._callback = None
+            if self._on_cancel is not None:
+                self._on_cancel()

@@ -1,0 +1,164 @@
+"""From a frame to a handler and back: versions, headers, errors. One place turns an exception into a response.
+
+A handler is imported when its API is first called, so that a node starts without the modules nobody asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Awaitable, Callable
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.apis import ServedApi
+from ottla.broker.connection import CloseConnection, Connection
+from ottla.broker.context import RequestContext
+from ottla.env.logging import get_logger
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.protocol.generated.index import APIS, MODULES
+from ottla.protocol.primitives import DecodeError, Message, skip_tags
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+log = get_logger(__name__)
+
+_HEADER = Struct(">hhih").unpack_from
+_RESPONSE_V0 = Struct(">ii").pack
+_RESPONSE_V1 = Struct(">iix").pack
+_API_VERSIONS = 18
+
+
+class Route:
+    """Everything needed to answer one API: its classes, versions and handler."""
+
+    __slots__ = ("api_key", "flexible_from", "handle", "max_version", "min_version", "readers", "request", "response")
+
+    def __init__(self, served: ServedApi) -> None:
+        api = APIS[served.api_key]
+        self.api_key = served.api_key
+        self.min_version = api.min_version
+        self.max_version = served.max_version if served.max_version is not None else api.max_version
+        self.flexible_from = api.flexible_from
+        self.request = message_class(f"{api.name}Request")
+        self.response = message_class(f"{api.name}Response")
+        self.readers = self.request.READERS
+        module = importlib.import_module(f"ottla.broker.handlers.{served.module}")
+        self.handle: Callable[[RequestContext, Any], Any] = module.handle
+
+    def frame(self, response: Any, version: int, correlation_id: int) -> list[Any]:
+        """The response as byte pieces (and file regions), length prefix first."""
+        flexible = version >= self.flexible_from and self.api_key != _API_VERSIONS
+        pieces: list[Any] = [b""]
+        response.WRITERS[version](response, pieces)
+        length = sum(map(len, pieces))
+        pieces[0] = _RESPONSE_V1(length + 5, correlation_id) if flexible else _RESPONSE_V0(length + 4, correlation_id)
+        return pieces
+
+    def failure(self, request: Any, error: KafkaError) -> Any:
+        """This API's response that says only the error; per-item errors are the handlers' own business."""
+        response = self.response()
+        if hasattr(response, "error_code"):
+            response.error_code = int(error.code)
+            if hasattr(response, "error_message"):
+                response.error_message = error.message
+            return response
+        raise CloseConnection(f"{type(request).__name__} failed with {error.code.name}: {error.message}")
+
+
+def message_class(name: str) -> type[Message]:
+    module = importlib.import_module(f"ottla.protocol.generated.{MODULES[name]}")
+    cls: type[Message] = getattr(module, name)
+    return cls
+
+
+class Dispatcher:
+    """The APIs that one kind of listener answers."""
+
+    def __init__(self, broker: Broker, served: dict[int, ServedApi]) -> None:
+        self.broker = broker
+        self.served = served
+        self._routes: dict[int, Route] = {}
+
+    def _route(self, api_key: int) -> Route:
+        route = self._routes.get(api_key)
+        if route is None:
+            served = self.served.get(api_key)
+            if served is None:
+                raise CloseConnection(f"API key {api_key} is not served on this listener")
+            route = self._routes[api_key] = Route(served)
+        return route
+
+    def dispatch(self, connection: Connection, frame: memoryview) -> None:
+        try:
+            api_key, version, correlation_id, client_length = _HEADER(frame, 0)
+        except Exception as error:
+            raise DecodeError(f"a frame of {len(frame)} bytes is too short for a request header") from error
+        route = self._routes.get(api_key) or self._route(api_key)
+        if not route.min_version <= version <= route.max_version:
+            if api_key != _API_VERSIONS:
+                raise CloseConnection(f"{APIS[api_key].name} v{version} is not supported")
+            connection.peer.send(self._unsupported_api_versions(route, correlation_id))
+            return
+        pos = 10
+        client_id = None
+        if client_length >= 0:
+            pos += client_length
+            client_id = str(frame[10:pos], "utf-8", "replace")
+        elif client_length != -1:
+            raise DecodeError(f"client id has length {client_length}")
+        if version >= route.flexible_from:
+            if pos >= len(frame):
+                raise DecodeError("the request header has no tagged fields")
+            pos = skip_tags(frame, pos) if frame[pos] else pos + 1
+        request, _ = route.request.decode(frame, pos, version)
+        context = RequestContext(self.broker, connection, api_key, version, client_id)
+        try:
+            response = route.handle(context, request)
+        except KafkaError as error:
+            response = route.failure(request, error)
+        except (CloseConnection, DecodeError):
+            raise
+        except Exception as error:  # noqa: BLE001 - the dispatcher is where a handler's bug becomes an answer
+            response = self._bug(route, request, error)
+        if response is None:
+            return
+        if response.__class__ is route.response:
+            connection.peer.send(route.frame(response, version, correlation_id))
+        else:
+            connection.wait_for(response, route, context, request, correlation_id)
+
+    async def settle(self, answer: Awaitable[Any], route: Route, context: RequestContext, request: Any) -> Any:
+        """Await a handler's answer; errors become the API's error response."""
+        try:
+            return await answer
+        except KafkaError as error:
+            return self._settle_failure(route, context, request, error)
+        except CloseConnection as error:
+            return self._close(context, str(error))
+        except Exception as error:  # noqa: BLE001 - as in dispatch
+            return self._bug(route, request, error)
+
+    def _settle_failure(self, route: Route, context: RequestContext, request: Any, error: KafkaError) -> Any:
+        try:
+            return route.failure(request, error)
+        except CloseConnection as close:
+            return self._close(context, str(close))
+
+    def _close(self, context: RequestContext, reason: str) -> None:
+        connection = context.connection
+        log.warning("connection.refused", peer=f"{connection.client_host}:{connection.client_port}", reason=reason)
+        connection.peer.close()
+
+    def _bug(self, route: Route, request: Any, error: Exception) -> Any:
+        log.exception("request.failed", api=APIS[route.api_key].name, error=repr(error))
+        return route.failure(request, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+
+    def _unsupported_api_versions(self, route: Route, correlation_id: int) -> list[Any]:
+        """An ApiVersions version we do not know: v0 body, error 35, and the range that we do (KIP-511)."""
+        from ottla.protocol.generated.api_versions_response import ApiVersion
+
+        response = route.response()
+        response.error_code = int(ErrorCode.UNSUPPORTED_VERSION)  # type: ignore[attr-defined]
+        response.api_keys = [ApiVersion(_API_VERSIONS, route.min_version, route.max_version)]  # type: ignore[attr-defined]
+        return route.frame(response, 0, correlation_id)

@@ -1,0 +1,42 @@
+"""ApiVersions: exactly what this listener answers, and the features of the cluster."""
+
+from __future__ import annotations
+
+import re
+
+from ottla.broker.context import RequestContext
+from ottla.metadata.features import SUPPORTED_FEATURES
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.protocol.generated.api_versions_request import ApiVersionsRequest
+from ottla.protocol.generated.api_versions_response import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from ottla.protocol.generated.index import APIS
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    if context.version >= 3 and not (
+        _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
+    ):
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+    broker = context.broker
+    keys = [
+        ApiVersion(key, 0 if key == 0 else APIS[key].min_version, served.max_version or APIS[key].max_version)
+        for key, served in context.connection.dispatcher.served.items()
+    ]
+    return ApiVersionsResponse(
+        api_keys=keys,
+        supported_features=[
+            # Before v4 a minimum of 0 broke older clients: such features are left out (KIP-1022).
+            SupportedFeatureKey(name, low, high)
+            for name, (low, high) in SUPPORTED_FEATURES.items()
+            if context.version >= 4 or low > 0
+        ],
+        finalized_features_epoch=broker.metadata_offset,
+        finalized_features=[FinalizedFeatureKey(name, level, level) for name, level in broker.image.features.items()],
+    )

@@ -1,0 +1,32 @@
+"""DescribeProducers: the idempotent and transactional producers that a partition remembers."""
+
+from __future__ import annotations
+
+from ottla.broker.context import RequestContext
+from ottla.model.errors import KafkaError
+from ottla.protocol.generated.describe_producers_request import DescribeProducersRequest
+from ottla.protocol.generated.describe_producers_response import (
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+
+def handle(context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(topic.name, [_partition(context, topic.name, index) for index in topic.partition_indexes])
+            for topic in request.topics
+        ]
+    )
+
+
+def _partition(context: RequestContext, topic: str, index: int) -> PartitionResponse:
+    try:
+        partition = context.broker.replicas.get(topic, index)
+        partition.require_leader()
+    except KafkaError as error:
+        return PartitionResponse(index, int(error.code), error.message)
+    producers = [ProducerState(*producer) for producer in partition.log.active_producers()]
+    return PartitionResponse(index, 0, None, producers)

@@ -1,0 +1,82 @@
+"""DescribeTopicPartitions: topics in order of their names, a bounded number of partitions at a time (KIP-966)."""
+
+from __future__ import annotations
+
+from ottla.broker.context import RequestContext
+from ottla.broker.handlers.metadata import TOPIC_OPERATIONS
+from ottla.broker.handlers.produce import INTERNAL_TOPICS
+from ottla.metadata.image import MetadataImage, PartitionRegistration, TopicImage
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.topic_names import topic_name_problem
+from ottla.protocol.generated.describe_topic_partitions_request import DescribeTopicPartitionsRequest
+from ottla.protocol.generated.describe_topic_partitions_response import (
+    Cursor,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+
+def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    image = context.broker.image
+    cursor = request.cursor
+    if cursor is not None and cursor.partition_index < 0:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"DescribeTopicPartitionsRequest cursor partition must be valid: {cursor}"
+        )
+    fetch_all = not request.topics
+    names = sorted(image.topics_by_name) if fetch_all else sorted({topic.name for topic in request.topics})
+    if cursor is not None:
+        names = [name for name in names if name >= cursor.topic_name]
+    limit = min(context.broker.config.max_request_partition_size_limit, request.response_partition_limit)
+    response = DescribeTopicPartitionsResponse()
+    for name in names:
+        start = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+        topic = image.topics_by_name.get(name)
+        if topic is None:
+            response.topics.append(_unknown(name))
+            continue
+        if limit <= 0:
+            response.next_cursor = Cursor(name, start)
+            break
+        indexes = [index for index in sorted(topic.partitions) if index >= start]
+        response.topics.append(_topic(image, topic, indexes[:limit]))
+        if len(indexes) > limit:
+            response.next_cursor = Cursor(name, indexes[limit])
+            break
+        limit -= len(indexes)
+    return response
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    known = topic_name_problem(name) is None
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known else ErrorCode.INVALID_TOPIC_EXCEPTION
+    return DescribeTopicPartitionsResponseTopic(int(code), name, is_internal=name in INTERNAL_TOPICS)
+
+
+def _topic(image: MetadataImage, topic: TopicImage, indexes: list[int]) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        0,
+        topic.name,
+        topic.id,
+        topic.name in INTERNAL_TOPICS,
+        [_partition(image, index, topic.partitions[index]) for index in indexes],
+        TOPIC_OPERATIONS,
+    )
+
+
+def _partition(
+    image: MetadataImage, index: int, registration: PartitionRegistration
+) -> DescribeTopicPartitionsResponsePartition:
+    brokers = image.brokers
+    return DescribeTopicPartitionsResponsePartition(
+        0 if registration.leader in brokers else int(ErrorCode.LEADER_NOT_AVAILABLE),
+        index,
+        registration.leader,
+        registration.leader_epoch,
+        list(registration.replicas),
+        list(registration.isr),
+        list(registration.elr),
+        list(registration.last_known_elr),
+        [node for node in registration.replicas if node not in brokers or brokers[node].fenced],
+    )

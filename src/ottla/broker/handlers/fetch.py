@@ -1,0 +1,173 @@
+"""Fetch: file slices of what is committed; parked while there is too little, woken by the high watermark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.broker.context import RequestContext
+from ottla.broker.deferred import Deferred
+from ottla.broker.fetch_sessions import FIRST_TOPIC_ID_VERSION, FetchContext, PartitionKey
+from ottla.broker.leadership import current_leader, leader_endpoints
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest
+from ottla.protocol.generated.fetch_response import (
+    AbortedTransaction,
+    FetchableTopicResponse,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+from ottla.replication.partition import READ_COMMITTED, Partition
+
+SENDFILE_FROM_BYTES = 64 * 1024
+"""Smaller slices are read and sent with the rest in one call; sendfile gains nothing there (docs/benchmarks.md)."""
+
+FIRST_LEADER_HINT_VERSION = 16
+_LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+_NO_RECORDS = b""
+
+
+def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | Deferred:
+    if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
+        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    fetch_context = context.broker.fetch_sessions.open(request, context.version)
+    fetch = Fetch(context, request, fetch_context)
+    fetch.read()
+    if fetch.enough or request.max_wait_ms <= 0 or not fetch_context.partitions:
+        return fetch.response()
+    return ParkedFetch(fetch, context, request.max_wait_ms).deferred
+
+
+class Fetch:
+    """One reading of all partitions of a request. `read` may run again after a wait."""
+
+    __slots__ = ("_context", "_leader_errors", "_request", "_slices", "answers", "bytes_read", "fetch_context", "stop")
+
+    def __init__(self, context: RequestContext, request: FetchRequest, fetch_context: FetchContext) -> None:
+        self._context = context
+        self._request = request
+        self.fetch_context = fetch_context
+        self.answers: list[tuple[PartitionKey, PartitionData]] = []
+        self.bytes_read = 0
+        self.stop = False
+        self._leader_errors: set[int] = set()
+
+    @property
+    def enough(self) -> bool:
+        return self.stop or self.bytes_read >= self._request.min_bytes
+
+    def read(self) -> None:
+        self.answers = []
+        self.bytes_read = 0
+        left = self._request.max_bytes
+        for key, wanted in self.fetch_context.partitions:
+            data = self._read_partition(key, wanted, left)
+            self.answers.append((key, data))
+            if data.records:
+                size = len(data.records)
+                self.bytes_read += size
+                left -= size
+
+    def _read_partition(self, key: PartitionKey, wanted: FetchPartition, left: int) -> PartitionData:
+        try:
+            partition = self.partition(key)
+            partition.require_leader(wanted.current_leader_epoch)
+            return self._read_log(partition, wanted, left)
+        except KafkaError as error:
+            return self._failed(key, error)
+
+    def partition(self, key: PartitionKey) -> Partition:
+        replicas = self._context.broker.replicas
+        if self._context.version >= FIRST_TOPIC_ID_VERSION:
+            return replicas.get_by_id(key.topic_id, key.partition)
+        return replicas.get(key.topic, key.partition)
+
+    def _read_log(self, partition: Partition, wanted: FetchPartition, left: int) -> PartitionData:
+        isolation_level = self._request.isolation_level
+        log = partition.log
+        data = PartitionData(
+            wanted.partition, 0, log.high_watermark, log.last_stable_offset, log.log_start_offset, records=_NO_RECORDS
+        )
+        limit = min(wanted.partition_max_bytes, left)
+        first = self.bytes_read == 0
+        if limit > 0 or first:
+            found = partition.read(wanted.fetch_offset, limit, isolation_level=isolation_level, min_one_batch=first)
+            if found.length:
+                data.records = found if found.length >= SENDFILE_FROM_BYTES else found.read()
+            if isolation_level == READ_COMMITTED:
+                data.aborted_transactions = _aborted(partition, wanted.fetch_offset, found.length)
+        return data
+
+    def _failed(self, key: PartitionKey, error: KafkaError) -> PartitionData:
+        self.stop = True
+        data = PartitionData(key.partition, int(error.code), -1, -1, -1, records=_NO_RECORDS)
+        if error.code in _LEADER_ERRORS and self._context.version >= FIRST_LEADER_HINT_VERSION:
+            leader_id, epoch = current_leader(self._context, key.topic, key.topic_id, key.partition)
+            data.current_leader = LeaderIdAndEpoch(leader_id, epoch)
+            self._leader_errors.add(leader_id)
+        return data
+
+    def response(self) -> FetchResponse:
+        topics: list[FetchableTopicResponse] = []
+        last: tuple[Any, ...] | None = None
+        for key, data in self.fetch_context.told(self.answers):
+            if key[:2] != last:
+                last = key[:2]
+                topics.append(FetchableTopicResponse(key.topic, key.topic_id, []))
+            topics[-1].partitions.append(data)
+        response = FetchResponse(0, 0, self.fetch_context.session_id, topics)
+        if self._leader_errors:
+            response.node_endpoints = leader_endpoints(self._context, self._leader_errors, NodeEndpoint)
+        return response
+
+
+def _aborted(partition: Partition, offset: int, length: int) -> list[AbortedTransaction]:
+    if length == 0:
+        return []
+    end = partition.log.last_stable_offset
+    return [AbortedTransaction(t.producer_id, t.first_offset) for t in partition.log.aborted_transactions(offset, end)]
+
+
+class ParkedFetch:
+    """A fetch that waits: read again after a high watermark moved, answer when there is enough or the time is up."""
+
+    __slots__ = ("_fetch", "_partitions", "_scheduled", "_timer", "_timers", "deferred")
+
+    def __init__(self, fetch: Fetch, context: RequestContext, max_wait_ms: int) -> None:
+        self._fetch = fetch
+        self._timers = context.broker.timers
+        self._scheduled = False
+        self.deferred = Deferred(self._leave)
+        self._partitions: list[Partition] = [fetch.partition(key) for key, _ in fetch.fetch_context.partitions]
+        for partition in self._partitions:
+            partition.watch(self, self._on_progress)
+        self._timer = self._timers.call_later(max_wait_ms, self._on_timeout)
+
+    def _leave(self) -> None:
+        self._timer.cancel()
+        for partition in self._partitions:
+            partition.unwatch(self)
+
+    def _on_progress(self) -> None:
+        """Once per turn of the loop, after the append that woke us has been answered."""
+        if not self._scheduled:
+            self._scheduled = True
+            self._timers.call_soon(self._try)
+
+    def _try(self) -> None:
+        self._scheduled = False
+        if self.deferred.done:
+            return
+        self._fetch.read()
+        if self._fetch.enough:
+            self._finish()
+
+    def _on_timeout(self) -> None:
+        if not self.deferred.done:
+            self._fetch.read()
+            self._finish()
+
+    def _finish(self) -> None:
+        self._leave()
+        self.deferred.resolve(self._fetch.response())

@@ -1,0 +1,77 @@
+"""ListOffsets: earliest, latest, by timestamp, the largest timestamp."""
+
+from __future__ import annotations
+
+from ottla.broker.context import RequestContext
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.protocol.generated.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest
+from ottla.protocol.generated.list_offsets_response import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from ottla.replication.partition import READ_COMMITTED, Partition
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+_SINCE_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+_CONSUMER = -1
+_DEBUG_CONSUMER = -2
+
+
+def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    seen: set[tuple[str, int]] = set()
+    twice: set[tuple[str, int]] = set()
+    for topic in request.topics:
+        for item in topic.partitions:
+            key = (topic.name, item.partition_index)
+            (twice if key in seen else seen).add(key)
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for item in topic.partitions:
+            try:
+                if (topic.name, item.partition_index) in twice:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST)
+                partitions.append(_look_up(context, request, topic.name, item))
+            except KafkaError as error:
+                partitions.append(ListOffsetsPartitionResponse(item.partition_index, int(error.code)))
+        topics.append(ListOffsetsTopicResponse(topic.name, partitions))
+    return ListOffsetsResponse(topics=topics)
+
+
+def _look_up(
+    context: RequestContext, request: ListOffsetsRequest, topic: str, item: ListOffsetsPartition
+) -> ListOffsetsPartitionResponse:
+    if item.timestamp < 0 and context.version < _SINCE_VERSION.get(item.timestamp, 0):
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    partition = context.broker.replicas.get(topic, item.partition_index)
+    if request.replica_id != _DEBUG_CONSUMER:
+        partition.require_leader(item.current_leader_epoch)
+    timestamp, offset, epoch = _offset(partition, item.timestamp, request)
+    return ListOffsetsPartitionResponse(item.partition_index, 0, timestamp, offset, epoch)
+
+
+def _offset(partition: Partition, timestamp: int, request: ListOffsetsRequest) -> tuple[int, int, int]:
+    """(timestamp, offset, leader epoch) of what is asked for; offset -1 when there is no such record."""
+    log = partition.log
+    if timestamp == LATEST:
+        if request.replica_id == _CONSUMER:
+            return -1, partition.readable_end(request.isolation_level), partition.leader_epoch
+        return -1, log.log_end_offset, partition.leader_epoch
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        epoch = log.epoch_for_offset(log.log_start_offset)
+        return -1, log.log_start_offset, -1 if epoch is None else epoch
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return -1, -1, -1
+    found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    if found is None:
+        return -1, -1, -1
+    limit = partition.readable_end(READ_COMMITTED if request.isolation_level else 0)
+    if timestamp >= 0 and request.replica_id == _CONSUMER and found.offset >= limit:
+        return -1, -1, -1
+    return found.timestamp, found.offset, found.leader_epoch

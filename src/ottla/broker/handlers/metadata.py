@@ -1,0 +1,118 @@
+"""Metadata: brokers, topics, leaders; creates a missing topic where that is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from ottla.broker.auto_creation import create_missing
+from ottla.broker.context import RequestContext
+from ottla.broker.handlers.produce import INTERNAL_TOPICS
+from ottla.metadata.image import MetadataImage, PartitionRegistration, TopicImage
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import ZERO_UUID
+from ottla.model.topic_names import topic_name_problem
+from ottla.protocol.generated.metadata_request import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.generated.metadata_response import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+TOPIC_OPERATIONS = 3576
+"""READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: all, where there are no ACLs."""
+CLUSTER_OPERATIONS = 8096
+"""CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE."""
+NOT_ASKED = -2147483648
+
+
+def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse | Awaitable[MetadataResponse]:
+    if request.topics is not None and context.broker.config.auto_create_topics_enable:
+        missing = _missing(context.broker.image, request)
+        if missing and (request.allow_auto_topic_creation or context.version < 4):
+            return _create_then_answer(context, request, missing)
+    return _answer(context, request)
+
+
+async def _create_then_answer(
+    context: RequestContext, request: MetadataRequest, missing: list[str]
+) -> MetadataResponse:
+    await create_missing(context, missing)
+    return _answer(context, request)
+
+
+def _missing(image: MetadataImage, request: MetadataRequest) -> list[str]:
+    return [
+        topic.name
+        for topic in request.topics or ()
+        if topic.name is not None
+        and topic.topic_id == ZERO_UUID
+        and topic.name not in image.topics_by_name
+        and topic_name_problem(topic.name) is None
+    ]
+
+
+def _answer(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+    broker = context.broker
+    image = broker.image
+    everything = request.topics is None or (context.version == 0 and not request.topics)
+    if everything:
+        topics = [_topic(image, topic, request) for topic in image.topics_by_name.values()]
+    else:
+        topics = [_requested(image, asked, request) for asked in request.topics or ()]
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(
+                node.id, node.listeners[context.listener].host, node.listeners[context.listener].port, node.rack
+            )
+            for node in image.brokers.values()
+            if not node.fenced and context.listener in node.listeners
+        ],
+        cluster_id=broker.cluster_id,
+        controller_id=broker.node_id,
+        topics=topics,
+        cluster_authorized_operations=CLUSTER_OPERATIONS
+        if request.include_cluster_authorized_operations
+        else NOT_ASKED,
+    )
+
+
+def _requested(image: MetadataImage, asked: MetadataRequestTopic, request: MetadataRequest) -> MetadataResponseTopic:
+    if asked.topic_id != ZERO_UUID:
+        topic = image.topics_by_id.get(asked.topic_id)
+        if topic is None:
+            return MetadataResponseTopic(int(ErrorCode.UNKNOWN_TOPIC_ID), None, asked.topic_id)
+        return _topic(image, topic, request)
+    name = asked.name or ""
+    topic = image.topics_by_name.get(name)
+    if topic is not None:
+        return _topic(image, topic, request)
+    problem = topic_name_problem(name)
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if problem is None else ErrorCode.INVALID_TOPIC_EXCEPTION
+    return MetadataResponseTopic(int(code), name, is_internal=name in INTERNAL_TOPICS)
+
+
+def _topic(image: MetadataImage, topic: TopicImage, request: MetadataRequest) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        0,
+        topic.name,
+        topic.id,
+        topic.name in INTERNAL_TOPICS,
+        [_partition(image, index, registration) for index, registration in topic.partitions.items()],
+        TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED,
+    )
+
+
+def _partition(image: MetadataImage, index: int, registration: PartitionRegistration) -> MetadataResponsePartition:
+    brokers = image.brokers
+    leader = brokers.get(registration.leader)
+    code = 0 if leader is not None else int(ErrorCode.LEADER_NOT_AVAILABLE)
+    return MetadataResponsePartition(
+        code,
+        index,
+        registration.leader,
+        registration.leader_epoch,
+        list(registration.replicas),
+        list(registration.isr),
+        [node for node in registration.replicas if node not in brokers or brokers[node].fenced],
+    )

@@ -1,0 +1,134 @@
+"""Produce: each partition's batch straight from the receive buffer into its log.
+
+The records field is a view of the receive buffer; it is patched and written within this call and never kept.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.broker.connection import CloseConnection
+from ottla.broker.context import RequestContext
+from ottla.broker.deferred import Deferred
+from ottla.broker.leadership import current_leader, leader_endpoints
+from ottla.log.validation_records import RecordValidationError
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import Offset
+from ottla.protocol.generated.produce_request import ProduceRequest, TopicProduceData
+from ottla.protocol.generated.produce_response import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from ottla.replication.partition import Partition
+
+FIRST_TOPIC_ID_VERSION = 13
+FIRST_LEADER_HINT_VERSION = 10
+ACKS_ALL = -1
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+ADMIN_CLIENT_ID = "__admin_client"
+_LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+
+
+def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse | Deferred | None:
+    append = Append(context, request)
+    response = ProduceResponse([append.topic(topic) for topic in request.topic_data])
+    if request.acks == 0:
+        if append.first_error is not None:
+            raise CloseConnection(f"a produce request with acks=0 failed: {append.first_error.name}")
+        return None
+    if append.leader_errors:
+        response.node_endpoints = leader_endpoints(context, append.leader_errors, NodeEndpoint)
+    if append.uncommitted:
+        return append.wait(response, request.timeout_ms)
+    return response
+
+
+class Append:
+    """One request's appends and what came of them."""
+
+    __slots__ = ("_acks", "_context", "_now_ms", "_version", "first_error", "leader_errors", "uncommitted")
+
+    def __init__(self, context: RequestContext, request: ProduceRequest) -> None:
+        self._context = context
+        self._acks = request.acks
+        self._version = context.version
+        self._now_ms = context.broker.clock.time_ms()
+        self.first_error: ErrorCode | None = None
+        self.leader_errors: set[int] = set()
+        self.uncommitted: list[tuple[Partition, Offset, PartitionProduceResponse]] = []
+
+    def topic(self, topic: TopicProduceData) -> TopicProduceResponse:
+        name = topic.name
+        partitions = []
+        for data in topic.partition_data:
+            try:
+                partitions.append(self._partition(topic, data.index, data.records))
+            except KafkaError as error:
+                partitions.append(self._failed(topic, data.index, error))
+        return TopicProduceResponse(name, topic.topic_id, partitions)
+
+    def _partition(self, topic: TopicProduceData, index: int, records: Any) -> PartitionProduceResponse:
+        if not -1 <= self._acks <= 1:
+            raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
+        partition = self._find(topic, index)
+        if records is None:
+            raise KafkaError(ErrorCode.INVALID_RECORD)
+        result = partition.append_as_leader(
+            records, now_ms=self._now_ms, required_acks=self._acks, version=self._version
+        )
+        response = PartitionProduceResponse(
+            index, 0, result.first_offset, result.log_append_time_ms, partition.log.log_start_offset
+        )
+        if self._acks == ACKS_ALL and partition.log.high_watermark <= result.last_offset:
+            self.uncommitted.append((partition, result.last_offset + 1, response))
+        return response
+
+    def _find(self, topic: TopicProduceData, index: int) -> Partition:
+        replicas = self._context.broker.replicas
+        by_id = self._version >= FIRST_TOPIC_ID_VERSION
+        partition = replicas.get_by_id(topic.topic_id, index) if by_id else replicas.get(topic.name, index)
+        if partition.topic_partition.topic in INTERNAL_TOPICS and self._context.client_id != ADMIN_CLIENT_ID:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"Cannot append to internal topic {partition.topic_partition.topic}",
+            )
+        return partition
+
+    def _failed(self, topic: TopicProduceData, index: int, error: KafkaError) -> PartitionProduceResponse:
+        if self.first_error is None:
+            self.first_error = error.code
+        response = PartitionProduceResponse(index, int(error.code), -1, -1, -1)
+        if isinstance(error, RecordValidationError):
+            response.error_message = error.message
+            response.record_errors = [BatchIndexAndErrorMessage(i, text) for i, text in error.record_errors]
+        if error.code in _LEADER_ERRORS and self._version >= FIRST_LEADER_HINT_VERSION:
+            leader_id, epoch = current_leader(self._context, topic.name, topic.topic_id, index)
+            response.current_leader = LeaderIdAndEpoch(leader_id, epoch)
+            self.leader_errors.add(leader_id)
+        return response
+
+    def wait(self, response: ProduceResponse, timeout_ms: int) -> Deferred:
+        """acks=all: answer when every append is below its high watermark, or say which were not in time."""
+        deferred = Deferred()
+        waiting = {id(item): item for item in self.uncommitted}
+
+        def committed(key: int) -> None:
+            waiting.pop(key, None)
+            if not waiting:
+                timer.cancel()
+                deferred.resolve(response)
+
+        def timed_out() -> None:
+            for _, _, partition_response in waiting.values():
+                partition_response.error_code = int(ErrorCode.REQUEST_TIMED_OUT)
+                partition_response.base_offset = -1
+            deferred.resolve(response)
+
+        timer = self._context.broker.timers.call_later(timeout_ms, timed_out)
+        for item in self.uncommitted:
+            item[0].when_high_watermark(item[1], lambda key=id(item): committed(key))  # type: ignore[misc]
+        return deferred

@@ -1,0 +1,157 @@
+"""One partition on this node: its log, its leadership, and those who wait for its high watermark.
+
+The high watermark moves only here. With this node as the only replica it follows the log's end; appends, reads and
+offset look-ups check leadership and epoch first, so that no caller has to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ottla.log.validation import AppendOrigin
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import LeaderEpoch, NodeId, Offset, TopicPartition, Uuid
+
+if TYPE_CHECKING:
+    from ottla.log.partition_log import PartitionLog
+    from ottla.log.results import AppendResult, LogSlice
+    from ottla.metadata.image import PartitionRegistration
+
+READ_UNCOMMITTED = 0
+READ_COMMITTED = 1
+
+_NO_LEADER_EPOCH = -1
+
+
+class Partition:
+    __slots__ = (
+        "_node_id", "_waiters", "isr", "leader_epoch", "leader_id", "log", "partition_epoch",
+        "topic_id", "topic_partition",
+    )  # fmt: skip
+
+    def __init__(self, node_id: NodeId, topic_partition: TopicPartition, topic_id: Uuid, log: PartitionLog) -> None:
+        self._node_id = node_id
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.log = log
+        self.leader_id: NodeId = -1
+        self.leader_epoch: LeaderEpoch = -1
+        self.partition_epoch = -1
+        self.isr: tuple[NodeId, ...] = ()
+        self._waiters: dict[object, Callable[[], None]] = {}
+
+    def apply(self, registration: PartitionRegistration) -> None:
+        """Take leadership and ISR from the metadata."""
+        if registration.partition_epoch < self.partition_epoch:
+            return
+        became_leader = registration.leader == self._node_id and registration.leader_epoch > self.leader_epoch
+        self.leader_id = registration.leader
+        self.leader_epoch = registration.leader_epoch
+        self.partition_epoch = registration.partition_epoch
+        self.isr = registration.isr
+        if became_leader:
+            self.log.start_leader_epoch(registration.leader_epoch)
+        self._advance_high_watermark()
+
+    @property
+    def is_leader(self) -> bool:
+        return self.leader_id == self._node_id
+
+    @property
+    def high_watermark(self) -> Offset:
+        return self.log.high_watermark
+
+    def require_leader(self, current_leader_epoch: LeaderEpoch = _NO_LEADER_EPOCH) -> None:
+        """KafkaError unless we lead, and at the epoch that the client believes in (KIP-320)."""
+        if current_leader_epoch != _NO_LEADER_EPOCH and current_leader_epoch != self.leader_epoch:
+            if current_leader_epoch < self.leader_epoch:
+                raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        if self.leader_id != self._node_id:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def append_as_leader(
+        self, batches: bytearray | memoryview, *, now_ms: int, required_acks: int = -1, version: int = 13
+    ) -> AppendResult:
+        """Append what a Produce request of `version` carries; `batches` is patched in place."""
+        self.require_leader()
+        if required_acks == -1 and len(self.isr) < self.log.config.min_insync_replicas:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"The size of the current ISR {set(self.isr)} is insufficient to satisfy the min.isr requirement of "
+                f"{self.log.config.min_insync_replicas} for partition {self.topic_partition}",
+            )
+        result = self.log.append_as_leader(batches, leader_epoch=self.leader_epoch, now_ms=now_ms, version=version)
+        self._advance_high_watermark()
+        return result
+
+    def append_internal(self, batches: bytearray | memoryview, *, now_ms: int) -> AppendResult:
+        """Append a coordinator's own batch (group metadata, offsets, transaction state, markers)."""
+        self.require_leader()
+        result = self.log.append_as_leader(
+            batches, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=AppendOrigin.COORDINATOR
+        )
+        self._advance_high_watermark()
+        return result
+
+    def readable_end(self, isolation_level: int) -> Offset:
+        """The offset that a consumer may read up to."""
+        return self.log.last_stable_offset if isolation_level == READ_COMMITTED else self.log.high_watermark
+
+    def read(self, offset: Offset, max_bytes: int, *, isolation_level: int, min_one_batch: bool) -> LogSlice:
+        """Batches from `offset`, up to what the isolation level allows; OFFSET_OUT_OF_RANGE outside the log."""
+        return self.log.read(
+            offset, max_bytes, max_offset=self.readable_end(isolation_level), min_one_batch=min_one_batch
+        )
+
+    def delete_records_before(self, offset: Offset) -> Offset:
+        """Move the log's start up to `offset` (-1: the high watermark); the new low watermark."""
+        self.require_leader()
+        if offset == -1:
+            offset = self.high_watermark
+        if offset < 0 or offset > self.high_watermark:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        self.log.delete_records_before(offset)
+        return self.log.log_start_offset
+
+    # The high watermark and those who wait for it
+
+    def _advance_high_watermark(self) -> None:
+        if len(self.isr) == 1 and self.leader_id == self._node_id:
+            end = self.log.log_end_offset
+            if end > self.log.high_watermark:
+                self.log.advance_high_watermark(end)
+                if self._waiters:
+                    self._notify()
+
+    def watch(self, key: object, callback: Callable[[], None]) -> None:
+        """Call `callback` whenever the high watermark moves or the partition goes away, until `unwatch(key)`."""
+        self._waiters[key] = callback
+
+    def unwatch(self, key: object) -> None:
+        self._waiters.pop(key, None)
+
+    def when_high_watermark(self, offset: Offset, callback: Callable[[], None]) -> None:
+        """Call `callback` once, when everything below `offset` is committed; at once when it already is."""
+        if self.high_watermark >= offset:
+            callback()
+            return
+        key = object()
+
+        def check() -> None:
+            if self.high_watermark >= offset:
+                self.unwatch(key)
+                callback()
+
+        self.watch(key, check)
+
+    def _notify(self) -> None:
+        for callback in list(self._waiters.values()):
+            callback()
+
+    def gone(self) -> None:
+        """The partition is deleted or moved away: whoever waits must look again and get an error."""
+        self.leader_id = -1
+        self._notify()
+        self._waiters.clear()

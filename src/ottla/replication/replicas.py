@@ -1,0 +1,143 @@
+"""All partitions of this node, kept as the metadata says: logs are created and deleted only here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from ottla.env.logging import get_logger
+from ottla.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import NodeId, TopicPartition, Uuid
+from ottla.replication.partition import Partition
+
+if TYPE_CHECKING:
+    from ottla.env.config import TopicConfig
+    from ottla.log.log_store import LogStore
+    from ottla.metadata.delta import MetadataDelta
+    from ottla.metadata.image import MetadataImage, TopicImage
+
+log = get_logger(__name__)
+
+TopicConfigs = Callable[[str], "TopicConfig"]
+"""The effective settings of a topic, by name, as of the published image."""
+
+
+class Replicas:
+    def __init__(self, node_id: NodeId, logs: LogStore, topic_config: TopicConfigs) -> None:
+        self._node_id = node_id
+        self._logs = logs
+        self._topic_config = topic_config
+        self.by_name: dict[str, dict[int, Partition]] = {}
+        self.by_id: dict[Uuid, dict[int, Partition]] = {}
+        self.names: dict[Uuid, str] = {}
+        self._on_added: list[Callable[[Partition], None]] = []
+        self._on_removed: list[Callable[[Partition], None]] = []
+
+    def __iter__(self) -> Iterator[Partition]:
+        for partitions in self.by_name.values():
+            yield from partitions.values()
+
+    def subscribe(self, *, added: Callable[[Partition], None], removed: Callable[[Partition], None]) -> None:
+        """Hear of partitions that this node now holds or no longer holds; those it has come first."""
+        self._on_added.append(added)
+        self._on_removed.append(removed)
+        for partition in self:
+            added(partition)
+
+    def get(self, topic: str, partition: int) -> Partition:
+        found = self.by_name.get(topic)
+        if found is not None and partition in found:
+            return found[partition]
+        if self._logs.is_offline(TopicPartition(topic, partition)):
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def get_by_id(self, topic_id: Uuid, partition: int) -> Partition:
+        found = self.by_id.get(topic_id)
+        if found is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        if partition in found:
+            return found[partition]
+        return self.get(self.names[topic_id], partition)
+
+    # Metadata
+
+    def on_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Subscriber of the metadata publisher."""
+        if delta.reloaded:
+            for topic_id in set(self.by_id) - set(image.topics_by_id):
+                self._remove_topic(topic_id)
+            for topic in image.topics_by_id.values():
+                self._apply_topic(topic, topic.partitions)
+            return
+        for topic_id in delta.topics_deleted:
+            self._remove_topic(topic_id)
+        for topic_id, indexes in delta.partitions.items():
+            self._apply_topic(image.topics_by_id[topic_id], indexes)
+        for resource, name in delta.configs:
+            if resource == RESOURCE_TOPIC:
+                self._on_topic_config(name)
+            elif resource == RESOURCE_BROKER:
+                self._on_broker_config()
+
+    def _on_topic_config(self, topic: str) -> None:
+        for partition in self.by_name.get(topic, {}).values():
+            partition.log.config = self._topic_config(topic)
+
+    def _on_broker_config(self) -> None:
+        """A broker-level default changed: every topic may be affected."""
+        for topic in self.by_name:
+            self._on_topic_config(topic)
+
+    def _apply_topic(self, topic: TopicImage, indexes: Mapping[int, object] | set[int]) -> None:
+        for index in indexes:
+            registration = topic.partitions[index]
+            if self._node_id not in registration.replicas:
+                continue
+            partition = self.by_id.get(topic.id, {}).get(index)
+            added = partition is None
+            if partition is None:
+                partition = self._add(topic, index)
+                if partition is None:
+                    continue
+            partition.apply(registration)
+            if added:
+                for callback in self._on_added:
+                    callback(partition)
+
+    def _add(self, topic: TopicImage, index: int) -> Partition | None:
+        tp = TopicPartition(topic.name, index)
+        config = self._topic_config(topic.name)
+        try:
+            partition_log = self._logs.get_or_create(tp, topic.id, config)
+        except KafkaError as error:
+            log.error("partition.offline", partition=str(tp), reason=error.message)
+            return None
+        partition = Partition(self._node_id, tp, topic.id, partition_log)
+        partitions = self.by_id.setdefault(topic.id, {})
+        partitions[index] = partition
+        self.by_name[topic.name] = partitions
+        self.names[topic.id] = topic.name
+        return partition
+
+    def _remove_topic(self, topic_id: Uuid) -> None:
+        name = self.names.pop(topic_id, None)
+        partitions = self.by_id.pop(topic_id, {})
+        if name is not None and self.by_name.get(name) is partitions:
+            del self.by_name[name]
+        for partition in partitions.values():
+            partition.gone()
+            for callback in self._on_removed:
+                callback(partition)
+            self._logs.delete(partition.topic_partition)
+
+    def on_directory_failed(self, directory: str) -> None:
+        """A log directory went offline: its partitions answer KAFKA_STORAGE_ERROR from now on."""
+        for topic_id, partitions in list(self.by_id.items()):
+            for index, partition in list(partitions.items()):
+                if partition.log.directory.startswith(directory):
+                    partition.gone()
+                    for callback in self._on_removed:
+                        callback(partition)
+                    del self.by_id[topic_id][index]

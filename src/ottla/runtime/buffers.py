@@ -1,0 +1,118 @@
+"""Receive buffers: memory follows the bytes that have arrived, never the size that a peer announces.
+
+Sockets read into one shared scratch buffer; a connection gets a buffer of its own only while a frame is incomplete,
+from a small pool, and grows it fourfold as bytes come in. Twenty peers that announce 100 MiB and send 1 KiB hold
+16 KiB each.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+_SIZE = Struct(">i").unpack_from
+_CLASSES = (16 * 1024, 128 * 1024, 1024 * 1024 + 64 * 1024)
+_KEPT = (64, 16, 8)
+SCRATCH_BYTES = 256 * 1024
+
+
+class FrameError(ValueError):
+    """A length prefix that no frame can have."""
+
+
+class BufferPool:
+    """The scratch buffer and a few spare buffers in three sizes; larger ones are made and dropped."""
+
+    __slots__ = ("_spare", "scratch")
+
+    def __init__(self) -> None:
+        self.scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self._spare: tuple[list[memoryview], ...] = ([], [], [])
+
+    def take(self, size: int) -> memoryview:
+        for kind, capacity in enumerate(_CLASSES):
+            if size <= capacity:
+                spare = self._spare[kind]
+                return spare.pop() if spare else memoryview(bytearray(capacity))
+        return memoryview(bytearray(size))
+
+    def give(self, buffer: memoryview) -> None:
+        size = len(buffer)
+        for kind, capacity in enumerate(_CLASSES):
+            if size == capacity and len(self._spare[kind]) < _KEPT[kind]:
+                self._spare[kind].append(buffer)
+
+
+class FrameBuffer:
+    """Bytes in, frames out. A frame is a view that is valid until the next call of `target` or `settle`."""
+
+    __slots__ = ("_end", "_max_frame", "_own", "_pool", "_start", "_view")
+
+    def __init__(self, pool: BufferPool, max_frame: int) -> None:
+        self._pool = pool
+        self._max_frame = max_frame
+        self._own: memoryview | None = None
+        self._view = pool.scratch
+        self._start = 0
+        self._end = 0
+
+    def target(self) -> memoryview:
+        """Where the next bytes go."""
+        if self._own is None:
+            self._view = self._pool.scratch
+            self._start = self._end = 0
+            return self._view
+        return self._own[self._end :]
+
+    def received(self, count: int) -> None:
+        self._end += count
+
+    @property
+    def has_bytes(self) -> bool:
+        return self._end > self._start
+
+    def next_frame(self) -> memoryview | None:
+        available = self._end - self._start - 4
+        if available < 0:
+            return None
+        size: int = _SIZE(self._view, self._start)[0]
+        if size > available:
+            if size > self._max_frame:
+                raise FrameError(f"a request of {size} bytes is larger than socket.request.max.bytes={self._max_frame}")
+            return None
+        if size < 0:
+            raise FrameError(f"a request announces {size} bytes")
+        start = self._start + 4
+        self._start = start + size
+        return self._view[start : start + size]
+
+    def settle(self) -> None:
+        """After the frames are handled: keep an incomplete one, make room for the rest of it, or let the buffer go."""
+        left = self._end - self._start
+        if left == 0:
+            self.release()
+            return
+        if left < 4:
+            total = _CLASSES[0]
+        else:
+            total = _SIZE(self._view, self._start)[0] + 4
+        own = self._own
+        if own is None or (total > len(own) and self._end == len(own)):
+            self._move_to(self._pool.take(max(left, min(total, max(left * 4, _CLASSES[0])))))
+        elif self._start + total > len(own) and self._start:
+            own[:left] = own[self._start : self._end]
+            self._start, self._end = 0, left
+
+    def _move_to(self, new: memoryview) -> None:
+        left = self._end - self._start
+        new[:left] = self._view[self._start : self._end]
+        if self._own is not None:
+            self._pool.give(self._own)
+        self._own = self._view = new
+        self._start, self._end = 0, left
+
+    def release(self) -> None:
+        if self._own is not None:
+            self._pool.give(self._own)
+            self._own = None
+        self._view = self._pool.scratch
+        self._start = self._end = 0

@@ -1,0 +1,208 @@
+"""One accepted socket: bytes in to frames, pieces out to bytes; plain non-blocking calls on the event loop.
+
+Raw sockets with add_reader/add_writer rather than transports, because a fetch answers with file regions that go out by
+sendfile, which uvloop's transports do not have. Reading stops while the connection is busy or its peer does not read:
+a peer can hold no more than one request and one response.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from ottla.log.results import LogSlice
+from ottla.runtime.buffers import BufferPool, FrameBuffer, FrameError
+
+if TYPE_CHECKING:
+    from ottla.broker.connection import Connection
+    from ottla.runtime.listener import Listener
+
+_SENDFILE_CHUNK = 1024 * 1024
+
+
+class Channel:
+    __slots__ = (
+        "_fd", "_frames", "_listener", "_loop", "_outgoing", "_reading", "_socket", "_writing",
+        "closed", "connection", "last_active",
+    )  # fmt: skip
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, sock: socket.socket, pool: BufferPool, max_frame: int, listener: Listener
+    ) -> None:
+        self._loop = loop
+        self._socket = sock
+        self._fd = sock.fileno()
+        self._frames = FrameBuffer(pool, max_frame)
+        self._listener = listener
+        self._outgoing: deque[Any] = deque()
+        self._reading = False
+        self._writing = False
+        self.closed = False
+        self.last_active = loop.time()
+        self.connection: Connection
+
+    def start(self, connection: Connection) -> None:
+        self.connection = connection
+        self._read_more()
+
+    # Reading
+
+    def _read_more(self) -> None:
+        if not self._reading and not self.closed:
+            self._reading = True
+            self._loop.add_reader(self._fd, self._on_readable)
+
+    def _stop_reading(self) -> None:
+        if self._reading:
+            self._reading = False
+            self._loop.remove_reader(self._fd)
+
+    def _on_readable(self) -> None:
+        if self.connection.busy or self._outgoing:
+            self._stop_reading()
+            return
+        try:
+            count = self._socket.recv_into(self._frames.target())
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            self.close()
+            return
+        if count == 0:
+            self.close()
+            return
+        self._frames.received(count)
+        self._handle_frames()
+
+    def _handle_frames(self) -> None:
+        frames, connection = self._frames, self.connection
+        self.last_active = self._loop.time()
+        try:
+            while not connection.busy and not self._outgoing:
+                frame = frames.next_frame()
+                if frame is None:
+                    break
+                connection.on_frame(frame)
+        except FrameError as error:
+            self._listener.on_bad_frame(self, str(error))
+            self.close()
+        if not self.closed:
+            frames.settle()
+
+    def resume(self) -> None:
+        """The connection is idle or the peer has read its answer: handle what is buffered, then read on."""
+        if self.closed or self.connection.busy or self._outgoing:
+            return
+        if self._frames.has_bytes:
+            self._handle_frames()
+        if not self.connection.busy and not self._outgoing:
+            self._read_more()
+
+    # Writing
+
+    def send(self, pieces: list[Any]) -> None:
+        if self.closed:
+            return
+        if self._outgoing:
+            self._outgoing.extend(_coalesced(pieces))
+        elif LogSlice in map(type, pieces):
+            self._outgoing.extend(_coalesced(pieces))
+            self._on_writable()
+        else:
+            self._send_bytes(b"".join(pieces))
+
+    def _send_bytes(self, data: bytes) -> None:
+        try:
+            sent = self._socket.send(data)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError:
+            self.close()
+            return
+        if sent < len(data):
+            self._outgoing.append(memoryview(data)[sent:])
+            self._write_later()
+
+    def _write_later(self) -> None:
+        if not self._writing and not self.closed:
+            self._writing = True
+            self._loop.add_writer(self._fd, self._on_writable)
+
+    def _on_writable(self) -> None:
+        outgoing = self._outgoing
+        try:
+            while outgoing:
+                rest = self._send_one(outgoing[0], more=len(outgoing) > 1)
+                if rest is not None:
+                    outgoing[0] = rest
+                    self._write_later()
+                    return
+                outgoing.popleft()
+        except OSError:
+            self.close()
+            return
+        self.last_active = self._loop.time()
+        if self._writing:
+            self._writing = False
+            self._loop.remove_writer(self._fd)
+            self.resume()
+
+    def _send_one(self, piece: Any, *, more: bool) -> Any:
+        """Send a piece; what is left of it, or None when it is gone."""
+        if type(piece) is LogSlice:
+            return self._send_region(piece)
+        try:
+            sent = self._socket.send(piece, socket.MSG_MORE if more else 0)
+        except (BlockingIOError, InterruptedError):
+            return piece
+        return None if sent == len(piece) else memoryview(piece)[sent:]
+
+    def _send_region(self, region: LogSlice) -> LogSlice | None:
+        """By sendfile. The slice belongs to this answer alone, so what is left of it is kept in it."""
+        source = region.file.fileno()
+        while region.length:
+            try:
+                sent = os.sendfile(self._fd, source, region.position, min(region.length, _SENDFILE_CHUNK))
+            except (BlockingIOError, InterruptedError):
+                return region
+            if sent == 0:
+                raise OSError(f"{region.file.path} ends {region.length} bytes before the answer that was promised")
+            region.position += sent
+            region.length -= sent
+        return None
+
+    # The end
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        self._stop_reading()
+        if self._writing:
+            self._writing = False
+            self._loop.remove_writer(self._fd)
+        self.closed = True
+        self._outgoing.clear()
+        self._frames.release()
+        self._socket.close()
+        self.connection.on_closed()
+        self._listener.on_closed(self)
+
+
+def _coalesced(pieces: list[Any]) -> list[Any]:
+    """Neighbouring byte pieces joined, file regions kept."""
+    joined: list[Any] = []
+    run: list[Any] = []
+    for piece in pieces:
+        if type(piece) is LogSlice:
+            if run:
+                joined.append(b"".join(run))
+                run = []
+            joined.append(piece)
+        else:
+            run.append(piece)
+    if run:
+        joined.append(b"".join(run))
+    return joined

@@ -1,0 +1,144 @@
+"""A listening socket and the channels it accepted: limits, idle connections, and a clean end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+from collections import Counter
+
+from ottla.broker.connection import Connection
+from ottla.broker.dispatch import Dispatcher
+from ottla.env.logging import get_logger
+from ottla.runtime.buffers import BufferPool
+from ottla.runtime.channel import Channel
+
+log = get_logger(__name__)
+
+_ACCEPTS_PER_TURN = 64
+_IDLE_CHECK_SECONDS = 10.0
+_OUT_OF_FILES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+
+
+class Limits:
+    """Kafka's names: max.connections, max.connections.per.ip, connections.max.idle.ms, socket.request.max.bytes."""
+
+    __slots__ = ("idle_ms", "max_connections", "max_connections_per_ip", "max_frame")
+
+    def __init__(self, *, max_connections: int, max_connections_per_ip: int, idle_ms: int, max_frame: int) -> None:
+        self.max_connections = max_connections
+        self.max_connections_per_ip = max_connections_per_ip
+        self.idle_ms = idle_ms
+        self.max_frame = max_frame
+
+
+class Listener:
+    def __init__(
+        self,
+        name: str,
+        sock: socket.socket,
+        dispatcher: Dispatcher,
+        pool: BufferPool,
+        limits: Limits,
+    ) -> None:
+        self.name = name
+        self._socket = sock
+        self._dispatcher = dispatcher
+        self._pool = pool
+        self._limits = limits
+        self._loop = asyncio.get_running_loop()
+        self._channels: set[Channel] = set()
+        self._per_ip: Counter[str] = Counter()
+        self._idle_timer: asyncio.TimerHandle | None = None
+
+    @property
+    def port(self) -> int:
+        port: int = self._socket.getsockname()[1]
+        return port
+
+    def __len__(self) -> int:
+        return len(self._channels)
+
+    def start(self) -> None:
+        self._loop.add_reader(self._socket.fileno(), self._on_acceptable)
+        self._idle_timer = self._loop.call_later(_IDLE_CHECK_SECONDS, self._close_idle)
+
+    def _on_acceptable(self) -> None:
+        for _ in range(_ACCEPTS_PER_TURN):
+            try:
+                sock, address = self._socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno in _OUT_OF_FILES:
+                    self._pause_accepting(error)
+                    return
+                raise
+            self._accept(sock, address)
+
+    def _pause_accepting(self, error: OSError) -> None:
+        """Out of descriptors: the pending connection stays in the backlog; try again in a second."""
+        log.error("accept.failed", listener=self.name, reason=str(error))
+        self._loop.remove_reader(self._socket.fileno())
+        self._loop.call_later(1.0, self._accept_again)
+
+    def _accept_again(self) -> None:
+        if self._socket.fileno() >= 0:
+            self._loop.add_reader(self._socket.fileno(), self._on_acceptable)
+
+    def _accept(self, sock: socket.socket, address: tuple[str, int]) -> None:
+        host = address[0]
+        limits = self._limits
+        if len(self._channels) >= limits.max_connections or self._per_ip[host] >= limits.max_connections_per_ip:
+            log.warning("connection.refused", peer=f"{host}:{address[1]}", reason="too many connections")
+            sock.close()
+            return
+        sock.setblocking(False)
+        with contextlib.suppress(OSError):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        channel = Channel(self._loop, sock, self._pool, limits.max_frame, self)
+        self._channels.add(channel)
+        self._per_ip[host] += 1
+        channel.start(
+            Connection(self._dispatcher, channel, client_host=host, client_port=address[1], listener=self.name)
+        )
+
+    def on_bad_frame(self, channel: Channel, reason: str) -> None:
+        connection = channel.connection
+        log.warning("connection.refused", peer=f"{connection.client_host}:{connection.client_port}", reason=reason)
+
+    def on_closed(self, channel: Channel) -> None:
+        self._channels.discard(channel)
+        host = channel.connection.client_host
+        self._per_ip[host] -= 1
+        if self._per_ip[host] <= 0:
+            del self._per_ip[host]
+
+    def _close_idle(self) -> None:
+        deadline = self._loop.time() - self._limits.idle_ms / 1000
+        for channel in [c for c in self._channels if c.last_active < deadline and not c.connection.busy]:
+            channel.close()
+        self._idle_timer = self._loop.call_later(_IDLE_CHECK_SECONDS, self._close_idle)
+
+    def stop(self) -> None:
+        """Stop accepting and drop every connection."""
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        if self._socket.fileno() >= 0:
+            self._loop.remove_reader(self._socket.fileno())
+            self._socket.close()
+        for channel in list(self._channels):
+            channel.close()
+
+
+def bind(host: str, port: int, backlog: int = 1024) -> socket.socket:
+    """A listening, non-blocking socket; OSError says when the address is taken."""
+    if not host and socket.has_dualstack_ipv6():
+        sock = socket.create_server(("", port), family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True)
+    else:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        sock = socket.create_server((host, port), family=family, backlog=backlog)
+    sock.setblocking(False)
+    return sock
