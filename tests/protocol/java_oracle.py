@@ -8,10 +8,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ottla.model.ids import Uuid
-from ottla.protocol.primitives import Struct
 from tests.protocol.message_values import kinds
 from tests.support.kafka_jars import classpath, java
+
+from ottla.model.ids import Uuid
+from ottla.protocol.primitives import Struct
 
 _SOURCE = Path(__file__).with_name("CodecOracle.java")
 

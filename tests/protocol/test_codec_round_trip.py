@@ -49,7 +49,7 @@ def test_round_trip(name):
     @given(st.data())
     def run(data):
         message = data.draw(strategy(cls, nulls=False))
-        assert all([check(message, version) for version in versions(cls)])
+        assert all(check(message, version) for version in versions(cls))
         with_nulls = data.draw(strategy(cls, nulls=True))
         for version in versions(cls):
             check(with_nulls, version)

@@ -139,9 +139,11 @@ class Reader:
         if not nullable:
             self.lines.append(f"{target}, pos = {reader}(buf, pos)")
             return
+        if self.in_tag:
+            self.uvarint()
+        else:
+            self.lines += ["n = buf[pos]", "pos += 1"]
         self.lines += [
-            "n = buf[pos]",
-            "pos += 1",
             "if n == 0:" if self.in_tag else "if n > 127:",
             f"    {target} = None",
             "else:",

@@ -106,7 +106,11 @@ def uvarint(value: int) -> bytes:
 
 
 def uvarint_rest(buf: Source, pos: int, first: int) -> tuple[int, int]:
-    """The rest of an unsigned varint whose first byte had its continuation bit set; at most five bytes in all."""
+    """The rest of an unsigned varint whose first byte had its continuation bit set; at most five bytes in all.
+
+    Every one of them is a length, a count or a tag, which Kafka keeps in an int: a larger one is refused here, where
+    Kafka would see a negative number.
+    """
     value = first & 0x7F
     shift = 7
     while True:
@@ -114,7 +118,9 @@ def uvarint_rest(buf: Source, pos: int, first: int) -> tuple[int, int]:
         pos += 1
         value |= (byte & 0x7F) << shift
         if byte < 128:
-            return value & 0xFFFFFFFF, pos
+            if value > 0x7FFFFFFF:
+                raise DecodeError("a varint is over 2147483647")
+            return value, pos
         shift += 7
         if shift > 28:
             raise DecodeError("a varint has more than five bytes")

@@ -289,6 +289,8 @@ def _read_consumer_group_member_metadata_value_v0(buf: Any, pos: int) -> tuple[C
         if tag == 0:
             n = buf[pos]
             pos += 1
+            if n > 127:
+                n, pos = uvarint_rest(buf, pos, n)
             if n == 0:
                 classic_member_metadata = None
             else:
