@@ -1,0 +1,152 @@
+"""The small text files of a log directory and of a partition folder, in Kafka's own form.
+
+Checkpoint files have a version line, a count line and one line per entry. A file that cannot be read raises
+`CorruptCheckpointError`; its reader decides what is safe to assume then. Everything here is written whole and put in
+place by a rename, so a reader never sees half of one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ottla.env.seams import Storage
+from ottla.log.file_names import CLEAN_SHUTDOWN, META_PROPERTIES, PARTITION_METADATA
+from ottla.model.ids import NodeId, Offset, TopicPartition, Uuid, uuid_from_str, uuid_to_str
+
+CHECKPOINT_VERSION = "0"
+META_PROPERTIES_VERSION = "1"
+UNKNOWN_BROKER_EPOCH = -1
+
+
+class CorruptCheckpointError(ValueError):
+    """A checkpoint file holds something else than its format says."""
+
+
+def write_unsynced(storage: Storage, path: str, data: bytes) -> None:
+    """Put a file in place by rename but leave the sync to a later flush.
+
+    For files that recovery rebuilds from the log: an fsync per partition would make creating and loading thousands of
+    partitions a matter of minutes.
+    """
+    temporary = path + ".tmp"
+    file = storage.open(temporary, create=True)
+    try:
+        file.truncate(0)
+        file.pwrite(data, 0)
+    finally:
+        file.close()
+    storage.rename(temporary, path)
+
+
+def encode_lines(entries: Iterable[str]) -> bytes:
+    lines = list(entries)
+    return "\n".join([CHECKPOINT_VERSION, str(len(lines)), *lines, ""]).encode()
+
+
+def decode_lines(path: str, data: bytes, fields: int) -> list[list[str]]:
+    """The entries, each split into `fields` words; an empty file is an empty checkpoint, as Kafka creates them so."""
+    if not data:
+        return []
+    lines = data.decode("utf-8", errors="replace").splitlines()
+    if lines[0].strip() != CHECKPOINT_VERSION:
+        raise CorruptCheckpointError(f"{path} has version {lines[0]!r}, expected {CHECKPOINT_VERSION}")
+    if len(lines) < 2 or not lines[1].strip().isdigit():
+        raise CorruptCheckpointError(f"{path} does not say how many entries it has")
+    entries = [line.split() for line in lines[2:] if line.strip()]
+    if len(entries) != int(lines[1]) or any(len(words) != fields for words in entries):
+        raise CorruptCheckpointError(f"{path} announces {lines[1].strip()} entries of {fields} words and differs")
+    return entries
+
+
+def write_offsets(storage: Storage, path: str, offsets: Mapping[TopicPartition, Offset]) -> None:
+    """`recovery-point-`, `replication-`, `log-start-` and `cleaner-offset-checkpoint`."""
+    lines = (f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items())
+    storage.write_atomic(path, encode_lines(lines))
+
+
+def read_offsets(storage: Storage, path: str) -> dict[TopicPartition, Offset]:
+    if not storage.exists(path):
+        return {}
+    entries = decode_lines(path, storage.read_bytes(path), 3)
+    try:
+        return {TopicPartition(topic, int(partition)): int(offset) for topic, partition, offset in entries}
+    except ValueError as error:
+        raise CorruptCheckpointError(f"{path} holds an entry that is not a number: {error}") from error
+
+
+def write_partition_metadata(storage: Storage, directory: str, topic_id: Uuid) -> None:
+    data = f"version: 0\ntopic_id: {uuid_to_str(topic_id)}"
+    write_unsynced(storage, f"{directory}/{PARTITION_METADATA}", data.encode())
+
+
+def read_partition_metadata(storage: Storage, directory: str) -> Uuid:
+    path = f"{directory}/{PARTITION_METADATA}"
+    pairs = dict(
+        line.split(": ", 1) for line in storage.read_bytes(path).decode(errors="replace").splitlines() if ": " in line
+    )
+    if pairs.get("version") != "0" or "topic_id" not in pairs:
+        raise CorruptCheckpointError(f"{path} is not partition metadata of version 0")
+    try:
+        return uuid_from_str(pairs["topic_id"].strip())
+    except ValueError as error:
+        raise CorruptCheckpointError(f"{path}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetaProperties:
+    """Who owns a log directory. `directory_id` is None in a directory that an old format wrote."""
+
+    cluster_id: str
+    node_id: NodeId
+    directory_id: Uuid | None = None
+
+
+def write_meta_properties(storage: Storage, log_dir: str, properties: MetaProperties) -> None:
+    pairs = {"node.id": str(properties.node_id)}
+    if properties.directory_id is not None:
+        pairs["directory.id"] = uuid_to_str(properties.directory_id)
+    pairs["version"] = META_PROPERTIES_VERSION
+    pairs["cluster.id"] = properties.cluster_id
+    data = "#\n" + "".join(f"{key}={value}\n" for key, value in pairs.items())
+    storage.write_atomic(f"{log_dir}/{META_PROPERTIES}", data.encode())
+
+
+def read_meta_properties(storage: Storage, log_dir: str) -> MetaProperties | None:
+    """None when the directory was never formatted; version 0 names the node `broker.id`."""
+    path = f"{log_dir}/{META_PROPERTIES}"
+    if not storage.exists(path):
+        return None
+    pairs: dict[str, str] = {}
+    for line in storage.read_bytes(path).decode(errors="replace").splitlines():
+        key, separator, value = line.partition("=")
+        if separator and not line.lstrip().startswith(("#", "!")):
+            pairs[key.strip()] = value.strip().replace("\\:", ":").replace("\\=", "=")
+    version = pairs.get("version")
+    node_id = pairs.get("node.id") if version == META_PROPERTIES_VERSION else pairs.get("broker.id")
+    if version not in ("0", META_PROPERTIES_VERSION) or node_id is None or not node_id.isdigit():
+        raise CorruptCheckpointError(f"{path} names no node or an unknown version ({version})")
+    directory = pairs.get("directory.id")
+    try:
+        directory_id = uuid_from_str(directory) if directory else None
+    except ValueError as error:
+        raise CorruptCheckpointError(f"{path}: {error}") from error
+    return MetaProperties(cluster_id=pairs.get("cluster.id", ""), node_id=int(node_id), directory_id=directory_id)
+
+
+def write_clean_shutdown(storage: Storage, log_dir: str, broker_epoch: int) -> None:
+    data = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+    storage.write_atomic(f"{log_dir}/{CLEAN_SHUTDOWN}", data.encode())
+
+
+def read_clean_shutdown(storage: Storage, log_dir: str) -> int | None:
+    """The broker epoch of a clean shutdown, -1 when the marker does not say it, None without a marker."""
+    path = f"{log_dir}/{CLEAN_SHUTDOWN}"
+    if not storage.exists(path):
+        return None
+    try:
+        content = json.loads(storage.read_bytes(path))
+        return int(content["brokerEpoch"])
+    except (ValueError, KeyError, TypeError):
+        return UNKNOWN_BROKER_EPOCH

@@ -1,0 +1,232 @@
+"""The sparse indexes of a segment: `.index` (offset -> position) and `.timeindex` (timestamp -> offset).
+
+Entries are fixed-size and append-only. The last few sit in memory and are written by `flush`, which the segment calls
+when it rolls, closes or is synced: a lost index is rebuilt from the log, so no write here is urgent. Lookups bisect
+the file with small reads and keep no copy of it. A file that Kafka preallocated and left with trailing zeros counts
+only to its last entry.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from struct import Struct
+
+from ottla.env.seams import File, Storage
+from ottla.model.ids import NO_TIMESTAMP, Offset, TimestampMs
+
+MAX_RELATIVE_OFFSET = 0x7FFFFFFF
+_TAIL_BYTES = 4096
+"""Write the tail out when it has grown to this size: about 2 MB of log at the default interval."""
+
+
+class _Index:
+    """Slots of two rising numbers: the file's entries first, then those in memory."""
+
+    __slots__ = ("_storage", "_tail", "_written", "base_offset", "path")
+
+    ENTRY: Struct
+
+    def __init__(self, storage: Storage, path: str, base_offset: Offset) -> None:
+        self._storage = storage
+        self.path = path
+        self.base_offset = base_offset
+        self._tail = bytearray()
+        self._written = self._valid_bytes()
+
+    def __len__(self) -> int:
+        return (self._written + len(self._tail)) // self.ENTRY.size
+
+    def _valid_bytes(self) -> int:
+        try:
+            size = self._storage.size(self.path)
+        except FileNotFoundError:
+            return 0
+        entry = self.ENTRY.size
+        count = size // entry
+        if count == 0:
+            return 0
+        file = self._storage.open(self.path)
+        try:
+            if any(file.pread(entry, (count - 1) * entry)):
+                return count * entry
+            low, high = 0, count - 1
+            while low < high:
+                middle = (low + high) // 2
+                if any(file.pread(entry, middle * entry)):
+                    low = middle + 1
+                else:
+                    high = middle
+            return low * entry
+        finally:
+            file.close()
+
+    def _append(self, first: int, second: int) -> None:
+        self._tail += self.ENTRY.pack(first, second)
+        if len(self._tail) >= _TAIL_BYTES:
+            # The batch is in the log already: a full disk must not turn its append into a failure.
+            with contextlib.suppress(OSError):
+                self.flush()
+
+    def _slot(self, file: File | None, index: int) -> tuple[int, int]:
+        at = index * self.ENTRY.size
+        if at >= self._written or file is None:
+            first, second = self.ENTRY.unpack_from(self._tail, at - self._written)
+        else:
+            first, second = self.ENTRY.unpack(file.pread(self.ENTRY.size, at))
+        return first, second
+
+    def _floor(self, target: int, field: int) -> tuple[int, tuple[int, int]] | None:
+        """The last slot whose `field` is <= `target`, with its number."""
+        low, high = 0, len(self)
+        if high == 0:
+            return None
+        if self._tail and self._slot(None, self._written // self.ENTRY.size)[field] <= target:
+            low = self._written // self.ENTRY.size
+            file = None
+        else:
+            high = self._written // self.ENTRY.size
+            if high == 0:
+                return None
+            file = self._storage.open(self.path)
+        found = None
+        try:
+            while low < high:
+                middle = (low + high) // 2
+                slot = self._slot(file, middle)
+                if slot[field] <= target:
+                    found = middle, slot
+                    low = middle + 1
+                else:
+                    high = middle
+        finally:
+            if file is not None:
+                file.close()
+        return found
+
+    def _last(self) -> tuple[int, int] | None:
+        count = len(self)
+        if count == 0:
+            return None
+        if self._tail:
+            return self._slot(None, count - 1)
+        file = self._storage.open(self.path)
+        try:
+            return self._slot(file, count - 1)
+        finally:
+            file.close()
+
+    def _truncate_entries(self, count: int) -> None:
+        self.flush()
+        self._written = count * self.ENTRY.size
+        self._trim()
+
+    def _trim(self) -> None:
+        file = self._storage.open(self.path, create=True)
+        try:
+            if file.size() != self._written:
+                file.truncate(self._written)
+        finally:
+            file.close()
+
+    def flush(self) -> None:
+        """Write what is only in memory; the file then ends with the last entry."""
+        if not self._tail:
+            return
+        file = self._storage.open(self.path, create=True)
+        try:
+            file.pwrite(self._tail, self._written)
+            self._written += len(self._tail)
+            self._tail.clear()
+            if file.size() != self._written:
+                file.truncate(self._written)
+        finally:
+            file.close()
+
+    def reset(self) -> None:
+        """Forget everything, in the file as well."""
+        self._tail.clear()
+        self._written = 0
+        self._trim()
+
+
+class OffsetIndex(_Index):
+    """Last offset of an indexed batch, relative to the base offset, and the position where that batch begins."""
+
+    __slots__ = ()
+
+    ENTRY = Struct(">ii")
+
+    def append(self, offset: Offset, position: int) -> None:
+        self._append(offset - self.base_offset, position)
+
+    def lookup(self, offset: Offset) -> int:
+        """Where to start looking for `offset`: the position of the last entry at or below it, else 0."""
+        found = self._floor(offset - self.base_offset, 0)
+        return found[1][1] if found is not None else 0
+
+    def floor_position(self, position: int) -> int:
+        """The largest indexed position at or below `position`, else 0."""
+        found = self._floor(position, 1)
+        return found[1][1] if found is not None else 0
+
+    @property
+    def last_offset(self) -> Offset:
+        last = self._last()
+        return self.base_offset + (last[0] if last is not None else 0)
+
+    def is_full(self, max_bytes: int) -> bool:
+        return len(self) >= max_bytes // self.ENTRY.size
+
+    def is_sane(self, log_size: int) -> bool:
+        """The last entry is not before the base and points into the log."""
+        last = self._last()
+        return last is None or (last[0] >= 0 and 0 <= last[1] < log_size)
+
+    def truncate_to(self, offset: Offset) -> None:
+        """Drop the entries at or after `offset`."""
+        found = self._floor(offset - self.base_offset - 1, 0)
+        self._truncate_entries(found[0] + 1 if found is not None else 0)
+
+
+class TimeIndex(_Index):
+    """Largest timestamp so far and the last offset of the batch that carries it."""
+
+    __slots__ = ("_latest",)
+
+    ENTRY = Struct(">qi")
+
+    def __init__(self, storage: Storage, path: str, base_offset: Offset) -> None:
+        super().__init__(storage, path, base_offset)
+        self._latest = self.last_entry()[0]
+
+    def maybe_append(self, timestamp: TimestampMs, offset: Offset) -> None:
+        """Entries only rise: an older timestamp or one that is known already adds nothing."""
+        if timestamp > self._latest:
+            self._latest = timestamp
+            self._append(timestamp, offset - self.base_offset)
+
+    def last_entry(self) -> tuple[TimestampMs, Offset]:
+        last = self._last()
+        return (last[0], self.base_offset + last[1]) if last is not None else (NO_TIMESTAMP, self.base_offset)
+
+    def lookup(self, timestamp: TimestampMs) -> Offset:
+        """The offset of the last entry at or below `timestamp`, else the base offset."""
+        found = self._floor(timestamp, 0)
+        return self.base_offset + (found[1][1] if found is not None else 0)
+
+    def is_full(self, max_bytes: int) -> bool:
+        return len(self) >= max_bytes // self.ENTRY.size - 1
+
+    def is_sane(self) -> bool:
+        last = self._last()
+        return last is None or (last[0] >= 0 and last[1] >= 0)
+
+    def truncate_to(self, offset: Offset) -> None:
+        """Drop the entries whose offset is at or after `offset`."""
+        found = self._floor(offset - self.base_offset - 1, 1)
+        self._truncate_entries(found[0] + 1 if found is not None else 0)
+        self._latest = self.last_entry()[0]
+
+    def reset(self) -> None:
+        super().reset()
+        self._latest = NO_TIMESTAMP

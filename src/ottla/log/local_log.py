@@ -1,0 +1,254 @@
+"""The segments of one partition as one log: finding, reading, rolling, syncing and dropping them.
+
+Knows offsets and bytes, nothing of producers, leaders or watermarks (that is `partition_log`). There is always an
+active segment, the last one, and only it grows. OSError passes through; `PartitionLog` turns it into the directory's
+failure.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+
+from ottla.env.config import TopicConfig
+from ottla.env.logging import get_logger
+from ottla.env.seams import Storage
+from ottla.log.file_names import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    SEGMENT_SUFFIXES,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+)
+from ottla.log.log_directory import LogDirectory
+from ottla.log.open_files import SharedFile
+from ottla.log.results import LogSlice
+from ottla.log.segment import Segment
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import Offset, TimestampMs, TopicPartition
+
+_log = get_logger(__name__)
+
+
+class FlushPlan:
+    """What has to reach the disk before the recovery point may move to `offset`.
+
+    `sync` is the blocking part: it touches nothing of the log and may run in a thread. Hand the plan to
+    `PartitionLog.flushed` afterwards.
+    """
+
+    __slots__ = ("_directory", "_files", "_paths", "_storage", "offset")
+
+    def __init__(
+        self, storage: Storage, offset: Offset, files: list[SharedFile], paths: list[str], directory: str | None
+    ) -> None:
+        self._storage = storage
+        self._files = files
+        self._paths = paths
+        self._directory = directory
+        self.offset = offset
+
+    def sync(self) -> None:
+        """OSError means that the directory is failing: give it to `PartitionLog.flush_failed`."""
+        for shared in self._files:
+            shared.file.sync()
+        for path in self._paths:
+            if self._storage.exists(path):
+                file = self._storage.open(path)
+                try:
+                    file.sync()
+                finally:
+                    file.close()
+        if self._directory is not None:
+            self._storage.sync_dir(self._directory)
+
+
+class LocalLog:
+    __slots__ = (
+        "_active",
+        "_bases",
+        "_config",
+        "_index_bytes",
+        "_index_interval",
+        "_segment_bytes",
+        "_segment_ms",
+        "_segments",
+        "directory",
+        "last_flushed_ms",
+        "log_dir",
+        "log_end_offset",
+        "recovery_point",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        log_dir: LogDirectory,
+        directory: str,
+        topic_partition: TopicPartition,
+        config: TopicConfig,
+        segments: Sequence[Segment],
+        log_end_offset: Offset,
+        recovery_point: Offset,
+    ) -> None:
+        if not segments:
+            raise ValueError(f"{directory}: a log has at least one segment")
+        self.log_dir = log_dir
+        self.directory = directory
+        self.topic_partition = topic_partition
+        self._segments = list(segments)
+        self._bases = [segment.base_offset for segment in segments]
+        self._active = self._segments[-1]
+        self.log_end_offset = log_end_offset
+        self.recovery_point = recovery_point
+        self.last_flushed_ms: TimestampMs = 0
+        self.config = config
+
+    @property
+    def config(self) -> TopicConfig:
+        return self._config
+
+    @config.setter
+    def config(self, config: TopicConfig) -> None:
+        """Settings are dynamic: what the append path compares with is kept ready."""
+        self._config = config
+        self._segment_bytes = config.internal_segment_bytes or config.segment_bytes
+        self._segment_ms = config.segment_ms
+        self._index_bytes = config.segment_index_bytes
+        self._index_interval = config.index_interval_bytes
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        return self._segments
+
+    @property
+    def active_segment(self) -> Segment:
+        return self._active
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self._segments)
+
+    def floor_segment(self, offset: Offset) -> int:
+        """The number of the segment whose base offset is the largest <= `offset`; -1 below the first."""
+        if offset >= self._active.base_offset:
+            return len(self._segments) - 1
+        return bisect_right(self._bases, offset) - 1
+
+    def segments_between(self, start: Offset, end: Offset) -> list[Segment]:
+        """Those that may hold offsets of [start, end): from the one that holds `start`."""
+        first = max(self.floor_segment(start), 0)
+        return [segment for segment in self._segments[first:] if segment.base_offset < end]
+
+    # ------------------------------------------------------------------------------------------------ reading
+
+    def _read(self, offset: Offset, max_bytes: int, max_offset: Offset, *, min_one_batch: bool) -> LogSlice:
+        number = self.floor_segment(offset)
+        if offset >= max_offset:
+            return LogSlice(None, 0, 0, offset, self._bases[max(number, 0)])
+        segments = self._segments
+        while number < len(segments):
+            segment = segments[number]
+            position = segment.position_of(offset)
+            if position is not None:
+                end = self._end_position(number, max_offset)
+                length = self._fitting(segment, position, end, max_bytes, min_one_batch=min_one_batch)
+                shared = segment.shared_file() if length else None
+                return LogSlice(shared, position, length, offset, segment.base_offset)
+            # Compaction may have removed everything up to the segment's end.
+            number += 1
+        return LogSlice(None, 0, 0, offset, self._active.base_offset)
+
+    def _end_position(self, number: int, max_offset: Offset) -> int:
+        """Where the bytes below `max_offset` end in the segment."""
+        segment = self._segments[number]
+        if max_offset >= self.log_end_offset:
+            return segment.size
+        if number + 1 < len(self._bases) and max_offset >= self._bases[number + 1]:
+            return segment.size
+        position = segment.position_of(max_offset)
+        return segment.size if position is None else position
+
+    @staticmethod
+    def _fitting(segment: Segment, position: int, end: int, max_bytes: int, *, min_one_batch: bool) -> int:
+        """How many bytes of whole batches from `position` fit: all, as many as `max_bytes` takes, or just one."""
+        if end - position <= max_bytes:
+            return max(end - position, 0)
+        fitting = segment.whole_batches_end(position, position + max_bytes)[0] - position
+        if fitting == 0 and min_one_batch:
+            header = next((header for _, header in segment.headers_from(position)), None)
+            return min(header.size, end - position) if header is not None else 0
+        return fitting
+
+    # ------------------------------------------------------------------------------------------------ rolling
+
+    def _new_segment(self, base_offset: Offset, now_ms: TimestampMs) -> Segment:
+        log_dir = self.log_dir
+        segment = Segment(log_dir.storage, log_dir.open_files, self.directory, base_offset, created_ms=now_ms)
+        jitter = min(self._config.segment_jitter_ms, self._config.segment_ms)
+        if jitter > 0 and log_dir.random is not None:
+            segment.roll_jitter_ms = int(log_dir.random.uniform(0, jitter))
+        segment.create()
+        return segment
+
+    def _roll(self, base_offset: Offset, now_ms: TimestampMs) -> Segment:
+        """A new active segment. On OSError the old one stays active."""
+        old = self._active
+        if old.base_offset == base_offset:
+            return old
+        old.finish_indexes()
+        segment = self._new_segment(base_offset, now_ms)
+        self._add(segment)
+        _log.debug("segment.rolled", partition=str(self.topic_partition), base_offset=base_offset)
+        return segment
+
+    def _add(self, segment: Segment) -> None:
+        self._segments.append(segment)
+        self._bases.append(segment.base_offset)
+        self._active = segment
+
+    def _take_out(self, segments: Iterable[Segment]) -> list[Segment]:
+        """Remove segments from the list only; never the active one unless another follows."""
+        gone = list(segments)
+        bases = {segment.base_offset for segment in gone}
+        self._segments = [segment for segment in self._segments if segment.base_offset not in bases]
+        self._bases = [segment.base_offset for segment in self._segments]
+        if self._segments:
+            self._active = self._segments[-1]
+        return gone
+
+    def _delete_files(self, segments: Iterable[Segment], now_ms: TimestampMs) -> None:
+        """Rename to `.deleted`; the files go after `file.delete.delay.ms`, when no reader can be on them any more."""
+        for segment in segments:
+            segment.forget()
+            segment.rename(DELETED_SUFFIX)
+            paths = [segment.path(kind) for kind in SEGMENT_SUFFIXES]
+            self.log_dir.delete_later(paths, now_ms + self._config.file_delete_delay_ms)
+
+    # ------------------------------------------------------------------------------------------------ syncing
+
+    def _flush_plan(self, up_to: Offset, extra_paths: list[str]) -> FlushPlan | None:
+        """Sync the segments that hold [recovery_point, up_to); None when they are on disk already."""
+        if up_to <= self.recovery_point:
+            return None
+        touched = self.segments_between(self.recovery_point, up_to)
+        paths = list(extra_paths)
+        for segment in touched:
+            segment.flush_indexes()
+            if segment is not self._active:
+                # Recovery rebuilds the active segment's indexes; those of older ones are trusted.
+                paths += [segment.path(kind) for kind in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)]
+        new_file = any(segment.base_offset >= self.recovery_point for segment in touched)
+        files = [segment.shared_file() for segment in touched]
+        return FlushPlan(self.log_dir.storage, up_to, files, paths, self.directory if new_file or paths else None)
+
+    def _moved_to(self, directory: str) -> None:
+        self.directory = directory
+        for segment in self._segments:
+            segment.moved_to(directory)
+
+    def out_of_range(self, offset: Offset, start: Offset) -> KafkaError:
+        return KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"Offset {offset} of {self.topic_partition} is outside [{start}, {self.log_end_offset}]",
+        )

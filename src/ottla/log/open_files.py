@@ -1,0 +1,64 @@
+"""A bound on open segment files.
+
+Segments open their `.log` when they need it and ask the pool for room; the pool closes those that have not been used
+for longest, by the clock algorithm: a use costs one attribute write. A file that a reader still sends from stays
+open until the reader lets go of it: the last reference closes it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Protocol
+
+from ottla.env.seams import File
+
+DEFAULT_OPEN_FILES = 2048
+
+
+class SharedFile:
+    """An open file that closes itself when nobody refers to it any more."""
+
+    __slots__ = ("file",)
+
+    def __init__(self, file: File) -> None:
+        self.file = file
+
+    def __del__(self) -> None:
+        self.file.close()
+
+
+class Closable(Protocol):
+    used: bool
+
+    def release_file(self) -> None: ...
+
+
+class OpenFiles:
+    __slots__ = ("_clock", "capacity")
+
+    def __init__(self, capacity: int = DEFAULT_OPEN_FILES) -> None:
+        self.capacity = capacity
+        self._clock: deque[Closable] = deque()
+
+    def __len__(self) -> int:
+        return len(self._clock)
+
+    def opened(self, owner: Closable) -> None:
+        """`owner` has just opened its file; others give theirs up when there are too many."""
+        clock = self._clock
+        while len(clock) >= self.capacity:
+            candidate = clock.popleft()
+            if candidate.used:
+                candidate.used = False
+                clock.append(candidate)
+            else:
+                candidate.release_file()
+        owner.used = True
+        clock.append(owner)
+
+    def closed(self, owner: Closable) -> None:
+        """`owner` closed its file by itself (deleted, rolled away)."""
+        for position, candidate in enumerate(self._clock):
+            if candidate is owner:
+                del self._clock[position]
+                return

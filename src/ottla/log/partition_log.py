@@ -1,0 +1,264 @@
+"""The log of one partition: what a leader and a follower append to and read from.
+
+The order of an append: judge (validation, producer state), assign offsets in the buffer, one write, then the
+in-memory state. Everything that can refuse comes before the write; an OSError leaves the log as it was. Nothing here
+reads the clock or starts threads: times come in as `now_ms`, blocking syncs go out as a `FlushPlan`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from typing_extensions import Buffer
+
+from ottla.log import timestamps
+from ottla.log.producer_rebuild import marker_of
+from ottla.log.producer_state import Verification
+from ottla.log.replica_log import ReplicaLog
+from ottla.log.results import AppendResult, LogSlice, TimestampedOffset
+from ottla.log.segment import Segment
+from ottla.log.transaction_index import AbortedTxn, collect_aborted
+from ottla.log.validation import (
+    FIRST_ZSTD_VERSION,
+    AppendOrigin,
+    ValidatedBatches,
+    analyze_replicated,
+    validate,
+    validate_produce,
+)
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs, TopicPartition
+from ottla.protocol.records_header import CONTROL_MASK, TRANSACTIONAL_MASK, BatchHeader, assign_offset
+
+
+class UnexpectedAppendOffsetError(KafkaError):
+    """A follower was given batches that begin below its log end offset."""
+
+    def __init__(self, partition: TopicPartition, first_offset: Offset, log_end_offset: Offset) -> None:
+        super().__init__(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"Unexpected offset in append to {partition}: {first_offset} is below the log end offset {log_end_offset}",
+        )
+
+
+class PartitionLog(ReplicaLog):
+    __slots__ = ()
+
+    # ------------------------------------------------------------------------------------------------ appending
+
+    def append_as_leader(
+        self,
+        batches: bytearray | memoryview,
+        *,
+        leader_epoch: LeaderEpoch,
+        now_ms: TimestampMs,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        version: int = FIRST_ZSTD_VERSION,
+        guard: Verification | None = None,
+        transaction_version: int = 0,
+    ) -> AppendResult:
+        """Validate one produced buffer (`version` is Produce's), give it offsets and write it.
+
+        KafkaError or RecordValidationError refuses it with nothing changed; KAFKA_STORAGE_ERROR says that the disk
+        did. `guard` comes from `start_verification`, `transaction_version` from the coordinator that ends a transaction.
+        """
+        if origin is AppendOrigin.CLIENT:
+            validated = validate_produce(batches, self.topic_partition, self._config, now_ms, version=version)
+        else:
+            validated = validate(batches, self.topic_partition, self._config, now_ms, origin=origin)
+        return self.append_validated(validated, leader_epoch, now_ms, origin, guard, transaction_version)
+
+    def append_validated(
+        self,
+        validated: ValidatedBatches,
+        leader_epoch: LeaderEpoch,
+        now_ms: TimestampMs,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        guard: Verification | None = None,
+        transaction_version: int = 0,
+    ) -> AppendResult:
+        buf, batches, append_time = validated
+        first_offset = next_offset = self.log_end_offset
+        for position, header in batches:
+            if header.producer_id >= 0:
+                if origin is AppendOrigin.CLIENT:
+                    earlier = self.producers.duplicate_of(header)
+                    if earlier is not None:
+                        timestamp = earlier.timestamp
+                        return AppendResult(
+                            earlier.first_offset, earlier.last_offset, timestamp, timestamp, 0, True, False
+                        )
+                self._judge(buf, position, header, origin, guard, transaction_version)
+            assign_offset(buf, position, next_offset, leader_epoch)
+            next_offset += header.last_offset_delta + 1
+        size = self._write(buf, batches, first_offset, next_offset - 1, leader_epoch, now_ms)
+        max_timestamp = batches[0][1].max_timestamp
+        if len(batches) > 1:
+            max_timestamp = max(header.max_timestamp for _, header in batches)
+        flush_due = next_offset - self.recovery_point >= self._config.flush_messages
+        return AppendResult(first_offset, next_offset - 1, append_time, max_timestamp, size, False, flush_due)
+
+    def append_as_follower(
+        self, batches: Buffer, *, now_ms: TimestampMs, max_leader_epoch: LeaderEpoch | None = None
+    ) -> AppendResult | None:
+        """Append batches that have their offsets and epochs already: from a leader, or the raft log's own.
+
+        What is cut off at the end, or written by a later epoch than `max_leader_epoch`, is left out; None when nothing
+        remains. UnexpectedAppendOffsetError when they begin below the log end offset.
+        """
+        parsed = analyze_replicated(batches, self.topic_partition)
+        if max_leader_epoch is not None:
+            for number, (_, header) in enumerate(parsed):
+                if header.leader_epoch > max_leader_epoch:
+                    del parsed[number:]
+                    break
+        if not parsed:
+            return None
+        first_offset = parsed[0][1].base_offset
+        if first_offset < self.log_end_offset:
+            raise UnexpectedAppendOffsetError(self.topic_partition, first_offset, self.log_end_offset)
+        last_position, last = parsed[-1]
+        with memoryview(batches) as view, view.cast("B")[: last_position + last.size] as whole:
+            size = self._write(whole, parsed, first_offset, last.last_offset, None, now_ms)
+        max_timestamp = max(header.max_timestamp for _, header in parsed)
+        flush_due = self.log_end_offset - self.recovery_point >= self._config.flush_messages
+        return AppendResult(first_offset, last.last_offset, NO_TIMESTAMP, max_timestamp, size, False, flush_due)
+
+    def _judge(
+        self,
+        buf: Buffer,
+        position: int,
+        header: BatchHeader,
+        origin: AppendOrigin,
+        guard: Verification | None,
+        transaction_version: int,
+    ) -> None:
+        if header.attributes & CONTROL_MASK:
+            marker, _ = marker_of(buf, position)
+            if marker is not None:
+                self.producers.check_marker(header, marker, transaction_version)
+        else:
+            self.producers.check(header, origin, guard, verification_enabled=self.verification_enabled)
+
+    def _write(
+        self,
+        buf: Buffer,
+        batches: list[tuple[int, BatchHeader]],
+        first_offset: Offset,
+        last_offset: Offset,
+        leader_epoch: LeaderEpoch | None,
+        now_ms: TimestampMs,
+    ) -> int:
+        """One write for all batches, then the state that follows from it. `leader_epoch` None: each has its own."""
+        log_dir = self.log_dir
+        if log_dir.offline:
+            log_dir.check_online()
+        size = len(buf)  # type: ignore[arg-type]
+        segment = self._active
+        try:
+            if self._should_roll(segment, size, batches, last_offset, now_ms):
+                segment = self._roll_at(first_offset, now_ms)
+            if leader_epoch is not None:
+                if leader_epoch != self._epochs.latest_epoch:
+                    self._assign_epochs([(leader_epoch, first_offset)])
+            else:
+                latest = self._epochs.latest_epoch
+                if batches[0][1].leader_epoch != latest or batches[-1][1].leader_epoch != latest:
+                    self._assign_epochs([(header.leader_epoch, header.base_offset) for _, header in batches])
+            start = segment.size
+            segment.write(buf, size)
+        except OSError as error:
+            if leader_epoch is None:
+                self._epochs.truncate_from_end(self.log_end_offset)
+            raise log_dir.storage_error(error) from error
+        # From here the bytes stand: nothing below may refuse them.
+        self.log_end_offset = last_offset + 1
+        try:
+            offset = first_offset
+            for position, header in batches:
+                if leader_epoch is None:
+                    offset = header.base_offset
+                end = offset + header.last_offset_delta
+                segment.note_batch(start + position, end, header, self._index_interval)
+                if header.producer_id >= 0:
+                    self._note_producer(segment, buf, position, header, offset)
+                offset = end + 1
+        except OSError as error:
+            log_dir.fail(error)
+            raise log_dir.storage_error(error) from error
+        self.producers.end_offset = last_offset + 1
+        return size
+
+    def _note_producer(self, segment: Segment, buf: Buffer, position: int, header: BatchHeader, offset: Offset) -> None:
+        producers = self.producers
+        if header.attributes & CONTROL_MASK:
+            marker, timestamp = marker_of(buf, position)
+            completed = producers.update_marker(header, marker, offset, timestamp) if marker is not None else None
+            if completed is not None:
+                stable = producers.complete(completed)
+                if completed.aborted:
+                    producer_id, first, last, _ = completed
+                    segment.note_aborted(AbortedTxn(producer_id, first, last, stable))
+            self._first_unstable = producers.first_unstable_offset()
+        else:
+            producers.update(header, offset)
+            if header.attributes & TRANSACTIONAL_MASK:
+                self._first_unstable = producers.first_unstable_offset()
+
+    def _should_roll(
+        self,
+        segment: Segment,
+        size: int,
+        batches: list[tuple[int, BatchHeader]],
+        last_offset: Offset,
+        now_ms: TimestampMs,
+    ) -> bool:
+        if segment.size + size > self._segment_bytes:
+            return segment.size > 0
+        waited = segment.waited_for_roll_ms(now_ms, batches[-1][1].max_timestamp) if segment.size else 0
+        return waited > self._segment_ms - segment.roll_jitter_ms or segment.is_full(self._index_bytes, last_offset)
+
+    # ------------------------------------------------------------------------------------------------ reading
+
+    def read(
+        self, offset: Offset, max_bytes: int, *, max_offset: Offset | None = None, min_one_batch: bool = True
+    ) -> LogSlice:
+        """Whole batches from the one that holds `offset`, below `max_offset` (the log end by default).
+
+        At most `max_bytes`, except that the first batch comes whole with `min_one_batch`. Empty at and above
+        `max_offset`; OFFSET_OUT_OF_RANGE outside of the log.
+        """
+        if offset > self.log_end_offset or offset < self.log_start_offset:
+            raise self.out_of_range(offset, self.log_start_offset)
+        log_dir = self.log_dir
+        log_dir.check_online()
+        limit = self.log_end_offset if max_offset is None else max_offset
+        try:
+            return self._read(offset, max_bytes, limit, min_one_batch=min_one_batch)
+        except OSError as error:
+            raise log_dir.storage_error(error) from error
+
+    def offset_for_timestamp(self, timestamp: TimestampMs) -> TimestampedOffset | None:
+        """The first record whose timestamp is >= `timestamp`, from the log start; None when there is none."""
+        return self._looked_up(lambda: timestamps.offset_for_timestamp(self, timestamp))
+
+    def offset_of_max_timestamp(self) -> TimestampedOffset | None:
+        return self._looked_up(lambda: timestamps.offset_of_max_timestamp(self))
+
+    def _looked_up(self, lookup: Callable[[], TimestampedOffset | None]) -> TimestampedOffset | None:
+        self.log_dir.check_online()
+        try:
+            return lookup()
+        except OSError as error:
+            raise self.log_dir.storage_error(error) from error
+
+    def aborted_transactions(self, start: Offset, end: Offset) -> list[AbortedTxn]:
+        """Those that overlap [start, end), for a read_committed fetch of that range."""
+        found: list[AbortedTxn] = []
+        try:
+            for segment in self._segments[max(self.floor_segment(start), 0) :]:
+                if collect_aborted(list(segment.aborted_transactions()), start, end, found):
+                    break
+        except OSError as error:
+            raise self.log_dir.storage_error(error) from error
+        return found
