@@ -32,7 +32,7 @@ _ARTIFACTS = (
 _RETRY_AFTER_S = 1800  # a registry that was out of reach is asked again after half an hour
 
 
-class Unavailable(Exception):  # noqa: N818 - it is a reason to skip, not an error
+class Unavailable(Exception):
     """Apache Kafka cannot run here; the text says why."""
 
 
