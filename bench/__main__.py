@@ -57,6 +57,8 @@ def _sizes(arguments: argparse.Namespace) -> Sizes:
         "seconds": arguments.seconds,
         **{name: tuple(int(point) for point in text.split(",")) for name, text in points.items()},
     }
+    if any(point % 10 for point in given.get("partitions") or ()):
+        raise SystemExit("bench: the points of --partitions must be multiples of ten")
     return replace(sizes, **{name: value for name, value in given.items() if value is not None})
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from bench.javaclient import JavaClient
 from bench.plan import Sizes
 from bench.process import cpu_seconds, wait_until_quiet
 from bench.servers import Server
-from bench.wire import Connection
+from bench.wire import AnswerError, Connection
 
 
 class MismatchError(Exception):
@@ -59,6 +60,12 @@ class Bed:
         server.format()
         server.start(self.sizes.start_timeout_s)
         return server
+
+    def first_time(self, role: str, what: str) -> bool:
+        """Whether this is the first time that the role's server does this: then it has to warm up."""
+        done = f"warm {what}" in self.prepared[role]
+        self.prepared[role][f"warm {what}"] = True
+        return not done
 
     def drop(self, role: str) -> None:
         self.prepared[role] = {}
@@ -108,11 +115,20 @@ class Bed:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def create_topic(server: Server, name: str, partitions: int) -> None:
+def create_topic(server: Server, name: str, partitions: int, timeout_s: float = 30.0) -> None:
+    """Create and wait until every leader answers: Kafka's Metadata names a leader before that leader serves."""
+    deadline = time.monotonic() + timeout_s
     with Connection(server.port) as connection:
-        before = connection.metadata().led
         connection.create_topic(name, partitions)
-    server.await_answer(30.0, partitions=before + partitions)
+        while True:
+            try:
+                connection.end_offsets(name, partitions)
+            except AnswerError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.005)
+            else:
+                return
 
 
 def require_written(server: Server, topic: str, partitions: int, records: int) -> None:

@@ -21,7 +21,15 @@ _TAGS = b"\x00"
 
 
 class WireError(Exception):
-    """The server closed the connection, answered an error code, or answered something else than was asked."""
+    """The server closed the connection or answered something else than was asked."""
+
+
+class AnswerError(WireError):
+    """The server answered an error code."""
+
+    def __init__(self, api: str, code: int) -> None:
+        super().__init__(f"{api} answered error {code}")
+        self.code = code
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +120,7 @@ def fetched(answer: memoryview) -> memoryview:
     _, at = read_varint(answer, at + length - 1)
     (partition_error,) = struct.unpack_from(">h", answer, at + 4)
     if error or partition_error:
-        raise WireError(f"fetch answered error {error or partition_error}")
+        raise AnswerError("Fetch", error or partition_error)
     aborted, at = read_varint(answer, at + 4 + 2 + 8 + 8 + 8)
     if aborted > 1:
         raise WireError("fetch answered aborted transactions that nobody wrote")
@@ -180,7 +188,7 @@ class Connection:
     def api_versions(self) -> None:
         (error,) = struct.unpack_from(">h", self.call(API_VERSIONS, 0, b""))
         if error:
-            raise WireError(f"ApiVersions answered error {error}")
+            raise AnswerError("ApiVersions", error)
 
     def metadata(self) -> Metadata:
         """All topics, Metadata v4 (no creation)."""
@@ -211,13 +219,13 @@ class Connection:
         at = _skip_string(answer, 8)
         (error,) = struct.unpack_from(">h", answer, at)
         if error:
-            raise WireError(f"CreateTopics answered error {error}")
+            raise AnswerError("CreateTopics", error)
 
     def delete_topic(self, name: str, timeout_ms: int = 60_000) -> None:
         answer = self.call(DELETE_TOPICS, 3, struct.pack(">i", 1) + _string(name) + struct.pack(">i", timeout_ms))
         (error,) = struct.unpack_from(">h", answer, _skip_string(answer, 8))
         if error:
-            raise WireError(f"DeleteTopics answered error {error}")
+            raise AnswerError("DeleteTopics", error)
 
     def end_offsets(self, topic: str, partitions: int) -> list[int]:
         """The latest offset of each partition, ListOffsets v4."""
@@ -229,7 +237,7 @@ class Connection:
         for _ in range(partitions):
             index, error, _, offset, _ = struct.unpack_from(">ihqqi", answer, at)
             if error:
-                raise WireError(f"ListOffsets answered error {error}")
+                raise AnswerError("ListOffsets", error)
             offsets[index], at = offset, at + 26
         return offsets
 

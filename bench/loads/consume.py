@@ -47,10 +47,9 @@ def _measure(sizes: Sizes, partitions: int, reader: Reader, bed: Bed, role: str)
     server = bed.shared(role)
     count = sizes.consume_bytes // _RECORD_BYTES
     topic = _filled(bed, role, server, partitions, count)
-    if not bed.prepared[role].get(reader.__name__):
+    if bed.first_time(role, reader.__name__):
         # Once per server and client: the JIT of both, the page cache, and the topic of the groups' offsets.
         reader(bed, server, topic, partitions, count)
-        bed.prepared[role][reader.__name__] = True
     bed.settle()
     with cpu_of(server) as cpu:
         seconds = reader(bed, server, topic, partitions, count)

@@ -11,6 +11,7 @@ from bench.loads import Case, Measured
 from bench.measure import P50, P99, percentile
 from bench.plan import Sizes
 from bench.servers import Server
+from bench.wire import Connection
 
 NAME = "latency"
 _BYTES = 100
@@ -29,10 +30,17 @@ def _measure(sizes: Sizes, client: str, acks: str, bed: Bed, role: str) -> Measu
     server = bed.shared(role)
     ping = _confluent if client == "confluent-kafka" else _java
     with bed.topic(server, 1) as topic:
+        if bed.first_time(role, f"{NAME} {client}"):
+            ping(bed, server, topic, acks, sizes.latency_records)
         bed.settle()
         # The first tenth is the warm-up of the connections and is not counted.
         values = ping(bed, server, topic, acks, sizes.latency_records)[sizes.latency_records // 10 :]
     return {P50: percentile(values, 50) * 1000, P99: percentile(values, 99) * 1000}
+
+
+def _end(server: Server, topic: str) -> int:
+    with Connection(server.port) as connection:
+        return connection.end_offsets(topic, 1)[0]
 
 
 def _java(bed: Bed, server: Server, topic: str, acks: str, count: int) -> list[float]:
@@ -52,7 +60,7 @@ def _confluent(bed: Bed, server: Server, topic: str, acks: str, count: int) -> l
     deadline = time.monotonic() + bed.sizes.timeout_s
     values = []
     try:
-        consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
+        consumer.assign([confluent_kafka.TopicPartition(topic, 0, _end(server, topic))])
         for index in range(count):
             value = index.to_bytes(_BYTES, "big")
             began = time.perf_counter()

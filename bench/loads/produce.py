@@ -88,10 +88,9 @@ def write(bed: Bed, server: Server, topic: str, shape: Shape, count: int) -> flo
 
 def warm_up(bed: Bed, role: str, server: Server) -> None:
     """Once per server: both the broker's JIT and the client's see each path before anything is measured."""
-    if bed.prepared[role].get(NAME):
+    if not bed.first_time(role, NAME):
         return
     for size, partitions, codec, acks in ((1000, 6, "none", "all"), (1000, 1, "lz4", "1"), (100, 6, "lz4", "all")):
         shape = Shape(record_bytes=size, partitions=partitions, codec=codec, acks=acks)
         with bed.topic(server, partitions) as topic:
             write(bed, server, topic, shape, bed.sizes.produce_bytes // 4 // size)
-    bed.prepared[role][NAME] = True

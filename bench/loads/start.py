@@ -11,7 +11,7 @@ from functools import partial
 
 from bench.bed import Bed, create_topic
 from bench.loads import Case, Measured
-from bench.loads.requests import blast
+from bench.loads.requests import acknowledge_each
 from bench.measure import Quantity, Target
 from bench.plan import Sizes
 from bench.servers import Server
@@ -82,16 +82,10 @@ def spread_frames(topics: dict[str, int]) -> list[bytes]:
 
 
 def write_to_each(server: Server, topics: dict[str, int], timeout_s: float) -> None:
-    bursts = to_bursts(spread_frames(topics))
     with Connection(server.port, timeout_s=timeout_s) as connection:
-        blast(connection, bursts, 10, 2, 0.0, at_least=len(bursts))
-
-
-def to_bursts(frames: list[bytes], size: int = 10) -> list[bytes]:
-    """Frames joined to bursts of one length; the counts of partitions are multiples of ten."""
-    return [b"".join(frames[at : at + size]) for at in range(0, len(frames) - size + 1, size)]
+        acknowledge_each(connection, spread_frames(topics), timeout_s)
 
 
 def _first_record(server: Server, topic: str) -> None:
     with Connection(server.port) as connection:
-        blast(connection, [produce(0, topic, 0, batch(b"first"))], 1, 1, 0.0)
+        acknowledge_each(connection, [produce(0, topic, 0, batch(b"first"))], 30.0)
