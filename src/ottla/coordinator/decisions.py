@@ -1,0 +1,45 @@
+"""What an event of a coordinator gives: records to append, and answers that leave once those are committed.
+
+A waiter is opaque to the state machines: they keep it, they hand it back inside an `Answer`, they never call it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+from ottla.coordinator.records import CoordinatorRecord
+from ottla.model.decision import Decision
+from ottla.model.errors import KafkaError
+
+Waiter: TypeAlias = Callable[[Any], None]
+"""Called exactly once with the response message, or with the KafkaError that took its place."""
+
+
+class Answer(NamedTuple):
+    waiter: Waiter
+    response: object
+    """A response message, or a KafkaError."""
+
+
+GroupDecision: TypeAlias = Decision[CoordinatorRecord, list[Answer]]
+TimedOperation: TypeAlias = Callable[[], GroupDecision]
+
+
+class Draft:
+    """A decision while it is being made."""
+
+    __slots__ = ("answers", "records")
+
+    def __init__(self) -> None:
+        self.records: list[CoordinatorRecord] = []
+        self.answers: list[Answer] = []
+
+    def answer(self, waiter: Waiter, response: object) -> None:
+        self.answers.append(Answer(waiter, response))
+
+    def refuse(self, waiter: Waiter, error: KafkaError) -> None:
+        self.answers.append(Answer(waiter, error))
+
+    def decide(self) -> GroupDecision:
+        return Decision(self.answers, self.records)

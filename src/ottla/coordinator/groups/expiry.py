@@ -1,0 +1,96 @@
+"""The end of offsets and of groups: retention, deleted topics, and tombstones.
+
+A group with members keeps the offsets of the topics it reads. Others expire offsets.retention.minutes after the
+group became empty, or after their commit where the group never had members (KIP-211).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ottla.coordinator.decisions import Draft, GroupDecision
+from ottla.coordinator.groups.group import ClassicGroup
+from ottla.coordinator.groups.offset_store import CommittedOffset, OffsetStore
+from ottla.coordinator.groups.shelf import Shelf
+from ottla.coordinator.groups.states import GroupState
+from ottla.coordinator.records import GroupMetadataRecord, OffsetCommitRecord
+from ottla.env.logging import get_logger
+from ottla.model.ids import ZERO_UUID, Uuid
+
+log = get_logger(__name__)
+
+EXPIRY_KEY = ("expire",)
+MAX_TOMBSTONES = 1_000
+"""In one batch, far below max.message.bytes; more are left for a round that follows at once."""
+
+
+class Expiry:
+    def __init__(self, shelf: Shelf, store: OffsetStore) -> None:
+        self._shelf = shelf
+        self._store = store
+
+    def schedule(self) -> None:
+        self._shelf.timers.schedule(EXPIRY_KEY, self._shelf.settings.offsets_retention_check_interval_ms, self.expire)
+
+    def expire(self) -> GroupDecision:
+        """One round over all groups; goes on by itself."""
+        draft = Draft()
+        for group_id in list(self._shelf.groups):
+            if len(draft.records) >= MAX_TOMBSTONES:
+                self._shelf.timers.schedule(EXPIRY_KEY, 0, self.expire)
+                return draft.decide()
+            self._expire_group(self._shelf.groups[group_id], draft)
+        if draft.records:
+            log.info("offsets.expired", tombstones=len(draft.records))
+        self.schedule()
+        return draft.decide()
+
+    def forget_topics(self, topics: Mapping[str, Uuid]) -> GroupDecision:
+        """Tombstones for the offsets of deleted topics, unless a new topic took the name."""
+        draft = Draft()
+        for group_id in self._store.group_ids():
+            for name, topic_id in topics.items():
+                for partition, offset in self._store.topics(group_id).get(name, {}).items():
+                    if offset.topic_id in (ZERO_UUID, topic_id):
+                        draft.records.append(OffsetCommitRecord(group_id, name, partition, None))
+        return draft.decide()
+
+    def _expire_group(self, group: ClassicGroup, draft: Draft) -> None:
+        left = self._expire_offsets(group, draft)
+        if not left and group.is_in(GroupState.EMPTY) and not self._store.has_open_transactions(group.group_id):
+            draft.records.append(GroupMetadataRecord(group.group_id, None))
+
+    def _expire_offsets(self, group: ClassicGroup, draft: Draft) -> int:
+        """Append tombstones for what has expired; how many offsets stay."""
+        now_ms = self._shelf.clock.time_ms()
+        left = 0
+        for topic, offsets in self._store.topics(group.group_id).items():
+            subscribed = group.is_subscribed_to(topic)
+            for partition, offset in offsets.items():
+                pending = self._store.is_pending(group.group_id, topic, partition)
+                full = len(draft.records) >= MAX_TOMBSTONES
+                if full or subscribed or pending or not self._is_expired(group, offset, now_ms):
+                    left += 1
+                else:
+                    draft.records.append(OffsetCommitRecord(group.group_id, topic, partition, None))
+        return left
+
+    def _is_expired(self, group: ClassicGroup, offset: CommittedOffset, now_ms: int) -> bool:
+        since_ms = self._unused_since(group, offset)
+        if since_ms is None:
+            return False
+        if offset.expire_timestamp_ms >= 0:
+            # Committed with a retention time of its own (OffsetCommit up to v4).
+            return now_ms >= offset.expire_timestamp_ms
+        return now_ms - since_ms >= self._shelf.settings.offsets_retention_ms
+
+    @staticmethod
+    def _unused_since(group: ClassicGroup, offset: CommittedOffset) -> int | None:
+        """None: not as long as the group is like this."""
+        if group.protocol_type is None:
+            return offset.commit_timestamp_ms
+        if group.is_in(GroupState.EMPTY):
+            return offset.commit_timestamp_ms if group.state_timestamp_ms is None else group.state_timestamp_ms
+        if group.uses_consumer_protocol and group.subscribed_topics is not None and group.is_in(GroupState.STABLE):
+            return offset.commit_timestamp_ms
+        return None

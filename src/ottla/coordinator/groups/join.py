@@ -1,0 +1,218 @@
+"""JoinGroup: who may enter, under which member id, and whether that begins a rebalance.
+
+The group exists when a request comes here (`GroupMachine.create_group` is an event of its own), except for a member
+id that some earlier group gave out. A dynamic member of JoinGroup v4 or later first gets an id and must come back
+with it (KIP-394). A static member that returns with no id takes over the place of its instance id and fences whoever
+still uses the old one; when that changes nothing for the group there is no rebalance (KIP-345, KIP-814).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ottla.coordinator.decisions import Draft, GroupDecision, Waiter
+from ottla.coordinator.groups.group import ClassicGroup
+from ottla.coordinator.groups.group_records import group_record
+from ottla.coordinator.groups.members import Member, Protocols
+from ottla.coordinator.groups.rebalance import Rebalance, joined
+from ottla.coordinator.groups.shelf import Shelf, session_key
+from ottla.coordinator.groups.states import GroupState
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.protocol.generated.join_group_request import JoinGroupRequest
+from ottla.protocol.generated.join_group_response import JoinGroupResponse
+from ottla.protocol.generated.sync_group_response import SyncGroupResponse
+
+UNKNOWN_MEMBER_ID = ""
+_KNOWN_MEMBER_ID_REQUIRED_FROM = 4
+_SKIP_ASSIGNMENT_FROM = 9
+
+
+class Caller(NamedTuple):
+    """Who asks, as far as a group keeps it."""
+
+    client_id: str
+    client_host: str
+    version: int
+
+
+class Join:
+    def __init__(self, shelf: Shelf, rebalance: Rebalance) -> None:
+        self._shelf = shelf
+        self._rebalance = rebalance
+
+    def join(self, caller: Caller, request: JoinGroupRequest, waiter: Waiter) -> GroupDecision:
+        draft = Draft()
+        group = self._shelf.groups.get(request.group_id)
+        if group is None:
+            draft.answer(waiter, _refused(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
+        elif not self._accepts(group, request.member_id):
+            self._rebalance.drop(group, request.member_id)
+            draft.answer(waiter, _refused(UNKNOWN_MEMBER_ID, ErrorCode.GROUP_MAX_SIZE_REACHED))
+        elif not group.supports_protocols(request.protocol_type, _protocols(request)):
+            draft.answer(waiter, _refused(request.member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        elif request.member_id != UNKNOWN_MEMBER_ID:
+            self._join_known(group, caller, request, waiter, draft)
+        elif request.group_instance_id is not None:
+            self._join_new_static(group, caller, request, waiter, draft)
+        else:
+            self._join_new_dynamic(group, caller, request, waiter, draft)
+        return draft.decide()
+
+    def _accepts(self, group: ClassicGroup, member_id: str) -> bool:
+        """New members up to group.max.size. While a rebalance is prepared those who have come are counted, so that a
+        group above a lowered limit loses the last to come rather than all."""
+        limit = self._shelf.settings.group_max_size
+        member = group.members.get(member_id)
+        if group.is_in(GroupState.PREPARING_REBALANCE):
+            return (member is not None and member.is_awaiting_join) or group.awaiting_join_count < limit
+        if group.is_in(GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
+            return member is not None or len(group.members) < limit
+        return True
+
+    def _join_new_dynamic(
+        self, group: ClassicGroup, caller: Caller, request: JoinGroupRequest, waiter: Waiter, draft: Draft
+    ) -> None:
+        member_id = self._shelf.new_member_id(caller.client_id)
+        if caller.version < _KNOWN_MEMBER_ID_REQUIRED_FROM:
+            self._add(group, caller, request, member_id, waiter, draft)
+        elif len(group.pending_join_members) >= self._shelf.settings.max_pending_members:
+            draft.answer(waiter, _refused(UNKNOWN_MEMBER_ID, ErrorCode.GROUP_MAX_SIZE_REACHED))
+        else:
+            group.pending_join_members.add(member_id)
+            self._rebalance.schedule_session(group.group_id, member_id, request.session_timeout_ms)
+            draft.answer(waiter, _refused(member_id, ErrorCode.MEMBER_ID_REQUIRED))
+
+    def _join_new_static(
+        self, group: ClassicGroup, caller: Caller, request: JoinGroupRequest, waiter: Waiter, draft: Draft
+    ) -> None:
+        instance_id = request.group_instance_id or ""
+        member_id = self._shelf.new_member_id(instance_id)
+        if instance_id in group.static_members:
+            self._replace_static(group, caller, request, instance_id, member_id, waiter, draft)
+        else:
+            self._add(group, caller, request, member_id, waiter, draft)
+
+    def _join_known(
+        self, group: ClassicGroup, caller: Caller, request: JoinGroupRequest, waiter: Waiter, draft: Draft
+    ) -> None:
+        member_id = request.member_id
+        if member_id in group.pending_join_members and request.group_instance_id is None:
+            self._add(group, caller, request, member_id, waiter, draft)
+            return
+        try:
+            member = group.validate_member(member_id, request.group_instance_id)
+        except KafkaError as error:
+            draft.answer(waiter, _refused(member_id, error.code, protocol_name=None))
+            return
+        if group.is_in(GroupState.EMPTY, GroupState.DEAD):
+            draft.answer(waiter, _refused(member_id, ErrorCode.UNKNOWN_MEMBER_ID))
+        elif self._must_rebalance(group, member, request):
+            self._update(group, member, request, waiter, draft)
+        else:
+            draft.answer(waiter, joined(group, member))
+
+    @staticmethod
+    def _must_rebalance(group: ClassicGroup, member: Member, request: JoinGroupRequest) -> bool:
+        """No: the member only missed its answer. The leader of a stable group may always ask for a new assignment,
+        because it sees what the coordinator does not (a topic that grew)."""
+        if group.is_in(GroupState.PREPARING_REBALANCE) or member.protocols != _protocols(request):
+            return True
+        return group.is_in(GroupState.STABLE) and group.leader_id == member.member_id
+
+    def _add(
+        self,
+        group: ClassicGroup,
+        caller: Caller,
+        request: JoinGroupRequest,
+        member_id: str,
+        waiter: Waiter,
+        draft: Draft,
+    ) -> None:
+        member = Member(
+            member_id,
+            request.group_instance_id,
+            caller.client_id,
+            caller.client_host,
+            request.rebalance_timeout_ms,
+            request.session_timeout_ms,
+            request.protocol_type,
+            _protocols(request),
+            is_new=True,
+        )
+        if group.is_in(GroupState.PREPARING_REBALANCE) and group.previous_state is GroupState.EMPTY:
+            group.new_member_added = True
+        group.add(member, waiter)
+        # It does not know its id yet and cannot send heartbeats; if its client has gone we would never notice.
+        self._rebalance.touch(group, member, self._shelf.settings.new_member_join_timeout_ms)
+        self._rebalance.prepare_or_complete(group, draft, f"{member_id} joined: {_reason(request)}")
+
+    def _update(
+        self, group: ClassicGroup, member: Member, request: JoinGroupRequest, waiter: Waiter, draft: Draft
+    ) -> None:
+        group.update(member, _protocols(request), request.rebalance_timeout_ms, request.session_timeout_ms)
+        self._park(group, member, waiter, draft)
+        self._rebalance.prepare_or_complete(group, draft, f"{member.member_id} rejoined: {_reason(request)}")
+
+    def _replace_static(
+        self,
+        group: ClassicGroup,
+        caller: Caller,
+        request: JoinGroupRequest,
+        instance_id: str,
+        member_id: str,
+        waiter: Waiter,
+        draft: Draft,
+    ) -> None:
+        old = group.members[group.static_members[instance_id]]
+        self._fence(group, old, draft)
+        self._shelf.timers.cancel(session_key(group.group_id, old.member_id))
+        former_leader = group.leader_id
+        member = group.rename_static(instance_id, member_id)
+        group.update(member, _protocols(request), request.rebalance_timeout_ms, request.session_timeout_ms)
+        self._rebalance.touch(group, member)
+        if group.is_in(GroupState.STABLE) and group.select_protocol() == group.protocol_name:
+            draft.records.append(group_record(group, {m.member_id: m.assignment for m in group.members.values()}))
+            draft.answer(waiter, _rejoined_static(group, member, former_leader, caller.version))
+            return
+        self._park(group, member, waiter, draft)
+        # In CompletingRebalance the leader may already assign to the old id, so that a new rebalance is due there too.
+        self._rebalance.prepare_or_complete(group, draft, f"static member {instance_id} returned: {_reason(request)}")
+
+    @staticmethod
+    def _fence(group: ClassicGroup, old: Member, draft: Draft) -> None:
+        fenced = ErrorCode.FENCED_INSTANCE_ID
+        join_waiter = group.take_join_waiter(old)
+        if join_waiter is not None:
+            draft.answer(join_waiter, _refused(old.member_id, fenced, protocol_name=None))
+        if old.sync_waiter is not None:
+            draft.answer(old.sync_waiter, SyncGroupResponse(error_code=fenced))
+            old.sync_waiter = None
+
+    @staticmethod
+    def _park(group: ClassicGroup, member: Member, waiter: Waiter, draft: Draft) -> None:
+        earlier = group.park_join(member, waiter)
+        if earlier is not None:
+            # The same member asks again: one parked request for each member, the older one is told to retry.
+            draft.answer(earlier, _refused(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS))
+
+
+def _rejoined_static(group: ClassicGroup, member: Member, former_leader: str | None, version: int) -> JoinGroupResponse:
+    """Before v9 a returning leader is told that its old self leads, lest it assign anew and nobody else know."""
+    if version >= _SKIP_ASSIGNMENT_FROM:
+        return joined(group, member, skip_assignment=group.leader_id == member.member_id)
+    response = joined(group, member)
+    response.members = []
+    response.leader = former_leader or ""
+    return response
+
+
+def _refused(member_id: str, code: ErrorCode, *, protocol_name: str | None = "") -> JoinGroupResponse:
+    return JoinGroupResponse(member_id=member_id, error_code=code, protocol_name=protocol_name)
+
+
+def _protocols(request: JoinGroupRequest) -> Protocols:
+    return tuple((protocol.name, bytes(protocol.metadata)) for protocol in request.protocols)
+
+
+def _reason(request: JoinGroupRequest) -> str:
+    return request.reason or "not provided"

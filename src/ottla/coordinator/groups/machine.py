@@ -1,0 +1,171 @@
+"""The group machine: everything that one shard of the group coordinator knows and decides.
+
+Every method that takes a waiter decides (records and answers); `replay` alone changes what is durable, on the live
+path right after the append and on load for the whole log; both end in the same state. Reads see all that has been
+appended, and their answers, like all others, leave when that is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ottla.coordinator.decisions import Draft, GroupDecision, Waiter
+from ottla.coordinator.groups.expiry import Expiry
+from ottla.coordinator.groups.group import ClassicGroup
+from ottla.coordinator.groups.group_records import describes, group_from_record, new_group_record
+from ottla.coordinator.groups.join import Caller, Join
+from ottla.coordinator.groups.listing import Listing
+from ottla.coordinator.groups.membership import Membership
+from ottla.coordinator.groups.offset_store import CommittedOffset, OffsetStore
+from ottla.coordinator.groups.offsets import Offsets
+from ottla.coordinator.groups.rebalance import Rebalance
+from ottla.coordinator.groups.shelf import OperationTimers, Shelf
+from ottla.coordinator.groups.states import GroupState
+from ottla.coordinator.groups.sync import Sync
+from ottla.coordinator.records import CoordinatorRecord, GroupMetadataRecord, OffsetCommitRecord
+from ottla.coordinator.settings import GroupSettings
+from ottla.env.seams import Clock, RandomSource
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import ProducerId, TopicPartition, Uuid
+from ottla.protocol.generated.delete_groups_response import DeletableGroupResult
+from ottla.protocol.generated.heartbeat_request import HeartbeatRequest
+from ottla.protocol.generated.join_group_request import JoinGroupRequest
+from ottla.protocol.generated.leave_group_request import LeaveGroupRequest
+from ottla.protocol.generated.offset_commit_request import OffsetCommitRequest
+from ottla.protocol.generated.offset_delete_request import OffsetDeleteRequest
+from ottla.protocol.generated.offset_fetch_request import OffsetFetchRequestGroup
+from ottla.protocol.generated.sync_group_request import SyncGroupRequest
+
+__all__ = ["Caller", "DeletableGroupResult", "GroupMachine"]
+
+
+class GroupMachine:
+    def __init__(self, settings: GroupSettings, clock: Clock, random: RandomSource, timers: OperationTimers) -> None:
+        self._shelf = Shelf(settings, clock, random, timers)
+        self._store = OffsetStore()
+        self._live = False
+        self._rebalance = Rebalance(self._shelf)
+        self._join = Join(self._shelf, self._rebalance)
+        self._sync = Sync(self._shelf, self._rebalance)
+        self._membership = Membership(self._shelf, self._rebalance)
+        self._offsets = Offsets(self._shelf, self._rebalance, self._store)
+        self._listing = Listing(self._shelf, self._store)
+        self._expiry = Expiry(self._shelf, self._store)
+
+    @property
+    def groups(self) -> Mapping[str, ClassicGroup]:
+        return self._shelf.groups
+
+    @property
+    def offsets(self) -> OffsetStore:
+        return self._store
+
+    # The classic protocol
+
+    def create_group(self, group_id: str) -> GroupDecision:
+        """An event before the first join: the group exists once its record does."""
+        draft = Draft()
+        if group_id not in self._shelf.groups:
+            draft.records.append(new_group_record(group_id, self._shelf.clock.time_ms()))
+        return draft.decide()
+
+    def join(self, caller: Caller, request: JoinGroupRequest, waiter: Waiter) -> GroupDecision:
+        return self._join.join(caller, request, waiter)
+
+    def sync(self, request: SyncGroupRequest, waiter: Waiter) -> GroupDecision:
+        return self._sync.sync(request, waiter)
+
+    def heartbeat(self, request: HeartbeatRequest, waiter: Waiter) -> GroupDecision:
+        return self._membership.heartbeat(request, waiter)
+
+    def leave(self, request: LeaveGroupRequest, waiter: Waiter) -> GroupDecision:
+        return self._membership.leave(request, waiter)
+
+    # Offsets
+
+    def commit_offsets(self, version: int, request: OffsetCommitRequest, waiter: Waiter) -> GroupDecision:
+        return self._offsets.commit(version, request, waiter)
+
+    def fetch_offsets(self, request: OffsetFetchRequestGroup, waiter: Waiter, *, require_stable: bool) -> GroupDecision:
+        return self._offsets.fetch(request, waiter, require_stable=require_stable)
+
+    def delete_offsets(self, request: OffsetDeleteRequest, waiter: Waiter) -> GroupDecision:
+        return self._offsets.delete(request, waiter)
+
+    def forget_topics(self, topics: Mapping[str, Uuid]) -> GroupDecision:
+        return self._expiry.forget_topics(topics)
+
+    # Groups
+
+    def list_groups(self, states: list[str], types: list[str], waiter: Waiter) -> GroupDecision:
+        draft = Draft()
+        draft.answer(waiter, self._listing.list_groups(states, types))
+        return draft.decide()
+
+    def describe_group(self, version: int, group_id: str, waiter: Waiter) -> GroupDecision:
+        draft = Draft()
+        draft.answer(waiter, self._listing.describe(version, group_id))
+        return draft.decide()
+
+    def delete_group(self, group_id: str, waiter: Waiter) -> GroupDecision:
+        return self._listing.delete(group_id, waiter)
+
+    # Life of the shard
+
+    def replay(self, offset: int, producer_id: ProducerId, record: CoordinatorRecord) -> None:
+        """Apply one record that stands at `offset` in the log."""
+        if isinstance(record, OffsetCommitRecord):
+            self._replay_offset(offset, producer_id, record)
+        else:
+            self._replay_group(record)
+
+    def replay_end_transaction(self, producer_id: ProducerId, *, committed: bool) -> None:
+        self._store.end_transaction(producer_id, committed=committed)
+
+    def on_loaded(self) -> GroupDecision:
+        """The log has been replayed: sessions begin now; a group above a lowered group.max.size rebalances."""
+        self._live = True
+        draft = Draft()
+        for group in self._shelf.groups.values():
+            for member in group.members.values():
+                self._rebalance.touch(group, member)
+            if len(group.members) > self._shelf.settings.group_max_size:
+                self._rebalance.prepare(group, draft, "the loaded group is over capacity")
+        self._expiry.schedule()
+        return draft.decide()
+
+    def on_unloaded(self) -> GroupDecision:
+        """Another broker leads now: whoever waits here must look for it."""
+        draft = Draft()
+        error = KafkaError(ErrorCode.NOT_COORDINATOR)
+        for group in self._shelf.groups.values():
+            for member in group.members.values():
+                join_waiter, sync_waiter = group.take_join_waiter(member), member.sync_waiter
+                member.sync_waiter = None
+                for waiter in (join_waiter, sync_waiter):
+                    if waiter is not None:
+                        draft.refuse(waiter, error)
+        return draft.decide()
+
+    def _replay_group(self, record: GroupMetadataRecord) -> None:
+        group = self._shelf.groups.get(record.group_id)
+        value = record.value
+        if value is None:
+            self._shelf.groups.pop(record.group_id, None)
+        elif self._live and group is not None and describes(group, value):
+            # This very group decided the record: it keeps those who wait in it.
+            if group.members:
+                group.become_stable({member.member_id: bytes(member.assignment) for member in value.members})
+        else:
+            self._shelf.groups[record.group_id] = group_from_record(record.group_id, value)
+
+    def _replay_offset(self, offset: int, producer_id: ProducerId, record: OffsetCommitRecord) -> None:
+        target = TopicPartition(record.topic, record.partition)
+        if record.value is None:
+            self._store.remove(record.group_id, target)
+            return
+        if record.group_id not in self._shelf.groups:
+            # A consumer that only stores its offsets here: a simple group, with no record of its own.
+            simple = ClassicGroup(record.group_id, GroupState.EMPTY, record.value.commit_timestamp)
+            self._shelf.groups[record.group_id] = simple
+        self._store.put(record.group_id, target, CommittedOffset.from_record(offset, record.value), producer_id)

@@ -1,0 +1,42 @@
+"""The settings of the group coordinator, by Kafka's names, with Kafka's defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+MAX_INT = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettings:
+    """Each field is the broker property of the same name with dots for underscores, unless its comment says else."""
+
+    group_min_session_timeout_ms: int = 6_000
+    group_max_session_timeout_ms: int = 1_800_000
+    group_initial_rebalance_delay_ms: int = 3_000
+    group_max_size: int = MAX_INT
+    offset_metadata_max_bytes: int = 4_096
+    offsets_retention_minutes: int = 7 * 24 * 60
+    offsets_retention_check_interval_ms: int = 600_000
+    offsets_commit_timeout_ms: int = 5_000
+    offsets_topic_num_partitions: int = 50
+    offsets_topic_replication_factor: int = 3
+    offsets_topic_segment_bytes: int = 100 * 1024 * 1024
+    offsets_load_buffer_size: int = 5 * 1024 * 1024
+
+    new_member_join_timeout_ms: int = 300_000
+    """Not a property: how long a JoinGroup of a new member may stay parked (Kafka's own constant)."""
+
+    max_pending_members: int = 10_000
+    """Not a property: member ids handed out (KIP-394) and not yet used, for each group. Each lives for one session
+    timeout; Kafka has no limit here, and a client that only ever asks for ids would fill the memory."""
+
+    @property
+    def offsets_retention_ms(self) -> int:
+        return self.offsets_retention_minutes * 60_000
+
+    @classmethod
+    def from_config(cls, config: Any) -> GroupSettings:
+        """The same-named attributes of a BrokerConfig."""
+        return cls(**{f.name: getattr(config, f.name) for f in fields(cls) if hasattr(config, f.name)})

@@ -1,0 +1,75 @@
+"""Timers by key: one deadline for each key, moved without touching the event loop.
+
+A heartbeat moves its member's deadline; the loop's timer is left where it is and, when it rings early, is set again
+for what remains. Ten thousand members that beat every three seconds cost ten thousand assignments, not timers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+from ottla.env.seams import Clock, Timer, Timers
+
+OperationT = TypeVar("OperationT")
+
+
+class _Entry(Generic[OperationT]):
+    __slots__ = ("deadline", "operation", "rings_at", "timer")
+
+    def __init__(self, deadline: float, operation: OperationT) -> None:
+        self.deadline = deadline
+        self.operation = operation
+        self.rings_at = deadline
+        self.timer: Timer | None = None
+
+
+class KeyedTimers(Generic[OperationT]):
+    """`fire` gets the operation of a key whose deadline has passed; the key is free again by then."""
+
+    def __init__(self, timers: Timers, clock: Clock, fire: Callable[[OperationT], None]) -> None:
+        self._timers = timers
+        self._clock = clock
+        self._fire = fire
+        self._entries: dict[Hashable, _Entry[OperationT]] = {}
+
+    def schedule(self, key: Hashable, delay_ms: float, operation: OperationT) -> None:
+        """Set the deadline of `key`, in place of the one it has."""
+        deadline = self._clock.monotonic_ms() + max(delay_ms, 0)
+        entry = self._entries.get(key)
+        if entry is not None and entry.rings_at <= deadline:
+            entry.deadline = deadline
+            entry.operation = operation
+            return
+        self.cancel(key)
+        entry = self._entries[key] = _Entry(deadline, operation)
+        self._arm(key, entry)
+
+    def cancel(self, key: Hashable) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is not None and entry.timer is not None:
+            entry.timer.cancel()
+
+    def cancel_all(self) -> None:
+        for key in list(self._entries):
+            self.cancel(key)
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._entries
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def _arm(self, key: Hashable, entry: _Entry[OperationT]) -> None:
+        entry.rings_at = entry.deadline
+        delay_ms = max(entry.deadline - self._clock.monotonic_ms(), 0)
+        entry.timer = self._timers.call_later(delay_ms, lambda: self._ring(key, entry))
+
+    def _ring(self, key: Hashable, entry: _Entry[OperationT]) -> None:
+        if self._entries.get(key) is not entry:
+            return
+        if self._clock.monotonic_ms() < entry.deadline:
+            self._arm(key, entry)
+            return
+        del self._entries[key]
+        self._fire(entry.operation)
