@@ -1,79 +1,176 @@
 """Validators: what a parsed value may be. Each answers None or Kafka's own words for the refusal.
 
-`describe_check` gives the accepted range for the docs and for error lines; it is the validator's `accepts` attribute.
+A check carries two facts beside its verdict: `accepts`, what it lets through in words for people, and `unique`, whether
+duplicates are dropped from the list before it is asked (as Kafka does).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
 
-from .settings import Check
-
-
-def _named(check: Check, accepts: str) -> Check:
-    check.accepts = accepts  # type: ignore[attr-defined]
-    return check
+CLASSIC_CODECS: Final = 5
+"""Compression ids of the wire: none, gzip, snappy, lz4, zstd."""
 
 
-def accepts(check: Check | None) -> str:
-    """What a check lets through, for people: `[0,...]`, `one of a, b`; empty when anything goes."""
-    return str(getattr(check, "accepts", ""))
+class Refusal(NamedTuple):
+    """Why a value is refused. `whole` replaces Kafka's `Invalid value V for configuration N: ` frame; `value` is the
+    part of the value that the frame shows, where that is not the whole."""
+
+    why: str
+    whole: bool = False
+    value: str | None = None
+
+
+class Check(NamedTuple):
+    verdict: Callable[[str, Any], Refusal | None]
+    accepts: str
+    unique: bool = False
+
+    def __call__(self, name: str, value: Any) -> Refusal | None:
+        return self.verdict(name, value)
 
 
 def at_least(low: float) -> Check:
-    def check(_name: str, value: Any) -> str | None:
-        if value is None:
-            return "Value must be non-null"
-        return f"Value must be at least {low}" if value < low else None
-
-    return _named(check, f"[{low},...]")
+    return Check(lambda _, v: Refusal(f"Value must be at least {low}") if v < low else None, f"[{low},...]")
 
 
 def between(low: float, high: float) -> Check:
-    def check(_name: str, value: Any) -> str | None:
-        if value is None:
-            return "Value must be non-null"
+    def verdict(_: str, value: Any) -> Refusal | None:
         if value < low:
-            return f"Value must be at least {low}"
-        return f"Value must be no more than {high}" if value > high else None
+            return Refusal(f"Value must be at least {low}")
+        return Refusal(f"Value must be no more than {high}") if value > high else None
 
-    return _named(check, f"[{low},...,{high}]")
+    return Check(verdict, f"[{low},...,{high}]")
 
 
 def one_of(*allowed: str) -> Check:
-    def check(_name: str, value: Any) -> str | None:
-        return None if value in allowed else f"String must be one of: {', '.join(allowed)}"
-
-    return _named(check, f"one of {', '.join(allowed)}")
+    why = f"String must be one of: {', '.join(allowed)}"
+    return Check(lambda _, v: None if v in allowed else Refusal(why), f"one of {', '.join(allowed)}")
 
 
-def throttled_replicas(name: str, value: Any) -> str | None:
-    """`*`, nothing, or `partition:broker,...`."""
-    if not value or list(value) == ["*"]:
+def one_of_any_case(*allowed: str) -> Check:
+    why = f"String must be one of (case insensitive): {', '.join(allowed)}"
+    return Check(
+        lambda _, v: None if v.upper() in allowed else Refusal(why), f"one of {', '.join(allowed)} in any case"
+    )
+
+
+def list_of(allowed: Sequence[str] = (), *, may_be_empty: bool = True) -> Check:
+    """A list without duplicates or empty items; `allowed` limits the items."""
+    options = f"[{', '.join(allowed)}]" if allowed else "any non-empty value"
+
+    def verdict(name: str, value: Any) -> Refusal | None:
+        if not value and not may_be_empty:
+            return Refusal(f"Configuration '{name}' must not be empty. Valid values include: {options}", whole=True)
+        for item in value:
+            if not item:
+                return Refusal(f"Configuration '{name}' values must not be empty.", whole=True)
+            if allowed and item not in allowed:
+                return Refusal(f"String must be one of: {', '.join(allowed)}", value=item)
         return None
-    for item in value:
-        left, colon, right = item.strip().partition(":")
-        if not (colon and left.isascii() and left.isdigit() and right.isascii() and right.isdigit()):
-            return (
-                f"{name} must be the literal '*' or a list of replicas in the following format: "
-                "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+
+    words = f"any of {', '.join(allowed)}" if allowed else ("a list" if may_be_empty else "a list, not empty")
+    return Check(verdict, words, unique=True)
+
+
+not_empty: Final = Check(lambda _, v: None if v else Refusal("String must be non-empty"), "text, not empty")
+
+gzip_level: Final = Check(
+    lambda _, v: None if v == -1 or 1 <= v <= 9 else Refusal("Value must be between 1 and 9 or equal to -1"),
+    "[1,...,9] or -1",
+)
+
+codec: Final = Check(
+    lambda _, v: None if 0 <= v < CLASSIC_CODECS else Refusal(f"Unknown compression type id: {v}", whole=True),
+    "0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd",
+)
+
+
+def java_class(*known: str) -> Check:
+    """A plug-in that stands between a client and a change or a login: ignoring it would let through what it stops."""
+    options = " or ".join(name or "nothing" for name in known) or "nothing: remove the line"
+    why = f"Java classes cannot be loaded here, and ignoring this one could let through what it stops; give {options}"
+    return Check(lambda _, v: None if v in known else Refusal(why), options)
+
+
+no_providers: Final = Check(
+    lambda _, v: Refusal("config providers cannot be loaded here; write the values into the file") if v else None,
+    "nothing",
+    unique=True,
+)
+
+_REPLICA: Final = re.compile(r"\d+:\d+", re.ASCII)
+
+
+def _throttled_replicas(name: str, value: Any) -> Refusal | None:
+    if value in ((), ("*",)) or all(_REPLICA.fullmatch(item.strip()) for item in value):
+        return None
+    return Refusal(
+        f"{name} must be the literal '*' or a list of replicas in the following format: "
+        "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+    )
+
+
+throttled_replicas: Final = Check(_throttled_replicas, "* or partition:broker,...")
+
+_HOST_PORT: Final = re.compile(r"(?:[^@\[\]]*://)?\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<port>[0-9]+)", re.ASCII)
+
+
+def split_host_port(text: str) -> tuple[str, int] | None:
+    """`host:port`, `[::1]:port`; None when it is neither."""
+    match = _HOST_PORT.fullmatch(text)
+    return (match["host"], int(match["port"])) if match and match["host"] else None
+
+
+def _voters(name: str, value: Any) -> Refusal | None:
+    form = "Each entry should be in the form `{id}@{host}:{port}`."
+    for entry in value:
+        node, at, address = entry.partition("@")
+        if not at or "@" in address:
+            return Refusal(f"Invalid configuration value for {name}. {form}", whole=True)
+        if not re.fullmatch(r"[+-]?[0-9]+", node.strip()):
+            return Refusal(f"Failed to parse voter ID as an integer from {node}", whole=True)
+        if (parsed := split_host_port(address)) is None:
+            return Refusal(
+                f"Failed to parse host name from entry {entry} for the configuration {name}. {form}", whole=True
             )
+        if parsed[1] > 0xFFFF:
+            return Refusal(f"port out of range:{parsed[1]}", whole=True)
     return None
 
 
-_named(throttled_replicas, "* or partition:broker,...")
+voters: Final = Check(_voters, "id@host:port,...")
 
 
-def list_of(allowed: Sequence[str], *, may_be_empty: bool = True) -> Check:
-    def check(name: str, value: Any) -> str | None:
-        for item in value or ():
-            if item not in allowed:
-                return f"String must be one of: {', '.join(allowed)}"
-        if not value and not may_be_empty:
-            return f"Configuration '{name}' must not be empty. Valid values include: [{', '.join(allowed)}]"
-        if value is not None and len(set(value)) != len(value):
-            return f"Configuration '{name}' values must not be duplicated."
+def _bootstrap_servers(name: str, value: Any) -> Refusal | None:
+    for entry in value:
+        if (parsed := split_host_port(entry)) is None:
+            form = 'Each entry should be in the form "{host}:{port}"'
+            return Refusal(f"Failed to parse host name from {entry} for the configuration {name}. {form}", whole=True)
+        if parsed[1] > 0xFFFF:
+            return Refusal(f"port out of range:{parsed[1]}", whole=True)
+    return None
+
+
+bootstrap_servers: Final = Check(_bootstrap_servers, "host:port,...")
+
+_DURATION: Final = re.compile(
+    r"P(?=.)(?:\d+D)?(?:T(?=.)(?:\d+H)?(?:\d+M)?(?:\d+(?:\.\d{1,9})?S)?)?", re.ASCII | re.IGNORECASE
+)
+
+
+def _offset_reset(name: str, value: Any) -> Refusal | None:
+    if value in ("earliest", "latest"):
         return None
+    kind, _, duration = value.partition(":")
+    if kind == "by_duration" and _DURATION.fullmatch(duration):
+        return None
+    return Refusal(
+        f"Invalid value `{value}` for configuration {name}. The value must be either 'earliest', 'latest' or of the "
+        "format 'by_duration:<PnDTnHnMn.nS>'."
+    )
 
-    return _named(check, f"any of {', '.join(allowed)}")
+
+offset_reset: Final = Check(_offset_reset, "earliest, latest or by_duration:PnDTnHnMn.nS")

@@ -19,6 +19,8 @@ from typing import Any, ClassVar, Final, NamedTuple, Self
 
 from typing_extensions import dataclass_transform
 
+from .checks import Check
+
 
 class Kind(IntEnum):
     """A setting's type; the numbers are those of DescribeConfigs' ConfigType."""
@@ -57,8 +59,11 @@ class Required:
 
 REQUIRED: Final = Required()
 
-Check = Callable[[str, Any], str | None]
-"""`check(name, value)`: why Kafka refuses the value, in Kafka's words, or None."""
+INT_MAX: Final = (1 << 31) - 1
+LONG_MAX: Final = (1 << 63) - 1
+DOUBLE_MAX: Final = 1.7976931348623157e308
+HOUR_MS: Final = 3_600_000
+DAY_MS: Final = 24 * HOUR_MS
 
 
 class Synonym(NamedTuple):
@@ -81,7 +86,9 @@ class Setting(NamedTuple):
     synonyms: tuple[Synonym, ...] = ()
     """Most specific first."""
     internal: bool = False
-    """Kafka accepts it but shows it nowhere."""
+    """Accepted, and shown by DescribeConfigs only where it is set."""
+    undeclared: bool = False
+    """Read by a plug-in of Kafka's but not in its table: DescribeConfigs takes it for an unknown name."""
     convert: Callable[[Any], Any] | None = None
     """From the parsed value to the attribute's type, where a list is better kept as a set."""
 
@@ -114,6 +121,7 @@ def setting(
     effect: str = USED,
     synonyms: tuple[Synonym, ...] = (),
     internal: bool = False,
+    undeclared: bool = False,
     convert: Callable[[Any], Any] | None = None,
 ) -> Any:
     return _Row(
@@ -127,6 +135,7 @@ def setting(
             "effect": effect,
             "synonyms": synonyms,
             "internal": internal,
+            "undeclared": undeclared,
             "convert": convert,
         }
     )
@@ -161,8 +170,10 @@ class Settings:
             attribute = row.attribute
             if attribute in values:
                 put(self, attribute, values.pop(attribute))
+            elif row.default is REQUIRED:
+                raise TypeError(f"{type(self).__name__} needs {attribute}")
             else:
-                put(self, attribute, row.typed(None if row.default is REQUIRED else row.default))
+                put(self, attribute, row.typed(row.default))
         if values:
             raise TypeError(f"{type(self).__name__} has no setting {', '.join(sorted(values))}")
 
@@ -192,7 +203,7 @@ class Settings:
         changed = (
             f"{row.attribute}={'[hidden]' if row.kind is PASSWORD else repr(getattr(self, row.attribute))}"
             for row in self.TABLE.values()
-            if getattr(self, row.attribute) != row.typed(None if row.default is REQUIRED else row.default)
+            if row.default is REQUIRED or getattr(self, row.attribute) != row.typed(row.default)
         )
         return f"{type(self).__name__}({', '.join(changed)})"
 

@@ -8,29 +8,33 @@ from __future__ import annotations
 
 from typing import Final
 
-from .checks import at_least, between, list_of, one_of, throttled_replicas
-from .settings import BOOLEAN, DOUBLE, INT, LIST, LONG, STRING, Settings, Synonym, no_effect, setting, slots_of
+from .checks import at_least, between, gzip_level, list_of, one_of, throttled_replicas
+from .effects import NO_TIERS
+from .settings import (
+    BOOLEAN,
+    DAY_MS,
+    DOUBLE,
+    HOUR_MS,
+    INT,
+    LIST,
+    LONG,
+    LONG_MAX,
+    STRING,
+    Settings,
+    Synonym,
+    setting,
+    slots_of,
+)
 
-LONG_MAX: Final = (1 << 63) - 1
-HOUR_MS: Final = 3_600_000
-DAY_MS: Final = 24 * HOUR_MS
-
-_NO_TIERS = no_effect("there is no tiered storage")
-_COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
-
-
-def gzip_level(_name: str, value: int) -> str | None:
-    return None if value == -1 or 1 <= value <= 9 else "Value must be between 1 and 9 or equal to -1"
-
-
-gzip_level.accepts = "[1,...,9] or -1"  # type: ignore[attr-defined]
+_COMPRESSIONS: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
 
 def _from(*names: str | tuple[str, int]) -> tuple[Synonym, ...]:
     return tuple(Synonym(name) if isinstance(name, str) else Synonym(*name) for name in names)
 
 
-# fmt: off - one setting per paragraph reads as a table
+# One setting per paragraph reads as a table; the formatter would spread it over ten lines.
+# fmt: off
 class TopicSettings(Settings):
     __slots__ = ()
 
@@ -88,11 +92,11 @@ class TopicSettings(Settings):
     )
     local_retention_bytes: int = setting(
         LONG, -2, at_least(-2), "Bytes kept locally before the tier takes over; -2 follows retention.bytes.",
-        synonyms=_from("log.local.retention.bytes"), effect=_NO_TIERS,
+        synonyms=_from("log.local.retention.bytes"), effect=NO_TIERS,
     )
     local_retention_ms: int = setting(
         LONG, -2, at_least(-2), "Time kept locally before the tier takes over; -2 follows retention.ms.",
-        synonyms=_from("log.local.retention.ms"), effect=_NO_TIERS,
+        synonyms=_from("log.local.retention.ms"), effect=NO_TIERS,
     )
     max_compaction_lag_ms: int = setting(
         LONG, LONG_MAX, at_least(1), "A record is compacted at the latest after this time, however clean the log.",
@@ -129,13 +133,13 @@ class TopicSettings(Settings):
         BOOLEAN, False, None, "Reserve a new segment's full size on disk at once.", synonyms=_from("log.preallocate")
     )
     remote_log_copy_disable: bool = setting(
-        BOOLEAN, False, None, "Make the tier of this topic read-only.", effect=_NO_TIERS
+        BOOLEAN, False, None, "Make the tier of this topic read-only.", effect=NO_TIERS
     )
     remote_log_delete_on_disable: bool = setting(
-        BOOLEAN, False, None, "Delete tiered data when the tier is switched off.", effect=_NO_TIERS
+        BOOLEAN, False, None, "Delete tiered data when the tier is switched off.", effect=NO_TIERS
     )
     remote_storage_enable: bool = setting(
-        BOOLEAN, False, None, "Move old segments of this topic to a remote tier.", effect=_NO_TIERS
+        BOOLEAN, False, None, "Move old segments of this topic to a remote tier.", effect=NO_TIERS
     )
     retention_bytes: int = setting(
         LONG, -1, None, "Largest size of a partition before old segments go; -1 sets no limit.",

@@ -1,0 +1,61 @@
+"""Transactions and producer ids."""
+
+from __future__ import annotations
+
+from ottla.env.config.checks import at_least
+from ottla.env.config.settings import BOOLEAN, CLUSTER, HIGH, INT, LOW, SHORT, Settings, setting
+
+
+# One setting per paragraph reads as a table; the formatter would spread it over ten lines.
+# fmt: off
+class TransactionSettings(Settings):
+    __slots__ = ()
+
+    transaction_max_timeout_ms: int = setting(
+        INT, 900_000, at_least(1), "Longest transaction timeout that a producer may ask for.", importance=HIGH
+    )
+    transaction_state_log_load_buffer_size: int = setting(
+        INT, 5_242_880, at_least(1), "Bytes read at a time when transactions are loaded.", importance=HIGH
+    )
+    transaction_state_log_min_isr: int = setting(
+        INT, 2, at_least(1), "min.insync.replicas of the transaction topic.", importance=HIGH
+    )
+    transaction_state_log_num_partitions: int = setting(
+        INT, 50, at_least(1), "Partitions of the transaction topic; fixed once it exists.", importance=HIGH
+    )
+    transaction_state_log_replication_factor: int = setting(
+        SHORT, 3, at_least(1), "Replicas of the transaction topic.", importance=HIGH
+    )
+    transaction_state_log_segment_bytes: int = setting(
+        INT, 104_857_600, at_least(1), "Segment size of the transaction topic.", importance=HIGH
+    )
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = setting(
+        INT, 10_000, at_least(1), "How often transactions past their timeout are looked for.", importance=LOW
+    )
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = setting(
+        INT, 3_600_000, at_least(1), "How often expired transactional ids are looked for.", importance=LOW
+    )
+    transaction_partition_verification_enable: bool = setting(
+        BOOLEAN, True, None,
+        "Check that a partition is in the transaction before writing to it.", importance=LOW, mode=CLUSTER,
+    )
+    transaction_two_phase_commit_enable: bool = setting(
+        BOOLEAN, False, None, "Let producers take part in two-phase commit.", importance=LOW
+    )
+    transactional_id_expiration_ms: int = setting(
+        INT, 604_800_000, at_least(1), "A transactional id that is unused this long is forgotten.", importance=HIGH
+    )
+    producer_id_expiration_ms: int = setting(
+        INT, 86_400_000, at_least(1),
+        "A producer id that is silent this long is forgotten by the partition.", importance=LOW, mode=CLUSTER,
+    )
+    producer_id_expiration_check_interval_ms: int = setting(
+        INT, 600_000, at_least(1), "How often silent producer ids are looked for.", importance=LOW, internal=True
+    )
+    add_partitions_to_txn_retry_backoff_ms: int = setting(
+        INT, 20, at_least(1), "Pause before a partition is verified with the coordinator again.", importance=HIGH
+    )
+    add_partitions_to_txn_retry_backoff_max_ms: int = setting(
+        INT, 100, at_least(0), "Longest time that such retries go on.", importance=HIGH
+    )
+# fmt: on
