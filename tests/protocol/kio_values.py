@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
+import datetime as dt
 import io
 import typing
 import uuid
@@ -21,8 +21,8 @@ from tests.protocol.message_values import kinds
 from ottla.protocol.generated.index import MODULES
 from ottla.protocol.primitives import Struct
 
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_MILLISECOND = datetime.timedelta(milliseconds=1)
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_MILLISECOND = dt.timedelta(milliseconds=1)
 _SUFFIX = {EntityType.request: "_request", EntityType.response: "_response"}
 _BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 
@@ -139,7 +139,7 @@ def _plain(value: Any, kafka_type: str | None) -> Any:
         return bytes(16) if value is None else value.bytes
     if kafka_type == "datetime_i64":
         return -1 if value is None else (value - _EPOCH) // _MILLISECOND
-    if isinstance(value, datetime.timedelta):
+    if isinstance(value, dt.timedelta):
         return value // _MILLISECOND
     return value.value if isinstance(value, ErrorCode) else value
 
