@@ -13,13 +13,7 @@ from collections.abc import Iterable, Sequence
 from ottla.env.config import TopicConfig
 from ottla.env.logging import get_logger
 from ottla.env.seams import Storage
-from ottla.log.file_names import (
-    DELETED_SUFFIX,
-    INDEX_SUFFIX,
-    SEGMENT_SUFFIXES,
-    TIME_INDEX_SUFFIX,
-    TXN_INDEX_SUFFIX,
-)
+from ottla.log.file_names import DELETED_SUFFIX, INDEX_SUFFIXES, SEGMENT_SUFFIXES
 from ottla.log.log_directory import LogDirectory
 from ottla.log.open_files import SharedFile
 from ottla.log.results import LogSlice
@@ -37,16 +31,23 @@ class FlushPlan:
     `PartitionLog.flushed` afterwards.
     """
 
-    __slots__ = ("_directory", "_files", "_paths", "_storage", "offset")
+    __slots__ = ("_directories", "_files", "_paths", "_storage", "generation", "offset")
 
     def __init__(
-        self, storage: Storage, offset: Offset, files: list[SharedFile], paths: list[str], directory: str | None
+        self,
+        storage: Storage,
+        offset: Offset,
+        generation: int,
+        files: list[SharedFile],
+        paths: list[str],
+        directories: list[str],
     ) -> None:
         self._storage = storage
         self._files = files
         self._paths = paths
-        self._directory = directory
+        self._directories = directories
         self.offset = offset
+        self.generation = generation
 
     def sync(self) -> None:
         """OSError means that the directory is failing: give it to `PartitionLog.flush_failed`."""
@@ -59,8 +60,8 @@ class FlushPlan:
                     file.sync()
                 finally:
                     file.close()
-        if self._directory is not None:
-            self._storage.sync_dir(self._directory)
+        for directory in self._directories:
+            self._storage.sync_dir(directory)
 
 
 class LocalLog:
@@ -68,6 +69,7 @@ class LocalLog:
         "_active",
         "_bases",
         "_config",
+        "_generation",
         "_index_bytes",
         "_index_interval",
         "_segment_bytes",
@@ -102,6 +104,8 @@ class LocalLog:
         self.log_end_offset = log_end_offset
         self.recovery_point = recovery_point
         self.last_flushed_ms: TimestampMs = 0
+        self._generation = 0
+        """Counts truncations: a sync that began before one proves nothing about what was written after it."""
         self.config = config
 
     @property
@@ -227,20 +231,19 @@ class LocalLog:
 
     # ------------------------------------------------------------------------------------------------ syncing
 
-    def _flush_plan(self, up_to: Offset, extra_paths: list[str]) -> FlushPlan | None:
-        """Sync the segments that hold [recovery_point, up_to); None when they are on disk already."""
-        if up_to <= self.recovery_point:
-            return None
+    def _flush_plan(self, up_to: Offset, paths: list[str]) -> FlushPlan:
+        """Sync the segments that hold [recovery_point, up_to), the files `paths` and the names of new files."""
         touched = self.segments_between(self.recovery_point, up_to)
-        paths = list(extra_paths)
+        new_names = bool(paths)
         for segment in touched:
             segment.flush_indexes()
+            new_names |= segment.base_offset >= self.recovery_point
             if segment is not self._active:
                 # Recovery rebuilds the active segment's indexes; those of older ones are trusted.
-                paths += [segment.path(kind) for kind in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)]
-        new_file = any(segment.base_offset >= self.recovery_point for segment in touched)
+                paths += [segment.path(kind) for kind in INDEX_SUFFIXES]
+        directories = [self.directory, self.log_dir.path] if new_names else []
         files = [segment.shared_file() for segment in touched]
-        return FlushPlan(self.log_dir.storage, up_to, files, paths, self.directory if new_file or paths else None)
+        return FlushPlan(self.log_dir.storage, up_to, self._generation, files, paths, directories)
 
     def _moved_to(self, directory: str) -> None:
         self.directory = directory

@@ -13,7 +13,7 @@ from ottla.env.config import TopicConfig
 from ottla.env.logging import get_logger
 from ottla.log.checkpoints import write_partition_metadata
 from ottla.log.epoch_cache import NO_EPOCH_OFFSET, EpochCache
-from ottla.log.file_names import PARTITION_METADATA, SWAP_SUFFIX
+from ottla.log.file_names import INDEX_SUFFIXES, LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, SWAP_SUFFIX
 from ottla.log.local_log import FlushPlan, LocalLog
 from ottla.log.log_directory import LogDirectory
 from ottla.log.producer_rebuild import rebuild_producer_state
@@ -190,19 +190,29 @@ class ReplicaLog(LocalLog):
     def prepare_flush(self, up_to: Offset | None = None) -> FlushPlan | None:
         """What must be synced for the recovery point to reach `up_to` (the log end by default); None for nothing."""
         self.log_dir.check_online()
-        paths = [self._snapshots.path(offset) for offset in self._snapshots.offsets if offset >= self.recovery_point]
-        paths.append(f"{self.directory}/{PARTITION_METADATA}")
+        end = self.log_end_offset if up_to is None else up_to
+        if end <= self.recovery_point:
+            return None
         try:
-            plan = self._flush_plan(self.log_end_offset if up_to is None else up_to, paths)
-            if plan is not None and self._epochs.dirty:
-                self._epochs.write(self.log_dir.storage, self.directory, sync=True)
+            return self._flush_plan(end, self._unsynced_paths())
         except OSError as error:
             raise self.log_dir.storage_error(error) from error
-        return plan
+
+    def _unsynced_paths(self) -> list[str]:
+        """Files beside the segments that were written since the recovery point moved last."""
+        paths = [self._snapshots.path(offset) for offset in self._snapshots.offsets if offset > self.recovery_point]
+        if self.recovery_point <= self._bases[0]:
+            paths.append(f"{self.directory}/{PARTITION_METADATA}")
+        if self._epochs.dirty:
+            # Either the plan is synced or the directory goes offline: there is no third way to remember.
+            self._epochs.dirty = False
+            paths.append(f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}")
+        return paths
 
     def flushed(self, plan: FlushPlan, now_ms: TimestampMs) -> None:
-        """`plan.sync()` came back; a truncation may have happened meanwhile."""
-        self.recovery_point = max(self.recovery_point, min(plan.offset, self.log_end_offset))
+        """`plan.sync()` came back; when the log was truncated meanwhile, the plan says nothing about what it has now."""
+        if plan.generation == self._generation:
+            self.recovery_point = max(self.recovery_point, plan.offset)
         self.last_flushed_ms = now_ms
 
     def flush_failed(self, error: OSError) -> KafkaError:
@@ -248,6 +258,7 @@ class ReplicaLog(LocalLog):
         keep = self.floor_segment(offset)
         # The recovery point goes first: a crash in between must find everything above it re-checked.
         self.recovery_point = min(self.recovery_point, offset)
+        self._generation += 1
         self._delete_files(self._take_out(self._segments[keep + 1 :]), now_ms)
         self._active.truncate_to(offset, now_ms)
         self.log_end_offset = offset
@@ -272,6 +283,7 @@ class ReplicaLog(LocalLog):
 
     def _restart_at(self, offset: Offset, log_start_offset: Offset, now_ms: TimestampMs) -> None:
         self.recovery_point = min(self.recovery_point, offset)
+        self._generation += 1
         self._delete_files(self._take_out(list(self._segments)), now_ms)
         self._add(self._new_segment(offset, now_ms))
         self.log_end_offset = self.recovery_point = offset
@@ -375,19 +387,18 @@ class ReplicaLog(LocalLog):
             raise self.log_dir.storage_error(error) from error
         self._snapshots.directory = directory
 
-    def take_snapshot(self) -> None:
-        """The producer state at the log end, for a clean shutdown."""
-        self._snapshots.write(self.producers)
-
-    def close(self) -> None:
-        """Write what is only in memory. Call `flush` before: a clean shutdown needs both."""
+    def close(self) -> FlushPlan | None:
+        """Write what is only in memory; a clean shutdown then syncs the plan. None when all is on disk already."""
         if self.log_dir.offline:
             self.forget()
-            return
+            return None
         try:
-            self.take_snapshot()
-            for segment in self._segments:
-                segment.close()
+            new_snapshot = self._snapshots.write(self.producers)
+            self._active.finish_indexes()
+            if new_snapshot is None and self.recovery_point == self.log_end_offset:
+                return None
+            active = [self._active.path(kind) for kind in INDEX_SUFFIXES]
+            return self._flush_plan(self.log_end_offset, [*self._unsynced_paths(), *active])
         except OSError as error:
             raise self.log_dir.storage_error(error) from error
 
