@@ -23,6 +23,7 @@ class GroupSettings:
     offsets_topic_num_partitions: int = 50
     offsets_topic_replication_factor: int = 3
     offsets_topic_segment_bytes: int = 100 * 1024 * 1024
+    offsets_topic_compression_codec: int = 0
     offsets_load_buffer_size: int = 5 * 1024 * 1024
 
     new_member_join_timeout_ms: int = 300_000

@@ -27,7 +27,6 @@ from ottla.coordinator.settings import GroupSettings
 from ottla.env.seams import Clock, RandomSource
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import ProducerId, TopicPartition, Uuid
-from ottla.protocol.generated.delete_groups_response import DeletableGroupResult
 from ottla.protocol.generated.heartbeat_request import HeartbeatRequest
 from ottla.protocol.generated.join_group_request import JoinGroupRequest
 from ottla.protocol.generated.leave_group_request import LeaveGroupRequest
@@ -35,8 +34,6 @@ from ottla.protocol.generated.offset_commit_request import OffsetCommitRequest
 from ottla.protocol.generated.offset_delete_request import OffsetDeleteRequest
 from ottla.protocol.generated.offset_fetch_request import OffsetFetchRequestGroup
 from ottla.protocol.generated.sync_group_request import SyncGroupRequest
-
-__all__ = ["Caller", "DeletableGroupResult", "GroupMachine"]
 
 
 class GroupMachine:
@@ -62,9 +59,10 @@ class GroupMachine:
 
     # The classic protocol
 
-    def create_group(self, group_id: str) -> GroupDecision:
-        """An event before the first join: the group exists once its record does."""
+    def create_group(self, group_id: str, waiter: Waiter) -> GroupDecision:
+        """An event before the first join: the group exists once its record does. The answer is None."""
         draft = Draft()
+        draft.answer(waiter, None)
         if group_id not in self._shelf.groups:
             draft.records.append(new_group_record(group_id, self._shelf.clock.time_ms()))
         return draft.decide()

@@ -1,0 +1,212 @@
+"""The group coordinator of a node: finds the shard of a group, checks what needs no shard, and runs the event.
+
+Shards come and go with the leadership of the partitions of `__consumer_offsets`. A waiter is called exactly once,
+with a response or with the KafkaError that the whole request failed with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from ottla.coordinator.decisions import GroupDecision, Waiter
+from ottla.coordinator.groups.join import UNKNOWN_MEMBER_ID, Caller
+from ottla.coordinator.groups.machine import GroupMachine
+from ottla.coordinator.partitioning import partition_for
+from ottla.coordinator.records import OFFSETS_TOPIC
+from ottla.coordinator.runtime import Shard
+from ottla.coordinator.settings import GroupSettings
+from ottla.env.logging import get_logger
+from ottla.env.seams import Clock, RandomSource, Timers
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import MetadataImage
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import Uuid
+from ottla.protocol.generated.heartbeat_request import HeartbeatRequest
+from ottla.protocol.generated.join_group_request import JoinGroupRequest
+from ottla.protocol.generated.join_group_response import JoinGroupResponse
+from ottla.protocol.generated.leave_group_request import LeaveGroupRequest
+from ottla.protocol.generated.list_groups_response import ListedGroup
+from ottla.protocol.generated.offset_commit_request import OffsetCommitRequest
+from ottla.protocol.generated.offset_delete_request import OffsetDeleteRequest
+from ottla.protocol.generated.offset_fetch_request import OffsetFetchRequestGroup
+from ottla.protocol.generated.sync_group_request import SyncGroupRequest
+from ottla.replication.partition import Partition
+from ottla.replication.replicas import Replicas
+
+log = get_logger(__name__)
+
+Operation = Callable[[GroupMachine], GroupDecision]
+
+
+class GroupCoordinator:
+    def __init__(
+        self, settings: GroupSettings, clock: Clock, random: RandomSource, timers: Timers, replicas: Replicas
+    ) -> None:
+        self.settings = settings
+        self._clock = clock
+        self._random = random
+        self._timers = timers
+        self._replicas = replicas
+        self._shards: dict[int, Shard] = {}
+        self._partition_count = 0
+        """Of the topic as it is; 0 as long as it does not exist."""
+
+    def partition_for(self, group_id: str) -> int:
+        return partition_for(group_id, self._partition_count or self.settings.offsets_topic_num_partitions)
+
+    # Leadership
+
+    def on_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Subscriber of the metadata publisher, behind the replicas: their partitions know their leaders by now."""
+        topic = image.topics_by_name.get(OFFSETS_TOPIC)
+        self._partition_count = 0 if topic is None else len(topic.partitions)
+        if topic is None:
+            self._close(list(self._shards))
+        elif delta.reloaded:
+            self._elect(set(topic.partitions) | set(self._shards))
+        elif topic.id in delta.partitions:
+            self._elect(delta.partitions[topic.id])
+        if delta.topics_deleted:
+            self._forget_topics({deleted.name: deleted.id for deleted in delta.topics_deleted.values()})
+
+    def close(self) -> None:
+        """The node stops: whoever waits is sent to look for another coordinator."""
+        self._close(list(self._shards))
+
+    def _elect(self, indexes: set[int]) -> None:
+        held = self._replicas.by_name.get(OFFSETS_TOPIC, {})
+        for index in sorted(indexes):
+            partition = held.get(index)
+            shard = self._shards.get(index)
+            if partition is None or not partition.is_leader:
+                self._close([index])
+            elif shard is None or shard.partition is not partition or shard.leader_epoch != partition.leader_epoch:
+                self._close([index])
+                self._open(index, partition)
+
+    def _open(self, index: int, partition: Partition) -> None:
+        shard = Shard(partition, self.settings, self._clock, self._random, self._timers)
+        self._shards[index] = shard
+        shard.load()
+
+    def _close(self, indexes: list[int]) -> None:
+        for index in indexes:
+            shard = self._shards.pop(index, None)
+            if shard is not None:
+                shard.close()
+
+    def _forget_topics(self, topics: Mapping[str, Uuid]) -> None:
+        for shard in list(self._shards.values()):
+            try:
+                shard.run(lambda machine: machine.forget_topics(topics))
+            except KafkaError as error:
+                # A shard that is loading keeps them: they expire, and a topic id tells them from a new topic's.
+                log.warning("offsets.not_forgotten", topics=sorted(topics), reason=error.message)
+
+    # The classic protocol
+
+    def join(self, caller: Caller, request: JoinGroupRequest, waiter: Waiter) -> None:
+        settings = self.settings
+        if not request.group_id:
+            waiter(JoinGroupResponse(member_id=request.member_id, error_code=ErrorCode.INVALID_GROUP_ID))
+            return
+        shortest, longest = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms
+        if not shortest <= request.session_timeout_ms <= longest:
+            waiter(JoinGroupResponse(member_id=request.member_id, error_code=ErrorCode.INVALID_SESSION_TIMEOUT))
+            return
+        self._run(request.group_id, partial(self._join, caller, request, waiter), waiter)
+
+    def _join(self, caller: Caller, request: JoinGroupRequest, waiter: Waiter, machine: GroupMachine) -> GroupDecision:
+        if request.member_id == UNKNOWN_MEMBER_ID and request.group_id not in machine.groups:
+            # The group first, as an event of its own; then the same request again.
+            return machine.create_group(request.group_id, partial(self._join_created, caller, request, waiter))
+        return machine.join(caller, request, waiter)
+
+    def _join_created(
+        self, caller: Caller, request: JoinGroupRequest, waiter: Waiter, created: KafkaError | None
+    ) -> None:
+        if created is not None:
+            waiter(created)
+        else:
+            self._run(request.group_id, lambda machine: machine.join(caller, request, waiter), waiter)
+
+    def sync(self, request: SyncGroupRequest, waiter: Waiter) -> None:
+        self._run_named(request.group_id, lambda machine: machine.sync(request, waiter), waiter)
+
+    def heartbeat(self, request: HeartbeatRequest, waiter: Waiter) -> None:
+        self._run_named(request.group_id, lambda machine: machine.heartbeat(request, waiter), waiter)
+
+    def leave(self, request: LeaveGroupRequest, waiter: Waiter) -> None:
+        self._run_named(request.group_id, lambda machine: machine.leave(request, waiter), waiter)
+
+    # Offsets. An empty group id is allowed here: old consumers without a group commit under it.
+
+    def commit_offsets(self, version: int, request: OffsetCommitRequest, waiter: Waiter) -> None:
+        self._run(request.group_id, lambda machine: machine.commit_offsets(version, request, waiter), waiter)
+
+    def fetch_offsets(self, request: OffsetFetchRequestGroup, waiter: Waiter, *, require_stable: bool) -> None:
+        self._run(
+            request.group_id,
+            lambda machine: machine.fetch_offsets(request, waiter, require_stable=require_stable),
+            waiter,
+        )
+
+    def delete_offsets(self, request: OffsetDeleteRequest, waiter: Waiter) -> None:
+        self._run_named(request.group_id, lambda machine: machine.delete_offsets(request, waiter), waiter)
+
+    # Groups
+
+    def describe_group(self, version: int, group_id: str, waiter: Waiter) -> None:
+        self._run(group_id, lambda machine: machine.describe_group(version, group_id, waiter), waiter)
+
+    def delete_group(self, group_id: str, waiter: Waiter) -> None:
+        self._run(group_id, lambda machine: machine.delete_group(group_id, waiter), waiter)
+
+    def list_groups(self, states: list[str], types: list[str], waiter: Waiter) -> None:
+        """The groups of all shards of this node, as one list; one shard that cannot answer fails the whole."""
+        shards = list(self._shards.values())
+        gather = _Gather(len(shards), waiter)
+        for shard in shards:
+            try:
+                shard.run(lambda machine: machine.list_groups(states, types, gather.add))
+            except KafkaError as error:
+                gather.add(error)
+
+    # Events
+
+    def _run_named(self, group_id: str, operation: Operation, waiter: Waiter) -> None:
+        if not group_id:
+            waiter(KafkaError(ErrorCode.INVALID_GROUP_ID))
+        else:
+            self._run(group_id, operation, waiter)
+
+    def _run(self, group_id: str, operation: Operation, waiter: Waiter) -> None:
+        shard = self._shards.get(self.partition_for(group_id))
+        try:
+            if shard is None:
+                raise KafkaError(ErrorCode.NOT_COORDINATOR)
+            shard.run(operation)
+        except KafkaError as error:
+            waiter(error)
+
+
+class _Gather:
+    """Collects one answer of each shard into one list; NOT_COORDINATOR only means that the shard just left."""
+
+    def __init__(self, expected: int, waiter: Waiter) -> None:
+        self._missing = expected
+        self._waiter = waiter
+        self._groups: list[ListedGroup] = []
+        self._error: KafkaError | None = None
+        if expected == 0:
+            waiter(self._groups)
+
+    def add(self, answer: list[ListedGroup] | KafkaError) -> None:
+        if not isinstance(answer, KafkaError):
+            self._groups += answer
+        elif answer.code is not ErrorCode.NOT_COORDINATOR:
+            self._error = answer
+        self._missing -= 1
+        if self._missing == 0:
+            self._waiter(self._groups if self._error is None else self._error)

@@ -1,0 +1,81 @@
+"""Replaying a partition's log into a machine, a piece at a time so that the node goes on answering others."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ottla.coordinator.records import CoordinatorRecord, decode
+from ottla.env.logging import get_logger
+from ottla.model.ids import Offset, ProducerId
+from ottla.protocol.primitives import DecodeError
+from ottla.protocol.records import BatchHeader, ControlType, iterate_batches, iterate_records, parse_end_txn_marker
+
+log = get_logger(__name__)
+
+
+class ReplayTarget(Protocol):
+    def replay(self, offset: int, producer_id: ProducerId, record: CoordinatorRecord) -> None: ...
+
+    def replay_end_transaction(self, producer_id: ProducerId, *, committed: bool) -> None: ...
+
+
+class ReadableLog(Protocol):
+    @property
+    def log_start_offset(self) -> Offset: ...
+
+    @property
+    def log_end_offset(self) -> Offset: ...
+
+    def read(self, offset: Offset, max_bytes: int) -> Slice: ...
+
+
+class Slice(Protocol):
+    def read(self) -> bytes: ...
+
+
+class Loader:
+    """From the log's start up to its end at the time the load began."""
+
+    def __init__(self, partition_log: ReadableLog, target: ReplayTarget) -> None:
+        self._log = partition_log
+        self._target = target
+        self._next_offset = partition_log.log_start_offset
+        self._end_offset = partition_log.log_end_offset
+        self.skipped = 0
+        """Records of other group protocols, or unreadable ones."""
+
+    def load_some(self, max_bytes: int) -> bool:
+        """Replay about `max_bytes`; True when nothing is left."""
+        if self._next_offset >= self._end_offset:
+            return True
+        data = self._log.read(self._next_offset, max_bytes).read()
+        before = self._next_offset
+        for position, header in iterate_batches(data):
+            if header.base_offset + header.last_offset_delta >= before:
+                self._replay_batch(data, position, header)
+            self._next_offset = header.base_offset + header.last_offset_delta + 1
+        # A log whose tail was compacted away ends in a gap: nothing more comes.
+        return self._next_offset >= self._end_offset or self._next_offset == before
+
+    def _replay_batch(self, data: bytes, position: int, header: BatchHeader) -> None:
+        if header.is_control:
+            for record in iterate_records(data, position):
+                marker = parse_end_txn_marker(record)
+                if marker is not None:
+                    committed = marker.control_type is ControlType.COMMIT
+                    self._target.replay_end_transaction(header.producer_id, committed=committed)
+            return
+        producer_id = header.producer_id if header.is_transactional else -1
+        for record in iterate_records(data, position):
+            parsed = self._decode(record.key, record.value, record.offset)
+            if parsed is not None:
+                self._target.replay(record.offset, producer_id, parsed)
+
+    def _decode(self, key: bytes | None, value: bytes | None, offset: Offset) -> CoordinatorRecord | None:
+        try:
+            parsed = decode(key or b"", value)
+        except DecodeError as error:
+            log.warning("coordinator_record.unreadable", offset=offset, reason=str(error))
+            parsed = None
+        self.skipped += parsed is None
+        return parsed
