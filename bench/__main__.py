@@ -11,7 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from bench import jars, machine, report
+from tests.support.kafka_jars import Unavailable, fetch
+
+from bench import machine, report
 from bench.bed import Bed, make_folder
 from bench.measure import ROLES, SUBJECT, YARDSTICK
 from bench.plan import FULL, QUICK, Sizes
@@ -100,10 +102,9 @@ def main() -> int:
         signal.signal(signal.SIGTERM, _interrupted)
         machine.raise_open_files()
         try:
-            jars.java()
-            jars.classpath()
+            fetch()
             result = _measure(arguments)
-        except jars.MissingError as error:
+        except Unavailable as error:
             print(f"bench: {error}", file=sys.stderr)
             return 2
         except KeyboardInterrupt:

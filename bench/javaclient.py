@@ -8,7 +8,7 @@ import subprocess
 import threading
 from pathlib import Path
 
-from bench import jars
+from tests.support.kafka_jars import classpath, java
 
 _SOURCE = Path(__file__).resolve().parent / "java" / "BenchClient.java"
 
@@ -33,7 +33,7 @@ class JavaClient:
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
         ]
         process = subprocess.Popen(
-            [jars.java(), *options, "-cp", jars.classpath(), str(_SOURCE)],
+            [java(), *options, "-cp", classpath(), str(_SOURCE)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -10,6 +10,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from tests.support.kafka_jars import java
+
 
 def _first(path: str, prefix: str) -> str:
     try:
@@ -22,10 +24,7 @@ def _first(path: str, prefix: str) -> str:
 
 
 def _java() -> str:
-    try:
-        done = subprocess.run(["java", "-version"], capture_output=True, text=True, timeout=30, check=False)
-    except OSError:
-        return "none"
+    done = subprocess.run([java(), "-version"], capture_output=True, text=True, timeout=30, check=False)
     return (done.stderr or done.stdout).partition("\n")[0]
 
 

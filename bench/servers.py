@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,7 +17,9 @@ from abc import ABC, abstractmethod
 from base64 import urlsafe_b64encode
 from pathlib import Path
 
-from bench import jars
+from tests.support.apache_kafka import BENCH_JVM, free_port
+from tests.support.kafka_jars import VERSION, classpath, java
+
 from bench.wire import Connection, WireError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -40,21 +41,10 @@ share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
 log.segment.delete.delay.ms=1000
 """
-# Kafka's own start script gives its JVM these.
-_HEAP = ("-Xms1g", "-Xmx1g")
-_JVM = ("-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
 
 
 class ServerError(Exception):
     """A server did not start, or is gone."""
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [listening.getsockname()[1] for listening in sockets]
-    for listening in sockets:
-        listening.close()
-    return ports
 
 
 class Server(ABC):
@@ -64,7 +54,7 @@ class Server(ABC):
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.port, self._controller_port = _free_ports(2)
+        self.port, self._controller_port = free_port(), free_port()
         self.bootstrap = f"127.0.0.1:{self.port}"
         self.properties = folder / "server.properties"
         self._process: subprocess.Popen[bytes] | None = None
@@ -171,16 +161,16 @@ class ApacheKafka(Server):
     name = "Apache Kafka"
 
     def _java(self, *options: str) -> list[str]:
-        return [jars.java(), *options, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", jars.classpath()]
+        return [java(), *options, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", classpath()]
 
     def _tool(self, *arguments: str) -> list[str]:
         return [*self._java("-Xmx256m"), "kafka.tools.StorageTool", *arguments]
 
     def _command(self) -> list[str]:
-        return [*self._java(*_HEAP, *_JVM), "kafka.Kafka", str(self.properties)]
+        return [*self._java(*BENCH_JVM), "kafka.Kafka", str(self.properties)]
 
     def version(self) -> str:
-        return jars.VERSION
+        return VERSION
 
 
 class Ottla(Server):
