@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Awaitable, Callable
 from struct import Struct
+from struct import error as StructError  # noqa: N812 - the module spells its exception in lower case
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.apis import ServedApi
@@ -92,7 +93,7 @@ class Dispatcher:
     def dispatch(self, connection: Connection, frame: memoryview) -> None:
         try:
             api_key, version, correlation_id, client_length = _HEADER(frame, 0)
-        except Exception as error:
+        except StructError as error:
             raise DecodeError(f"a frame of {len(frame)} bytes is too short for a request header") from error
         route = self._routes.get(api_key) or self._route(api_key)
         if not route.min_version <= version <= route.max_version:
@@ -151,7 +152,7 @@ class Dispatcher:
         connection.peer.close()
 
     def _bug(self, route: Route, request: Any, error: Exception) -> Any:
-        log.exception("request.failed", api=APIS[route.api_key].name, error=repr(error))
+        log.error("request.failed", api=APIS[route.api_key].name, error=repr(error), exc_info=error)
         return route.failure(request, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
 
     def _unsupported_api_versions(self, route: Route, correlation_id: int) -> list[Any]:

@@ -51,7 +51,7 @@ class Partition:
         self.partition_epoch = registration.partition_epoch
         self.isr = registration.isr
         if became_leader:
-            self.log.start_leader_epoch(registration.leader_epoch)
+            self.log.assign_epoch_start(registration.leader_epoch, self.log.log_end_offset)
         self._advance_high_watermark()
 
     @property
@@ -64,11 +64,12 @@ class Partition:
 
     def require_leader(self, current_leader_epoch: LeaderEpoch = _NO_LEADER_EPOCH) -> None:
         """KafkaError unless we lead, and at the epoch that the client believes in (KIP-320)."""
-        if current_leader_epoch != _NO_LEADER_EPOCH and current_leader_epoch != self.leader_epoch:
+        if current_leader_epoch not in (_NO_LEADER_EPOCH, self.leader_epoch):
             if current_leader_epoch < self.leader_epoch:
                 raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
         if self.leader_id != self._node_id:
+            self.log.log_dir.check_online()
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def append_as_leader(
@@ -83,6 +84,9 @@ class Partition:
                 f"{self.log.config.min_insync_replicas} for partition {self.topic_partition}",
             )
         result = self.log.append_as_leader(batches, leader_epoch=self.leader_epoch, now_ms=now_ms, version=version)
+        if result.flush_due:
+            # flush.messages asks for a sync before the answer; whoever sets it pays for it here, on the loop.
+            self.log.flush(now_ms)
         self._advance_high_watermark()
         return result
 
@@ -112,7 +116,7 @@ class Partition:
             offset = self.high_watermark
         if offset < 0 or offset > self.high_watermark:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        self.log.delete_records_before(offset)
+        self.log.advance_log_start_offset(offset)
         return self.log.log_start_offset
 
     # The high watermark and those who wait for it
@@ -151,7 +155,7 @@ class Partition:
             callback()
 
     def gone(self) -> None:
-        """The partition is deleted or moved away: whoever waits must look again and get an error."""
+        """The partition is deleted, moved away or its disk failed: whoever waits must look again and get an error."""
         self.leader_id = -1
         self._notify()
         self._waiters.clear()

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ottla.env.logging import get_logger
 from ottla.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.model.ids import NodeId, TopicPartition, Uuid
+from ottla.model.ids import ZERO_UUID, NodeId, TopicPartition, Uuid
 from ottla.replication.partition import Partition
 
 if TYPE_CHECKING:
     from ottla.env.config import TopicConfig
+    from ottla.env.seams import Clock
     from ottla.log.log_store import LogStore
+    from ottla.log.partition_log import PartitionLog
     from ottla.metadata.delta import MetadataDelta
     from ottla.metadata.image import MetadataImage, TopicImage
 
@@ -24,9 +26,10 @@ TopicConfigs = Callable[[str], "TopicConfig"]
 
 
 class Replicas:
-    def __init__(self, node_id: NodeId, logs: LogStore, topic_config: TopicConfigs) -> None:
+    def __init__(self, node_id: NodeId, logs: LogStore, clock: Clock, topic_config: TopicConfigs) -> None:
         self._node_id = node_id
         self._logs = logs
+        self._clock = clock
         self._topic_config = topic_config
         self.by_name: dict[str, dict[int, Partition]] = {}
         self.by_id: dict[Uuid, dict[int, Partition]] = {}
@@ -47,19 +50,17 @@ class Replicas:
 
     def get(self, topic: str, partition: int) -> Partition:
         found = self.by_name.get(topic)
-        if found is not None and partition in found:
-            return found[partition]
-        if self._logs.is_offline(TopicPartition(topic, partition)):
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if found is None or partition not in found:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return found[partition]
 
     def get_by_id(self, topic_id: Uuid, partition: int) -> Partition:
         found = self.by_id.get(topic_id)
         if found is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-        if partition in found:
-            return found[partition]
-        return self.get(self.names[topic_id], partition)
+        if partition not in found:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return found[partition]
 
     # Metadata
 
@@ -108,9 +109,8 @@ class Replicas:
 
     def _add(self, topic: TopicImage, index: int) -> Partition | None:
         tp = TopicPartition(topic.name, index)
-        config = self._topic_config(topic.name)
         try:
-            partition_log = self._logs.get_or_create(tp, topic.id, config)
+            partition_log = self._log_of(tp, topic)
         except KafkaError as error:
             log.error("partition.offline", partition=str(tp), reason=error.message)
             return None
@@ -121,6 +121,21 @@ class Replicas:
         self.names[topic.id] = topic.name
         return partition
 
+    def _log_of(self, tp: TopicPartition, topic: TopicImage) -> PartitionLog:
+        """The log that was found on disk, or a new one. A namesake of a deleted topic is put aside first."""
+        config = self._topic_config(topic.name)
+        found = self._logs.get(tp)
+        if found is not None and found.topic_id not in (ZERO_UUID, topic.id):
+            log.warning("log.set_aside", partition=str(tp), reason="it belongs to another topic of the same name")
+            self._logs.mark_stray(tp, self._clock.time_ms())
+            found = None
+        if found is None:
+            return self._logs.create(tp, topic.id, config, self._clock.time_ms())
+        if found.topic_id == ZERO_UUID:
+            found.assign_topic_id(topic.id)
+        found.config = config
+        return found
+
     def _remove_topic(self, topic_id: Uuid) -> None:
         name = self.names.pop(topic_id, None)
         partitions = self.by_id.pop(topic_id, {})
@@ -130,14 +145,11 @@ class Replicas:
             partition.gone()
             for callback in self._on_removed:
                 callback(partition)
-            self._logs.delete(partition.topic_partition)
+            self._logs.delete(partition.topic_partition, self._clock.time_ms())
 
-    def on_directory_failed(self, directory: str) -> None:
-        """A log directory went offline: its partitions answer KAFKA_STORAGE_ERROR from now on."""
-        for topic_id, partitions in list(self.by_id.items()):
-            for index, partition in list(partitions.items()):
-                if partition.log.directory.startswith(directory):
-                    partition.gone()
-                    for callback in self._on_removed:
-                        callback(partition)
-                    del self.by_id[topic_id][index]
+    def on_directory_failed(self, partitions: Iterable[TopicPartition]) -> None:
+        """Their directory went offline: whoever waits must look again and get KAFKA_STORAGE_ERROR."""
+        for tp in partitions:
+            partition = self.by_name.get(tp.topic, {}).get(tp.partition)
+            if partition is not None:
+                partition.gone()

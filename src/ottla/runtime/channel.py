@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from ottla.runtime.listener import Listener
 
 _SENDFILE_CHUNK = 1024 * 1024
+_CORK_BYTES = 64 * 1024
 
 
 class Channel:
     __slots__ = (
-        "_fd", "_frames", "_listener", "_loop", "_outgoing", "_reading", "_socket", "_writing",
+        "_corked", "_corked_bytes", "_fd", "_frames", "_listener", "_loop", "_outgoing", "_reading", "_socket", "_writing",
         "closed", "connection", "last_active",
     )  # fmt: skip
 
@@ -38,6 +39,8 @@ class Channel:
         self._frames = FrameBuffer(pool, max_frame)
         self._listener = listener
         self._outgoing: deque[Any] = deque()
+        self._corked: list[bytes] | None = None
+        self._corked_bytes = 0
         self._reading = False
         self._writing = False
         self.closed = False
@@ -80,6 +83,7 @@ class Channel:
     def _handle_frames(self) -> None:
         frames, connection = self._frames, self.connection
         self.last_active = self._loop.time()
+        self._corked = []
         try:
             while not connection.busy and not self._outgoing:
                 frame = frames.next_frame()
@@ -89,8 +93,17 @@ class Channel:
         except FrameError as error:
             self._listener.on_bad_frame(self, str(error))
             self.close()
+        finally:
+            self._uncork()
         if not self.closed:
             frames.settle()
+
+    def _uncork(self) -> None:
+        """Answers to requests that came in one read leave in one write."""
+        corked, self._corked = self._corked, None
+        self._corked_bytes = 0
+        if corked and not self.closed:
+            self._send_bytes(corked[0] if len(corked) == 1 else b"".join(corked))
 
     def resume(self) -> None:
         """The connection is idle or the peer has read its answer: handle what is buffered, then read on."""
@@ -109,10 +122,17 @@ class Channel:
         if self._outgoing:
             self._outgoing.extend(_coalesced(pieces))
         elif LogSlice in map(type, pieces):
+            self._uncork()
             self._outgoing.extend(_coalesced(pieces))
             self._on_writable()
-        else:
+        elif self._corked is None:
             self._send_bytes(b"".join(pieces))
+        else:
+            data = b"".join(pieces)
+            self._corked.append(data)
+            self._corked_bytes += len(data)
+            if self._corked_bytes > _CORK_BYTES:
+                self._uncork()
 
     def _send_bytes(self, data: bytes) -> None:
         try:
@@ -124,7 +144,8 @@ class Channel:
             return
         if sent < len(data):
             self._outgoing.append(memoryview(data)[sent:])
-            self._write_later()
+            if not self._writing:
+                self._write_later()
 
     def _write_later(self) -> None:
         if not self._writing and not self.closed:
@@ -177,6 +198,8 @@ class Channel:
     # The end
 
     def close(self) -> None:
+        """Drop the peer; answers that were given before what closes it still leave."""
+        self._uncork()
         if self.closed:
             return
         self._stop_reading()

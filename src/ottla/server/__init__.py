@@ -1,0 +1,1 @@
+"""The composition root: a node put together from the real environment."""

@@ -34,9 +34,12 @@ def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsR
     for topic in request.topics:
         partitions = []
         for item in topic.partitions:
+            if (topic.name, item.partition_index) in twice:
+                partitions.append(
+                    ListOffsetsPartitionResponse(item.partition_index, int(ErrorCode.INVALID_REQUEST))
+                )
+                continue
             try:
-                if (topic.name, item.partition_index) in twice:
-                    raise KafkaError(ErrorCode.INVALID_REQUEST)
                 partitions.append(_look_up(context, request, topic.name, item))
             except KafkaError as error:
                 partitions.append(ListOffsetsPartitionResponse(item.partition_index, int(error.code)))
@@ -64,8 +67,7 @@ def _offset(partition: Partition, timestamp: int, request: ListOffsetsRequest) -
             return -1, partition.readable_end(request.isolation_level), partition.leader_epoch
         return -1, log.log_end_offset, partition.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        epoch = log.epoch_for_offset(log.log_start_offset)
-        return -1, log.log_start_offset, -1 if epoch is None else epoch
+        return -1, log.log_start_offset, log.epochs.epoch_for_offset(log.log_start_offset)
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return -1, -1, -1
     found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)

@@ -30,5 +30,6 @@ def _end(context: RequestContext, topic: str, item: OffsetForLeaderPartition) ->
         partition.require_leader(item.current_leader_epoch)
     except KafkaError as error:
         return EpochEndOffset(int(error.code), item.partition)
-    epoch, end_offset = partition.log.end_offset_for_epoch(item.leader_epoch)
+    found = partition.log.end_offset_for_epoch(item.leader_epoch)
+    epoch, end_offset = (-1, -1) if found is None else found
     return EpochEndOffset(0, item.partition, epoch, end_offset)

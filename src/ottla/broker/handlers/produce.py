@@ -5,6 +5,7 @@ The records field is a view of the receive buffer; it is patched and written wit
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from ottla.broker.connection import CloseConnection
@@ -114,7 +115,7 @@ class Append:
     def wait(self, response: ProduceResponse, timeout_ms: int) -> Deferred:
         """acks=all: answer when every append is below its high watermark, or say which were not in time."""
         deferred = Deferred()
-        waiting = {id(item): item for item in self.uncommitted}
+        waiting = dict(enumerate(self.uncommitted))
 
         def committed(key: int) -> None:
             waiting.pop(key, None)
@@ -129,6 +130,6 @@ class Append:
             deferred.resolve(response)
 
         timer = self._context.broker.timers.call_later(timeout_ms, timed_out)
-        for item in self.uncommitted:
-            item[0].when_high_watermark(item[1], lambda key=id(item): committed(key))  # type: ignore[misc]
+        for key, (partition, end_offset, _) in list(waiting.items()):
+            partition.when_high_watermark(end_offset, partial(committed, key))
         return deferred

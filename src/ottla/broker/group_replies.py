@@ -1,0 +1,61 @@
+"""From a coordinator's waiter to a handler's return value: the response itself when it is there, else a Deferred.
+
+Returning an answer that is already there as a plain value keeps pipelined requests out of recursion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from ottla.broker.deferred import Deferred
+from ottla.coordinator.decisions import Waiter
+from ottla.model.errors import KafkaError
+
+ResponseT = TypeVar("ResponseT")
+
+
+def ask(
+    start: Callable[[Waiter], None],
+    on_answer: Callable[[Any], ResponseT],
+    on_error: Callable[[KafkaError], ResponseT],
+) -> ResponseT | Deferred:
+    """Start an event; its answer, or the error in its place, becomes the response."""
+
+    def finish(answers: list[Any]) -> ResponseT:
+        answer = answers[0]
+        return on_error(answer) if isinstance(answer, KafkaError) else on_answer(answer)
+
+    return ask_all([start], finish)
+
+
+def ask_all(starts: list[Callable[[Waiter], None]], finish: Callable[[list[Any]], ResponseT]) -> ResponseT | Deferred:
+    """Start several events; `finish` gets their answers (or KafkaErrors) in the same order."""
+    return _Collection(len(starts), finish).start(starts)
+
+
+class _Collection(Generic[ResponseT]):
+    __slots__ = ("_answers", "_deferred", "_finish", "_missing")
+
+    def __init__(self, expected: int, finish: Callable[[list[Any]], ResponseT]) -> None:
+        self._answers: list[Any] = [None] * expected
+        self._missing = expected
+        self._finish = finish
+        self._deferred: Deferred | None = None
+
+    def start(self, starts: list[Callable[[Waiter], None]]) -> ResponseT | Deferred:
+        for index, start in enumerate(starts):
+            start(self._waiter(index))
+        if self._missing == 0:
+            return self._finish(self._answers)
+        self._deferred = Deferred()
+        return self._deferred
+
+    def _waiter(self, index: int) -> Waiter:
+        def take(answer: Any) -> None:
+            self._answers[index] = answer
+            self._missing -= 1
+            if self._missing == 0 and self._deferred is not None:
+                self._deferred.resolve(self._finish(self._answers))
+
+        return take

@@ -1,0 +1,93 @@
+"""FindCoordinator: who coordinates a group, a transactional id or a share partition. Makes the offsets topic."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import NamedTuple
+
+from ottla.broker.context import RequestContext
+from ottla.broker.internal_topics import create_offsets_topic
+from ottla.coordinator.records import OFFSETS_TOPIC
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import NO_NODE, NodeId, uuid_from_str
+from ottla.protocol.generated.find_coordinator_request import FindCoordinatorRequest
+from ottla.protocol.generated.find_coordinator_response import Coordinator, FindCoordinatorResponse
+
+GROUP = 0
+TRANSACTION = 1
+SHARE = 2
+_BATCHED_FROM = 4
+_SHARE_FROM = 6
+
+
+class _Found(NamedTuple):
+    error: ErrorCode
+    node_id: NodeId = NO_NODE
+    host: str = ""
+    port: int = -1
+
+
+_NOT_AVAILABLE = _Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+def handle(
+    context: RequestContext, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
+    if context.version < _BATCHED_FROM:
+        request.coordinator_keys = [request.key]
+    wanted = request.key_type == GROUP and OFFSETS_TOPIC not in context.broker.image.topics_by_name
+    if wanted and request.coordinator_keys and not context.broker.groups.creating_topic:
+        return _create_then_answer(context, request)
+    return _answer(context, request)
+
+
+async def _create_then_answer(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    """Others that ask meanwhile are told to come back (COORDINATOR_NOT_AVAILABLE), as by Kafka."""
+    await create_offsets_topic(context)
+    return _answer(context, request)
+
+
+def _answer(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    if context.version < _BATCHED_FROM:
+        found = _find(context, request.key_type, request.key)
+        message = found.error.name if found.error is ErrorCode.NONE else found.error.message
+        return FindCoordinatorResponse(0, found.error, message, found.node_id, found.host, found.port)
+    known_type = request.key_type in (GROUP, TRANSACTION, SHARE)
+    message = "" if known_type else ErrorCode.INVALID_REQUEST.message
+    coordinators = []
+    for key in request.coordinator_keys:
+        found = _find(context, request.key_type, key)
+        coordinators.append(Coordinator(key, found.node_id, found.host, found.port, found.error, message))
+    return FindCoordinatorResponse(coordinators=coordinators)
+
+
+def _find(context: RequestContext, key_type: int, key: str) -> _Found:
+    if key_type == GROUP:
+        return _leader(context, OFFSETS_TOPIC, context.broker.groups.partition_for(key))
+    if key_type == TRANSACTION:
+        return _NOT_AVAILABLE
+    if key_type == SHARE and context.version >= _SHARE_FROM and _is_share_key(key):
+        return _NOT_AVAILABLE
+    return _Found(ErrorCode.INVALID_REQUEST)
+
+
+def _leader(context: RequestContext, topic: str, partition: int) -> _Found:
+    image = context.broker.image
+    registration = image.partition(topic, partition)
+    node = image.brokers.get(registration.leader) if registration is not None else None
+    endpoint = node.listeners.get(context.listener) if node is not None and not node.fenced else None
+    if node is None or endpoint is None:
+        return _NOT_AVAILABLE
+    return _Found(ErrorCode.NONE, node.id, endpoint.host, endpoint.port)
+
+
+def _is_share_key(key: str) -> bool:
+    """group:topic id:partition; the group may itself hold colons."""
+    parts = key.rsplit(":", 2)
+    if len(parts) != 3 or not parts[0] or not parts[2].isdecimal():
+        return False
+    try:
+        uuid_from_str(parts[1])
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,31 @@
+"""JoinGroup: enter a group, or ask it to rebalance; answered when the join phase ends."""
+
+from __future__ import annotations
+
+from ottla.broker.context import RequestContext
+from ottla.broker.deferred import Deferred
+from ottla.broker.group_replies import ask
+from ottla.coordinator.groups.join import Caller
+from ottla.protocol.generated.join_group_request import JoinGroupRequest
+from ottla.protocol.generated.join_group_response import JoinGroupResponse
+
+_REBALANCE_TIMEOUT_FROM = 1
+_NULL_PROTOCOL_NAME_FROM = 7
+
+
+def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | Deferred:
+    if context.version < _REBALANCE_TIMEOUT_FROM:
+        request.rebalance_timeout_ms = request.session_timeout_ms
+    # The host is kept as Java prints an address: tools show it, and records of both servers agree.
+    caller = Caller(context.client_id or "", f"/{context.client_host}", context.version)
+
+    def answer(response: JoinGroupResponse) -> JoinGroupResponse:
+        if response.protocol_name is None and context.version < _NULL_PROTOCOL_NAME_FROM:
+            response.protocol_name = ""
+        return response
+
+    return ask(
+        lambda waiter: context.broker.groups.join(caller, request, waiter),
+        answer,
+        lambda error: JoinGroupResponse(error_code=error.code),
+    )

@@ -1,0 +1,17 @@
+"""ListGroups: the groups that this node coordinates, by state and type."""
+
+from __future__ import annotations
+
+from ottla.broker.context import RequestContext
+from ottla.broker.deferred import Deferred
+from ottla.broker.group_replies import ask
+from ottla.protocol.generated.list_groups_request import ListGroupsRequest
+from ottla.protocol.generated.list_groups_response import ListGroupsResponse
+
+
+def handle(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse | Deferred:
+    return ask(
+        lambda waiter: context.broker.groups.list_groups(request.states_filter, request.types_filter, waiter),
+        lambda groups: ListGroupsResponse(groups=groups),
+        lambda error: ListGroupsResponse(error_code=error.code),
+    )

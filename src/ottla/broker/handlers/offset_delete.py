@@ -1,0 +1,63 @@
+"""OffsetDelete: forget a group's offsets for topics that it does not read."""
+
+from __future__ import annotations
+
+from ottla.broker.context import RequestContext
+from ottla.broker.deferred import Deferred
+from ottla.broker.group_replies import ask
+from ottla.model.errors import ErrorCode
+from ottla.protocol.generated.offset_delete_request import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from ottla.protocol.generated.offset_delete_response import (
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+
+def handle(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse | Deferred:
+    known, refused = _split(context, request)
+
+    def answer(response: OffsetDeleteResponse) -> OffsetDeleteResponse:
+        _merge(response, refused)
+        return response
+
+    return ask(
+        lambda waiter: context.broker.groups.delete_offsets(OffsetDeleteRequest(request.group_id, known), waiter),
+        answer,
+        lambda error: OffsetDeleteResponse(error_code=error.code),
+    )
+
+
+def _split(
+    context: RequestContext, request: OffsetDeleteRequest
+) -> tuple[list[OffsetDeleteRequestTopic], list[OffsetDeleteResponseTopic]]:
+    """The partitions that exist, and the answers for those that do not."""
+    known, refused = [], []
+    image = context.broker.image
+    for topic in request.topics:
+        exists: list[OffsetDeleteRequestPartition] = []
+        missing: list[OffsetDeleteResponsePartition] = []
+        for item in topic.partitions:
+            if image.partition(topic.name, item.partition_index) is not None:
+                exists.append(item)
+            else:
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                missing.append(OffsetDeleteResponsePartition(item.partition_index, code))
+        if exists:
+            known.append(OffsetDeleteRequestTopic(topic.name, exists))
+        if missing:
+            refused.append(OffsetDeleteResponseTopic(topic.name, missing))
+    return known, refused
+
+
+def _merge(response: OffsetDeleteResponse, refused: list[OffsetDeleteResponseTopic]) -> None:
+    by_name = {topic.name: topic for topic in response.topics}
+    for topic in refused:
+        if topic.name in by_name:
+            by_name[topic.name].partitions += topic.partitions
+        else:
+            response.topics.append(topic)

@@ -1,0 +1,121 @@
+"""OffsetFetch: where groups go on reading. One group up to v7, several from v8, topics by id from v10."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from ottla.broker.context import RequestContext
+from ottla.broker.deferred import Deferred
+from ottla.broker.group_replies import ask_all
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import ZERO_UUID
+from ottla.protocol.generated.offset_fetch_request import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from ottla.protocol.generated.offset_fetch_response import (
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+_GROUP_ERROR_FROM = 2
+_SEVERAL_GROUPS_FROM = 8
+_TOPIC_IDS_FROM = 10
+_NO_OFFSET = -1
+
+
+def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse | Deferred:
+    asked = request.groups if context.version >= _SEVERAL_GROUPS_FROM else [_as_group(request)]
+    refused = [_resolve(context, group) for group in asked]
+    fetch = partial(context.broker.groups.fetch_offsets, require_stable=request.require_stable)
+
+    def finish(answers: list[Any]) -> OffsetFetchResponse:
+        groups = [_group(context, *parts) for parts in zip(asked, answers, refused, strict=True)]
+        if context.version >= _SEVERAL_GROUPS_FROM:
+            return OffsetFetchResponse(groups=groups)
+        return _as_single(context.version, groups[0])
+
+    return ask_all([partial(fetch, group) for group in asked], finish)
+
+
+def _as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
+    topics = None
+    if request.topics is not None:
+        topics = [OffsetFetchRequestTopics(t.name, ZERO_UUID, t.partition_indexes) for t in request.topics]
+    return OffsetFetchRequestGroup(request.group_id, topics=topics)
+
+
+def _resolve(context: RequestContext, group: OffsetFetchRequestGroup) -> list[OffsetFetchResponseTopics]:
+    """Give topics that come by id their name; the answers for ids that nobody knows."""
+    if context.version < _TOPIC_IDS_FROM or group.topics is None:
+        return []
+    known, refused = [], []
+    for topic in group.topics:
+        found = context.broker.image.topics_by_id.get(topic.topic_id)
+        if found is None:
+            refused.append(_refused(topic, ErrorCode.UNKNOWN_TOPIC_ID))
+        else:
+            topic.name = found.name
+            known.append(topic)
+    group.topics = known
+    return refused
+
+
+def _group(
+    context: RequestContext,
+    asked: OffsetFetchRequestGroup,
+    answer: OffsetFetchResponseGroup | KafkaError,
+    refused: list[OffsetFetchResponseTopics],
+) -> OffsetFetchResponseGroup:
+    if isinstance(answer, KafkaError):
+        return _failed(context.version, asked, answer)
+    if asked.topics is None and context.version >= _TOPIC_IDS_FROM:
+        answer.topics = [topic for topic in answer.topics if _give_id(context, topic)]
+    answer.topics += refused
+    return answer
+
+
+def _give_id(context: RequestContext, topic: OffsetFetchResponseTopics) -> bool:
+    """By id there is no way to name a topic that does not exist any more."""
+    found = context.broker.image.topics_by_name.get(topic.name)
+    if found is None:
+        return False
+    topic.topic_id = found.id
+    return True
+
+
+def _failed(version: int, asked: OffsetFetchRequestGroup, error: KafkaError) -> OffsetFetchResponseGroup:
+    if version >= _GROUP_ERROR_FROM:
+        return OffsetFetchResponseGroup(asked.group_id, error_code=error.code)
+    return OffsetFetchResponseGroup(asked.group_id, [_refused(topic, error.code) for topic in asked.topics or ()])
+
+
+def _refused(topic: OffsetFetchRequestTopics, code: ErrorCode) -> OffsetFetchResponseTopics:
+    partitions = [OffsetFetchResponsePartitions(i, _NO_OFFSET, -1, "", code) for i in topic.partition_indexes]
+    return OffsetFetchResponseTopics(topic.name, topic.topic_id, partitions)
+
+
+def _as_single(version: int, group: OffsetFetchResponseGroup) -> OffsetFetchResponse:
+    topics = [
+        OffsetFetchResponseTopic(
+            topic.name,
+            [
+                OffsetFetchResponsePartition(
+                    item.partition_index,
+                    item.committed_offset,
+                    item.committed_leader_epoch,
+                    item.metadata,
+                    item.error_code,
+                )
+                for item in topic.partitions
+            ],
+        )
+        for topic in group.topics
+    ]
+    return OffsetFetchResponse(topics=topics, error_code=group.error_code if version >= _GROUP_ERROR_FROM else 0)

@@ -1,0 +1,29 @@
+"""`ottla server start FILE`: one node from Kafka's own property names."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+
+@click.group()
+def server() -> None:
+    """Run one node from a server.properties file."""
+
+
+@server.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--override", "overrides", multiple=True, metavar="NAME=VALUE", help="A property over the file's.")
+def start(file: Path, overrides: tuple[str, ...]) -> None:
+    """Start a node and run until SIGTERM or Ctrl-C.
+
+    \b
+    Example:
+      ottla storage format -t "$(ottla storage random-uuid)" -c server.properties --standalone
+      ottla server start server.properties
+    """
+    from ottla.server.run import run_from_file
+
+    sys.exit(run_from_file(file, overrides))

@@ -1,0 +1,89 @@
+"""Run one node until a signal: one clear line for whatever keeps it from starting, and exit code 1."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+from ottla.env.config.load import load
+from ottla.env.config.problems import ConfigError
+from ottla.env.config.properties import MalformedEscape, parse_properties
+from ottla.server.errors import StartupError
+from ottla.server.node import Node
+
+
+def run_from_file(file: Path, overrides: Sequence[str] = ()) -> int:
+    """`ottla server start`: the exit code."""
+    try:
+        properties = read_properties(file, overrides)
+        return run(Node(load(properties)))
+    except ConfigError as error:
+        for problem in error.problems:
+            print(f"ottla: {file}: {problem}", file=sys.stderr)
+    except StartupError as error:
+        print(f"ottla: {error}", file=sys.stderr)
+    return 1
+
+
+def read_properties(file: Path, overrides: Sequence[str] = ()) -> dict[str, str]:
+    try:
+        text = file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise StartupError(f"cannot read {file}: {reason}") from error
+    try:
+        properties = parse_properties(text)
+    except MalformedEscape as error:
+        raise StartupError(f"{file}: {error}") from error
+    for override in overrides:
+        name, separator, value = override.partition("=")
+        if not separator:
+            raise StartupError(f"--override {override!r} is not NAME=VALUE")
+        properties[name.strip()] = value.strip()
+    return properties
+
+
+def run(node: Node, on_started: Callable[[Node], None] | None = None) -> int:
+    """Start, serve until SIGTERM or SIGINT, stop cleanly; a second signal ends at once."""
+    return run_loop(_serve(node, on_started))
+
+
+async def _serve(node: Node, on_started: Callable[[Node], None] | None) -> int:
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    await node.start()
+    try:
+        if on_started is not None:
+            on_started(node)
+        failed = asyncio.ensure_future(node.failed())
+        stopped = asyncio.ensure_future(stopping.wait())
+        await asyncio.wait({failed, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if failed.done():
+            raise StartupError(failed.result())
+        failed.cancel()
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+        await node.stop()
+    return 0
+
+
+def run_loop(main: Coroutine[Any, Any, int]) -> int:
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(main)
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """uvloop where it is installed, asyncio's own otherwise."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
