@@ -51,6 +51,8 @@ class GroupCoordinator:
         self._shards: dict[int, Shard] = {}
         self._partition_count = 0
         """Of the topic as it is; 0 as long as it does not exist."""
+        self.creating_topic = False
+        """Somebody is making the offsets topic; kept here so that only one does."""
 
     def partition_for(self, group_id: str) -> int:
         return partition_for(group_id, self._partition_count or self.settings.offsets_topic_num_partitions)
