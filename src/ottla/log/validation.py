@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from typing_extensions import Buffer
 
-from ottla.log.validation_records import recompress, walk_records
+from ottla.log.validation_records import RecordValidationError, recompress, walk_records
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.protocol.compression import NAMES, ZSTD
+from ottla.protocol.compression import NAMES, ZSTD, unknown_codec
 from ottla.protocol.records_header import (
+    COMPRESSION_MASK,
     CREATE_TIME,
     HEADER_BYTES,
     LOG_APPEND_TIME,
@@ -33,6 +34,7 @@ from ottla.protocol.records_header import (
     magic_at,
     parse_header,
     set_max_timestamp,
+    unsupported_magic,
 )
 
 if TYPE_CHECKING:
@@ -45,12 +47,19 @@ FIRST_ZSTD_VERSION = 7
 
 _LONG_MAX = (1 << 63) - 1
 _BYTES_UP_TO_MAGIC = 17
+_BODY_OVERHEAD = HEADER_BYTES - LOG_OVERHEAD
+MIN_RECORD_BYTES = 7
+"""Length, attributes, two deltas, two lengths and the count of headers: one byte each."""
 
 
 class AppendOrigin(IntEnum):
     CLIENT = 0
     COORDINATOR = 1
     """The group and transaction coordinators' own records: control batches and any base offset are allowed."""
+
+
+class MalformedRecordsError(KafkaError):
+    """The first bytes are no batch at all: Kafka refuses the whole Produce request, and says why to every partition."""
 
 
 class ValidatedBatches(NamedTuple):
@@ -83,6 +92,11 @@ def validate_produce(
     if len(buf) != size:
         buf = memoryview(buf)[:size]
     return _timestamps_and_codec(buf, header, partition, config, now_ms)
+
+
+def response_message(error: KafkaError) -> str | None:
+    """What the Produce response says beside the code: Kafka keeps most of these messages to its own log."""
+    return error.message if isinstance(error, RecordValidationError | MalformedRecordsError) else None
 
 
 def validate(
@@ -128,7 +142,10 @@ def _single_batch(buf: bytearray | memoryview, version: int) -> int:
     length = len(buf)
     if length < _BYTES_UP_TO_MAGIC:
         raise _request_error(version, "must have at least one record batch per partition")
-    size = _whole_batch_at(buf, 0, length)
+    try:
+        size = _whole_batch_at(buf, 0, length)
+    except KafkaError as error:
+        raise MalformedRecordsError(error.code, error.message) from error
     if size == 0:
         raise _request_error(version, "must have at least one record batch per partition")
     if magic_at(buf, 0) != MAGIC_V2:
@@ -150,8 +167,9 @@ def _whole_batch_at(buf: bytearray | memoryview, pos: int, end: int) -> int:
     size = batch_size_at(buf, pos)
     if size - LOG_OVERHEAD < SMALLEST_BATCH_BYTES:
         raise corrupt_length(size - LOG_OVERHEAD)
-    if magic_at(buf, pos) > MAGIC_V2:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"Invalid magic found in record: {magic_at(buf, pos)}")
+    magic = magic_at(buf, pos)
+    if magic > MAGIC_V2:
+        raise unsupported_magic(magic - 256 if magic > 127 else magic)
     return size if size <= end - pos else 0
 
 
@@ -195,6 +213,10 @@ def _check_client_batch(header: BatchHeader, partition: TopicPartition) -> None:
         problem = "Clients are not allowed to write control records"
     elif header.producer_id >= 0 and header.base_sequence < 0:
         problem = f"Invalid sequence number {header.base_sequence} in record batch with producerId {header.producer_id}"
+    elif header.attributes & COMPRESSION_MASK > ZSTD:
+        raise unknown_codec(header.attributes & COMPRESSION_MASK)
+    elif header.attributes & COMPRESSION_MASK == 0 and header.batch_length < _BODY_OVERHEAD + count * MIN_RECORD_BYTES:
+        problem = f"{count} records do not fit into the batch"
     else:
         return
     raise KafkaError(ErrorCode.INVALID_RECORD, f"{problem} in topic partition {partition}")
@@ -249,11 +271,12 @@ def _recheck_size(size: int, partition: TopicPartition, config: TopicConfig) -> 
 
 
 def _check_segment_size(size: int, partition: TopicPartition, config: TopicConfig) -> None:
-    if size > config.segment_bytes:
+    limit = config.internal_segment_bytes or config.segment_bytes
+    if size > limit:
         raise KafkaError(
             ErrorCode.RECORD_LIST_TOO_LARGE,
             f"Message batch size is {size} bytes in append to partition {partition}, "
-            f"which exceeds the maximum configured segment size of {config.segment_bytes}.",
+            f"which exceeds the maximum configured segment size of {limit}.",
         )
 
 

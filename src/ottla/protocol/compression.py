@@ -60,7 +60,8 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: int, data: Buffer, limit: int = MAX_DECOMPRESSED_BYTES) -> bytes:
-    """The unpacked bytes; INVALID_RECORD when they are more than `limit` or the data is not of this codec."""
+    """The unpacked bytes; INVALID_RECORD when they are more than `limit`, UNKNOWN_SERVER_ERROR when the data is not of
+    this codec (both are Kafka's answers)."""
     if codec == SNAPPY:
         return _decompress_snappy(data, limit)
     if codec == LZ4:
@@ -83,7 +84,7 @@ def decompress(codec: int, data: Buffer, limit: int = MAX_DECOMPRESSED_BYTES) ->
 
 
 def unknown_codec(codec: int) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_RECORD, f"Unknown compression type id: {codec}")
+    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown compression type id: {codec}")
 
 
 def too_large(limit: int) -> KafkaError:
@@ -91,7 +92,8 @@ def too_large(limit: int) -> KafkaError:
 
 
 def undecodable(problem: BaseException) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_RECORD, f"The compressed records cannot be read: {problem}")
+    """Kafka has no code of its own for this: -1 is what a producer gets."""
+    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The compressed records cannot be read: {problem}")
 
 
 def _open_gzip(data: Buffer) -> tuple[_Read, tuple[type[Exception], ...]]:
