@@ -44,8 +44,8 @@ def merge(results: list[dict[str, Any]]) -> dict[str, Any]:
     order = list(TITLES)
     # Sorting is stable: rows stay in their order within a load.
     merged["rows"] = sorted(rows.values(), key=lambda raw: order.index(raw["load"]))
-    merged["minutes"] = round(sum(result["minutes"] for result in results), 1)
-    merged["quick"] = any(result["quick"] for result in results)
+    # Every run keeps its own facts: versions and load differ between runs, and the page must say so.
+    merged["runs"] = [{name: value for name, value in result.items() if name != "rows"} for result in results]
     return merged
 
 
@@ -110,7 +110,10 @@ def markdown(result: dict[str, Any], images: dict[str, str]) -> str:
     """The section between the markers. `images` maps a load to the address of its plot."""
     rows = rows_of(result)
     names = {role: result["servers"][role]["name"] for role in ROLES}
-    lines = [*_facts(result), "", f"Targets: {verdicts(rows)}.", ""]
+    lines = []
+    for run in result.get("runs", [result]):
+        lines += [*_facts(run), ""]
+    lines += [f"Targets: {verdicts(rows)}.", ""]
     for load, title in TITLES.items():
         chosen = [row for row in rows if row.load == load]
         if not chosen:
@@ -124,9 +127,7 @@ def markdown(result: dict[str, Any], images: dict[str, str]) -> str:
         seen = {
             (row.load, row.label, role, row.errors[role][0]) for row in broken for role in ROLES if row.errors[role]
         }
-        lines += [
-            f"- {load}, {label}, {names[role]}: {error.splitlines()[0]}" for load, label, role, error in sorted(seen)
-        ]
+        lines += [f"- {load}, {label}, {names[role]}: {error}" for load, label, role, error in sorted(seen)]
         lines.append("")
     return "\n".join(lines)
 

@@ -52,7 +52,8 @@ def _one(bed: Bed, table: Table, case: Case, role: str, round_number: int) -> bo
         measured = case.run(bed, role)
     except Exception as error:  # noqa: BLE001 - one broken row must not lose the others; it is reported as failed
         text = f"{type(error).__name__}: {error}"
-        table.fail(case.load, case.label, role, case.quantities, text[:2000], case.x)
+        # Only its first line goes into the result, which is published: the rest may hold paths of this machine.
+        table.fail(case.load, case.label, role, case.quantities, text.partition("\n")[0][:500], case.x)
         _say(f"{title}: FAILED: {text}")
         return False
     table.add(case.load, case.label, role, measured, case.x)

@@ -82,7 +82,10 @@ class Server(ABC):
         command = self._tool("format", "-t", cluster_id, "-c", str(self.properties), "--standalone")
         done = subprocess.run(command, capture_output=True, timeout=60, env=self._environment(), check=False)
         if done.returncode:
-            raise ServerError(f"{self.name}: format failed: {done.stderr.decode(errors='replace')[-500:].strip()}")
+            said = (done.stderr or done.stdout).decode(errors="replace").strip()
+            raise ServerError(
+                f"{self.name}: format failed: {said.splitlines()[-1] if said else done.returncode}\n{said}"
+            )
 
     def spawn(self) -> None:
         """Start the process and return at once."""

@@ -87,7 +87,9 @@ def test_merge_takes_the_later_row(table: Table) -> None:
     later = Table()
     later.add("produce", "1 KB", SUBJECT, {RATE: 7.0})
     later.add("memory", "idle", SUBJECT, {RATE: 1.0})
-    merged = report.rows_of(report.merge([result(table), result(later)]))
+    both = report.merge([result(table), result(later, quick=True)])
+    merged = report.rows_of(both)
+    assert report.markdown(both, {}).count("Machine: ") == 2, "each run keeps its facts"
     assert [row.load for row in merged] == ["produce", "memory", "partitions", "partitions"]
     assert merged[0].samples[SUBJECT] == [7.0]
 

@@ -48,7 +48,7 @@ def test_a_failed_case_is_reported_and_not_tried_again(tmp_path: Path, monkeypat
     def measure(_: Bed, role: str) -> dict:
         tried.append(role)
         if role == SUBJECT:
-            raise RuntimeError("broken")
+            raise RuntimeError("broken\nwith details of this machine")
         return {RATE: 1.0}
 
     case = Case(load="produce", label="a", quantities=(RATE,), run=measure)
