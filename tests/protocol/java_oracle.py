@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import struct
 import subprocess
 from collections.abc import Iterable
@@ -25,6 +26,11 @@ def ask(questions: Iterable[tuple[str, int, bytes]], timeout: float = 50) -> lis
     if done.returncode:
         raise RuntimeError(done.stderr)
     return done.stdout.splitlines()
+
+
+def digest(text: str) -> str:
+    """Short for a dump, where it is kept in a file."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def dump(value: Any, base: Any = None) -> str:
