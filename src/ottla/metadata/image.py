@@ -144,6 +144,26 @@ class MetadataImage:
         """Whether nothing was ever committed: the first controller then writes the bootstrap records."""
         return not self.features and not self.brokers and not self.topics_by_id and not self.configs
 
+    def copy(self) -> MetadataImage:
+        """An image that replay can change without touching this one; the registrations are shared."""
+        topics = {
+            topic.id: TopicImage(topic.name, topic.id, dict(topic.partitions)) for topic in self.topics_by_id.values()
+        }
+        return MetadataImage(
+            features=dict(self.features),
+            brokers=dict(self.brokers),
+            controllers=dict(self.controllers),
+            topics_by_id=topics,
+            topics_by_name={topic.name: topic for topic in topics.values()},
+            configs={resource: dict(values) for resource, values in self.configs.items()},
+            next_producer_id=self.next_producer_id,
+            client_quotas={entity: dict(values) for entity, values in self.client_quotas.items()},
+            acls=dict(self.acls),
+            scram=dict(self.scram),
+            delegation_tokens=dict(self.delegation_tokens),
+            transaction=None if self.transaction is None else list(self.transaction),
+        )
+
     def partition(self, topic: str, partition: int) -> PartitionRegistration | None:
         found = self.topics_by_name.get(topic)
         return None if found is None else found.partitions.get(partition)

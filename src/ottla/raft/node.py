@@ -31,6 +31,10 @@ class RaftError(Exception):
     """The quorum cannot be what its files and settings say."""
 
 
+class BatchTooLargeError(RaftError):
+    """Records that must stay together are larger than a batch may be."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaftConfig:
     node_id: NodeId
@@ -199,8 +203,8 @@ class RaftNode:
             raise RaftError(f"node {self.node_id} does not lead epoch {self.epoch}")
         now = self._clock.time_ms()
         groups = list(frame_groups(frames))
-        if not groups or (atomic and len(groups) > 1):
-            raise RaftError(f"{len(frames)} records do not fit one batch of at most {MAX_BATCH_BYTES} bytes")
+        if atomic and len(groups) > 1:
+            raise BatchTooLargeError(f"{len(frames)} records do not fit one batch of at most {MAX_BATCH_BYTES} bytes")
         last_offset = self.log.end_offset - 1
         for group in groups:
             records = [SimpleRecord(now, None, frame) for frame in group]

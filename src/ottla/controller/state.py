@@ -1,0 +1,132 @@
+"""What a decision may look at: the controller's image, the settings, the rules for configs, the quorum, chance.
+
+Nothing here is durable. The image is the controller's own: it holds everything appended, committed or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from ottla.controller.config_rules import ConfigRules
+from ottla.env.config.topic import TopicConfig
+from ottla.env.seams import Clock, RandomSource
+from ottla.metadata.image import RESOURCE_BROKER, BrokerRegistration, MetadataImage
+from ottla.model.ids import (
+    LOST_DIRECTORY_ID,
+    MIGRATING_DIRECTORY_ID,
+    UNASSIGNED_DIRECTORY_ID,
+    NodeId,
+    Uuid,
+    usable_uuid,
+    uuid_from_random,
+)
+from ottla.raft.node import QuorumView
+from ottla.raft.voters import VoterSet
+
+
+def _everything(_name: str) -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestContext:
+    """Who asks and how: the request's version, and what its principal may see of configs."""
+
+    version: int
+    principal: str = "User:ANONYMOUS"
+    may_describe_configs: Callable[[str], bool] = _everything
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerSettings:
+    cluster_id: str
+    node_id: NodeId
+    num_partitions: int = 1
+    default_replication_factor: int = 1
+    delete_topic_enable: bool = True
+    broker_session_timeout_ms: int = 9_000
+
+
+@dataclass(slots=True)
+class BrokerSession:
+    """Soft state of one broker: rebuilt from heartbeats after a restart."""
+
+    last_contact_ms: float
+    metadata_offset: int = -1
+    registration_offset: int = -1
+    controlled_shutdown_offset: int = -1
+
+
+class Quorum(Protocol):
+    """What the controller asks of the raft node."""
+
+    @property
+    def end_offset(self) -> int: ...
+
+    @property
+    def kraft_version(self) -> int: ...
+
+    @property
+    def voters(self) -> VoterSet | None: ...
+
+    def describe(self) -> QuorumView: ...
+
+
+@dataclass(slots=True, kw_only=True)
+class ControllerState:
+    settings: ControllerSettings
+    rules: ConfigRules
+    quorum: Quorum
+    clock: Clock
+    random: RandomSource
+    image: MetadataImage = field(default_factory=MetadataImage)
+    sessions: dict[NodeId, BrokerSession] = field(default_factory=dict)
+
+    def new_uuid(self) -> Uuid:
+        while not usable_uuid(uuid := uuid_from_random(self.random.token_bytes(16))):
+            pass
+        return uuid
+
+    def active(self, broker_id: NodeId) -> bool:
+        broker = self.image.brokers.get(broker_id)
+        return broker is not None and broker.active
+
+    def default_directory(self, broker_id: NodeId) -> Uuid:
+        """Where a new replica goes: known when the broker has one directory, else the broker chooses."""
+        broker = self.image.brokers.get(broker_id)
+        if broker is None or not broker.directories:
+            return MIGRATING_DIRECTORY_ID
+        return broker.directories[0] if len(broker.directories) == 1 else UNASSIGNED_DIRECTORY_ID
+
+    def topic_config(self, topic: str) -> TopicConfig:
+        """The effective settings of a topic."""
+        return self.rules.topic_config(
+            self.image.topic_config(topic), cluster=self.cluster_config(), node=self.node_config()
+        )
+
+    def cluster_config(self) -> Mapping[str, str]:
+        return self.image.configs.get((RESOURCE_BROKER, ""), {})
+
+    def node_config(self) -> Mapping[str, str]:
+        return self.image.configs.get((RESOURCE_BROKER, str(self.settings.node_id)), {})
+
+    def unclean_election_enabled(self, topic: str) -> bool:
+        return self.topic_config(topic).unclean_leader_election_enable
+
+    def min_isr(self, topic: str) -> int:
+        """min.insync.replicas, but never more than there are replicas."""
+        wanted = self.topic_config(topic).min_insync_replicas
+        found = self.image.topics_by_name.get(topic)
+        if found is None or not found.partitions:
+            return wanted
+        return min(wanted, len(next(iter(found.partitions.values())).replicas))
+
+
+def has_online_directory(broker: BrokerRegistration, directory: Uuid) -> bool:
+    if directory in (UNASSIGNED_DIRECTORY_ID, MIGRATING_DIRECTORY_ID):
+        return True
+    if directory == LOST_DIRECTORY_ID:
+        return False
+    return not broker.directories or directory in broker.directories
