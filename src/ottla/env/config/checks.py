@@ -91,7 +91,7 @@ codec: Final = Check(
 def java_class(*known: str) -> Check:
     """A plug-in that stands between a client and a change or a login: ignoring it would let through what it stops."""
     options = " or ".join(name or "nothing" for name in known) or "nothing: remove the line"
-    why = f"Java classes cannot be loaded here, and ignoring this one could let through what it stops; give {options}"
+    why = "Java classes cannot be loaded here, and ignoring this one could let through what it stops"
     return Check(lambda _, v: None if v in known else Refusal(why), options)
 
 
@@ -101,11 +101,12 @@ no_providers: Final = Check(
     unique=True,
 )
 
-_REPLICA: Final = re.compile(r"\d+:\d+", re.ASCII)
+# Patterns are kept as text: `re` compiles each when it is first asked, which at most starts is never.
+_REPLICA: Final = r"[0-9]+:[0-9]+"
 
 
 def _throttled_replicas(name: str, value: Any) -> Refusal | None:
-    if value in ((), ("*",)) or all(_REPLICA.fullmatch(item.strip()) for item in value):
+    if value in ((), ("*",)) or all(re.fullmatch(_REPLICA, item.strip()) for item in value):
         return None
     return Refusal(
         f"{name} must be the literal '*' or a list of replicas in the following format: "
@@ -115,12 +116,12 @@ def _throttled_replicas(name: str, value: Any) -> Refusal | None:
 
 throttled_replicas: Final = Check(_throttled_replicas, "* or partition:broker,...")
 
-_HOST_PORT: Final = re.compile(r"(?:[^@\[\]]*://)?\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<port>[0-9]+)", re.ASCII)
+_HOST_PORT: Final = r"(?:[^@\[\]]*://)?\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<port>[0-9]+)"
 
 
 def split_host_port(text: str) -> tuple[str, int] | None:
     """`host:port`, `[::1]:port`; None when it is neither."""
-    match = _HOST_PORT.fullmatch(text)
+    match = re.fullmatch(_HOST_PORT, text)
     return (match["host"], int(match["port"])) if match and match["host"] else None
 
 
@@ -156,16 +157,14 @@ def _bootstrap_servers(name: str, value: Any) -> Refusal | None:
 
 bootstrap_servers: Final = Check(_bootstrap_servers, "host:port,...")
 
-_DURATION: Final = re.compile(
-    r"P(?=.)(?:\d+D)?(?:T(?=.)(?:\d+H)?(?:\d+M)?(?:\d+(?:\.\d{1,9})?S)?)?", re.ASCII | re.IGNORECASE
-)
+_DURATION: Final = r"(?i)P(?=.)(?:[0-9]+D)?(?:T(?=.)(?:[0-9]+H)?(?:[0-9]+M)?(?:[0-9]+(?:\.[0-9]{1,9})?S)?)?"
 
 
 def _offset_reset(name: str, value: Any) -> Refusal | None:
     if value in ("earliest", "latest"):
         return None
     kind, _, duration = value.partition(":")
-    if kind == "by_duration" and _DURATION.fullmatch(duration):
+    if kind == "by_duration" and re.fullmatch(_DURATION, duration):
         return None
     return Refusal(
         f"Invalid value `{value}` for configuration {name}. The value must be either 'earliest', 'latest' or of the "

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_ENDPOINT: Final = re.compile(r"(?P<name>.*?)://\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<port>-?[0-9]+)", re.ASCII)
+_ENDPOINT: Final = r"(?P<name>.*?)://\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<port>-?[0-9]+)"
 _MAX_PORT: Final = 0xFFFF
 
 
@@ -88,7 +88,7 @@ def parse_endpoints(
 
 
 def _parse_endpoint(name: str, text: str, protocols: Mapping[str, str]) -> Endpoint:
-    match = _ENDPOINT.fullmatch(text.strip())
+    match = re.fullmatch(_ENDPOINT, text.strip())
     if match is None:
         raise ListenerError(name, f"Unable to parse {text} to a broker endpoint")
     listener = match["name"].upper()

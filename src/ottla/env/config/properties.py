@@ -12,7 +12,7 @@ _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 class MalformedEscape(ValueError):
-    """A \\u that is not followed by four hexadecimal digits."""
+    r"""A \u that is not followed by four hexadecimal digits."""
 
 
 def parse_properties(text: str) -> dict[str, str]:
@@ -25,10 +25,12 @@ def parse_properties(text: str) -> dict[str, str]:
 
 def format_property(key: str, value: str) -> str:
     """One line that `parse_properties` (and Java) reads back as the same pair."""
-    escaped_key = re.sub(r"([\\=:#! \t\f])", r"\\\1", key)
-    escaped = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
-    lead = "\\" if escaped[:1] in (" ", "\t", "\f") else ""
-    return f"{escaped_key}={lead}{escaped}"
+    return _escape(key, r"[=:#! \t\f]") + "=" + _escape(value, r"^[ \t\f]")
+
+
+def _escape(text: str, special: str) -> str:
+    text = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    return re.sub(special, lambda match: "\\" + match[0], text)
 
 
 def _logical_lines(text: str) -> Iterator[str]:

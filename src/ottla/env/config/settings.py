@@ -15,9 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from enum import IntEnum
-from typing import Any, ClassVar, Final, NamedTuple, Self
-
-from typing_extensions import dataclass_transform
+from typing import Any, ClassVar, Final, NamedTuple, Self, dataclass_transform
 
 from .checks import Check
 
@@ -104,12 +102,6 @@ class Setting(NamedTuple):
         return value if self.convert is None or value is None else self.convert(value)
 
 
-class _Row(NamedTuple):
-    """A declaration that does not know its attribute yet."""
-
-    fields: dict[str, Any]
-
-
 def setting(
     kind: Kind,
     default: Any,
@@ -124,21 +116,8 @@ def setting(
     undeclared: bool = False,
     convert: Callable[[Any], Any] | None = None,
 ) -> Any:
-    return _Row(
-        {
-            "kind": kind,
-            "default": default,
-            "check": check,
-            "doc": doc,
-            "importance": importance,
-            "mode": mode,
-            "effect": effect,
-            "synonyms": synonyms,
-            "internal": internal,
-            "undeclared": undeclared,
-            "convert": convert,
-        }
-    )
+    """A row that does not know its name yet; the class that declares it gives it one."""
+    return Setting("", kind, default, check, doc, importance, mode, effect, synonyms, internal, undeclared, convert)
 
 
 def no_effect(reason: str) -> str:
@@ -159,9 +138,9 @@ class Settings:
         for base in cls.__bases__:
             table.update(getattr(base, "TABLE", {}))
         for attribute, row in list(vars(cls).items()):
-            if isinstance(row, _Row):
+            if type(row) is Setting:
                 name = attribute.replace("_", ".")
-                table[name] = Setting(name=name, **row.fields)
+                table[name] = Setting(name, *row[1:])
         cls.TABLE = table
 
     def __init__(self, **values: Any) -> None:

@@ -16,10 +16,8 @@ _WHITE: Final = "".join(map(chr, range(0x21)))
 """What Java's trim() takes off."""
 _COMMA: Final = re.compile(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*")
 _INTEGER: Final = re.compile(r"[+-]?\d+")
-_DECIMAL: Final = re.compile(
-    r"([+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?))(?<=[\dyN.])[fFdD]?", re.ASCII
-)
-_HEXADECIMAL: Final = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?\d+)[fFdD]?")
+_DECIMAL: Final = r"([+-]?(?:NaN|Infinity))|([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?"
+_HEXADECIMAL: Final = r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?\d+)[fFdD]?"
 _BITS: Final = {Kind.SHORT: 16, Kind.INT: 32, Kind.LONG: 64}
 _PLAIN_LOW: Final = 1e-3
 _PLAIN_HIGH: Final = 1e7
@@ -70,9 +68,9 @@ def parse_kind(name: str, kind: Kind, text: str) -> Any:
 
 
 def _double(name: str, text: str, trimmed: str) -> float:
-    if match := _DECIMAL.fullmatch(trimmed):
-        return float(match[1])
-    if match := _HEXADECIMAL.fullmatch(trimmed):
+    if match := re.fullmatch(_DECIMAL, trimmed):
+        return float(match[1] or match[2])
+    if match := re.fullmatch(_HEXADECIMAL, trimmed):
         return float.fromhex(match[1])
     raise BadValue(name, text, Refusal("Not a number of type DOUBLE"))
 
