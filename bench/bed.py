@@ -2,8 +2,9 @@
 
 Loads of throughput and latency find both servers up and load one at a time: both brokers and the client stay warm, the
 two measurements of a pair are seconds apart. The price: an idle Apache Kafka takes 3-6 % of a core (measured), which
-counts against the other server's rate, not for it. Loads of starting, memory and growth get a fresh server and nothing else beside it. Before each measurement dirty pages are written out and the
-servers are quiet, so that nobody pays for the work of the run before.
+counts against the other server's rate, not for it. Loads of starting, memory and growth get a fresh server and nothing
+else beside it. Before each measurement dirty pages are written out and the servers are quiet, so that nobody pays for
+the work of the run before.
 """
 
 from __future__ import annotations
