@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from tests.env.recorded import golden, node
@@ -138,15 +139,16 @@ def test_topic_defaults_are_typed() -> None:
     assert config.internal_segment_bytes is None
 
 
-def test_the_table_imports_quickly() -> None:
-    """The server starts in half a second; the table may take 15 ms of it, and a busy machine twice that and more."""
+def test_the_table_imports_quickly(tmp_path: Path) -> None:
+    """The server starts in half a second; the table may take 15 ms of it. CPU time, for the cores are shared."""
     program = (
-        "import re, enum, typing, collections.abc, time, ottla.model.errors\n"
-        "start = time.perf_counter()\n"
+        "import re, enum, typing, collections.abc, functools, time, ottla.model.errors\n"
+        "start = time.process_time()\n"
         "import ottla.env.config\n"
-        "print(time.perf_counter() - start)"
+        "print(time.process_time() - start)"
     )
     command = [sys.executable, "-c", program]
-    paths = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    runs = [subprocess.run(command, env=paths, capture_output=True, text=True, check=True).stdout for _ in range(5)]
-    assert min(map(float, runs)) < 0.04
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    variables.update(PYTHONPATH=os.pathsep.join(sys.path), PYTHONPYCACHEPREFIX=str(tmp_path))
+    runs = [subprocess.run(command, env=variables, capture_output=True, text=True, check=True).stdout for _ in range(6)]
+    assert min(map(float, runs)) < 0.025

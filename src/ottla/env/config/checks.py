@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 CLASSIC_CODECS: Final = 5
@@ -32,10 +33,12 @@ class Check(NamedTuple):
         return self.verdict(name, value)
 
 
+@cache
 def at_least(low: float) -> Check:
     return Check(lambda _, v: Refusal(f"Value must be at least {low}") if v < low else None, f"[{low},...]")
 
 
+@cache
 def between(low: float, high: float) -> Check:
     def verdict(_: str, value: Any) -> Refusal | None:
         if value < low:

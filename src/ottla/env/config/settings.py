@@ -140,7 +140,8 @@ class Settings:
         for attribute, row in list(vars(cls).items()):
             if type(row) is Setting:
                 name = attribute.replace("_", ".")
-                table[name] = Setting(name, *row[1:])
+                table[name] = named = Setting(name, *row[1:])
+                setattr(cls, attribute, named)
         cls.TABLE = table
 
     def __init__(self, **values: Any) -> None:
