@@ -54,3 +54,8 @@ _BROKER = (
 )
 
 BROKER_APIS: dict[int, ServedApi] = {api.api_key: api for api in _BROKER}
+
+_CONTROLLER_KEYS = (18, 19, 20, 33, 37, 43, 44, 45, 46, 55, 57, 60)
+
+CONTROLLER_APIS: dict[int, ServedApi] = {key: BROKER_APIS[key] for key in _CONTROLLER_KEYS}
+"""On the controller's listener: what admin tools ask with --bootstrap-controller."""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ottla.broker.fetch_sessions import FetchSessions
     from ottla.broker.producer_ids import ProducerIds
     from ottla.coordinator.groups.coordinator import GroupCoordinator
-    from ottla.env.config import BrokerConfig
+    from ottla.env.config.broker.config import BrokerConfig
     from ottla.env.seams import Clock, Timers
     from ottla.log.log_store import LogStore
     from ottla.metadata.image import MetadataImage

@@ -425,6 +425,12 @@ class LogStore:
             log.forget()
         self._release_locks()
 
+    def abandon(self) -> None:
+        """A start that failed: let go of everything as it is, unmarked, so that the next start recovers."""
+        for log in self._all_logs():
+            log.forget()
+        self._release_locks()
+
     def _all_logs(self) -> list[PartitionLog]:
         return [*self._logs.values(), *self._futures.values()]
 

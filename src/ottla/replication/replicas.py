@@ -34,6 +34,7 @@ class Replicas:
         self.by_name: dict[str, dict[int, Partition]] = {}
         self.by_id: dict[Uuid, dict[int, Partition]] = {}
         self.names: dict[Uuid, str] = {}
+        self._moving: set[TopicPartition] = set()
         self._on_added: list[Callable[[Partition], None]] = []
         self._on_removed: list[Callable[[Partition], None]] = []
 
@@ -153,3 +154,36 @@ class Replicas:
             partition = self.by_name.get(tp.topic, {}).get(tp.partition)
             if partition is not None:
                 partition.gone()
+
+    # Moves between log directories
+
+    def move(self, tp: TopicPartition, path: str) -> None:
+        """Begin to copy a replica into another log directory; `advance_moves` does the copying."""
+        partition = self.get(tp.topic, tp.partition)
+        now_ms = self._clock.time_ms()
+        partition.log.log_dir.check_online()
+        future = self._logs.future(tp)
+        if future is not None and future.log_dir.path != path:
+            self._logs.abandon_future(tp, now_ms)
+            future = None
+        if partition.log.log_dir.path != path and future is None:
+            self._logs.create_future(tp, path, now_ms)
+        self._moving = {tp for tp in (*self._moving, tp) if self._logs.future(tp) is not None}
+
+    def advance_moves(self, max_bytes: int) -> bool:
+        """Copy a little of each move, finish those that have caught up; whether any is left."""
+        now_ms = self._clock.time_ms()
+        for tp in list(self._moving):
+            partition = self.by_name.get(tp.topic, {}).get(tp.partition)
+            if partition is None or self._logs.future(tp) is None:
+                self._moving.discard(tp)
+                continue
+            try:
+                if self._logs.copy_to_future(tp, max_bytes, now_ms):
+                    partition.log = self._logs.promote_future(tp, now_ms)
+                    self._moving.discard(tp)
+            except KafkaError as error:
+                log.error("move.failed", partition=str(tp), reason=error.message)
+                self._logs.abandon_future(tp, now_ms)
+                self._moving.discard(tp)
+        return bool(self._moving)

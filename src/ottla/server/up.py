@@ -41,7 +41,7 @@ def up(directory: Path, host: str, port: int) -> int:
         node = Node(config)
         node.bind()
         if not is_formatted(config):
-            format_standalone(config)
+            format_standalone(config, node.ports)
         return run(node, _greet)
     except ConfigError as error:
         for problem in error.problems:

@@ -95,7 +95,7 @@ class Broker:
             node = Node(config)
             node.bind()
             if not is_formatted(config):
-                format_standalone(config)
+                format_standalone(config, node.ports)
             await node.start()
         except BaseException as error:
             started.set_exception(error)

@@ -35,9 +35,7 @@ def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsR
         partitions = []
         for item in topic.partitions:
             if (topic.name, item.partition_index) in twice:
-                partitions.append(
-                    ListOffsetsPartitionResponse(item.partition_index, int(ErrorCode.INVALID_REQUEST))
-                )
+                partitions.append(ListOffsetsPartitionResponse(item.partition_index, int(ErrorCode.INVALID_REQUEST)))
                 continue
             try:
                 partitions.append(_look_up(context, request, topic.name, item))

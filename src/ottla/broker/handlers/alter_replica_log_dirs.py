@@ -1,0 +1,37 @@
+"""AlterReplicaLogDirs: move replicas between the log directories of this node."""
+
+from __future__ import annotations
+
+from ottla.broker.context import RequestContext
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import TopicPartition
+from ottla.protocol.generated.alter_replica_log_dirs_request import AlterReplicaLogDirsRequest
+from ottla.protocol.generated.alter_replica_log_dirs_response import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+
+
+def handle(context: RequestContext, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+    results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            for index in topic.partitions:
+                code = _move(context, TopicPartition(topic.name, index), directory.path)
+                results.setdefault(topic.name, []).append(AlterReplicaLogDirPartitionResult(index, int(code)))
+    return AlterReplicaLogDirsResponse(
+        results=[AlterReplicaLogDirTopicResult(name, partitions) for name, partitions in results.items()]
+    )
+
+
+def _move(context: RequestContext, tp: TopicPartition, path: str) -> ErrorCode:
+    """Begin the move; the copying goes on in the background (`Replicas.move`)."""
+    broker = context.broker
+    if path not in (directory.path for directory in broker.logs.directories):
+        return ErrorCode.LOG_DIR_NOT_FOUND
+    try:
+        broker.replicas.move(tp, path)
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.NONE

@@ -1,0 +1,98 @@
+"""DescribeConfigs: effective settings of topics, brokers, groups and client-metrics subscriptions."""
+
+from __future__ import annotations
+
+from ottla.broker.context import RequestContext
+from ottla.env.config.describe import (
+    ConfigRow,
+    describe_broker,
+    describe_client_metrics,
+    describe_cluster_default,
+    describe_group,
+    describe_topic,
+)
+from ottla.metadata.image import (
+    RESOURCE_BROKER,
+    RESOURCE_BROKER_LOGGER,
+    RESOURCE_CLIENT_METRICS,
+    RESOURCE_GROUP,
+    RESOURCE_TOPIC,
+)
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.topic_names import topic_name_problem
+from ottla.protocol.generated.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.protocol.generated.describe_configs_response import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+
+def handle(context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(results=[_resource(context, request, asked) for asked in request.resources])
+
+
+def _resource(
+    context: RequestContext, request: DescribeConfigsRequest, asked: DescribeConfigsResource
+) -> DescribeConfigsResult:
+    try:
+        rows = _rows(context, asked.resource_type, asked.resource_name)
+    except KafkaError as error:
+        message = error.message
+        return DescribeConfigsResult(int(error.code), message, asked.resource_type, asked.resource_name)
+    keys = asked.configuration_keys
+    configs = [_row(row, request) for row in rows if not keys or row.name in keys]
+    return DescribeConfigsResult(0, None, asked.resource_type, asked.resource_name, configs)
+
+
+def _rows(context: RequestContext, resource_type: int, name: str) -> list[ConfigRow]:
+    broker = context.broker
+    overrides = broker.image.configs.get((resource_type, name), {})
+    if resource_type == RESOURCE_TOPIC:
+        problem = topic_name_problem(name)
+        if problem is not None:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+        if name not in broker.image.topics_by_name:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return describe_topic(overrides, broker.config)
+    if resource_type == RESOURCE_BROKER:
+        return describe_cluster_default(broker.config) if not name else _broker(context, name)
+    if resource_type == RESOURCE_GROUP:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+        return describe_group(overrides, broker.config)
+    if resource_type == RESOURCE_CLIENT_METRICS:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+        return describe_client_metrics(overrides)
+    if resource_type == RESOURCE_BROKER_LOGGER:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "There are no loggers with levels of their own here")
+    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type}")
+
+
+def _broker(context: RequestContext, name: str) -> list[ConfigRow]:
+    try:
+        node_id = int(name)
+    except ValueError as error:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}") from error
+    if node_id != context.broker.node_id:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {context.broker.node_id} or empty string, but received {name}",
+        )
+    return describe_broker(context.broker.config)
+
+
+def _row(row: ConfigRow, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    synonyms = row.synonyms if request.include_synonyms else ()
+    return DescribeConfigsResourceResult(
+        row.name,
+        row.value,
+        row.read_only,
+        int(row.source),
+        row.sensitive,
+        [DescribeConfigsSynonym(synonym.name, synonym.value, int(synonym.source)) for synonym in synonyms],
+        int(row.kind),
+        row.documentation if request.include_documentation else None,
+    )

@@ -1,0 +1,40 @@
+"""DescribeLogDirs: the log directories of this node and the size of each replica in them."""
+
+from __future__ import annotations
+
+from ottla.broker.context import RequestContext
+from ottla.log.log_dirs_description import LogDirDescription
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import TopicPartition
+from ottla.protocol.generated.describe_log_dirs_request import DescribeLogDirsRequest
+from ottla.protocol.generated.describe_log_dirs_response import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+
+def handle(context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    wanted: set[TopicPartition] | None = None
+    if request.topics is not None:
+        wanted = {TopicPartition(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    return DescribeLogDirsResponse(results=[_result(described, wanted) for described in context.broker.logs.describe()])
+
+
+def _result(described: LogDirDescription, wanted: set[TopicPartition] | None) -> DescribeLogDirsResult:
+    topics: dict[str, list[DescribeLogDirsPartition]] = {}
+    for replica in described.replicas:
+        if wanted is None or replica.partition in wanted:
+            topics.setdefault(replica.partition.topic, []).append(
+                DescribeLogDirsPartition(
+                    replica.partition.partition, replica.size_bytes, replica.offset_lag, replica.is_future
+                )
+            )
+    return DescribeLogDirsResult(
+        0 if described.error is ErrorCode.NONE else int(described.error),
+        described.path,
+        [DescribeLogDirsTopic(name, partitions) for name, partitions in topics.items()],
+        described.total_bytes,
+        described.usable_bytes,
+    )

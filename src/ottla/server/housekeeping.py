@@ -1,0 +1,122 @@
+"""The periodic duties of a node, on its loop: retention, checkpoints, flushing, expiry, compaction, moves.
+
+Each duty is a short synchronous call on the log store; what blocks (fsync) runs in a thread. A duty that fails is
+logged and tried again at its next turn; it never stops the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from ottla.env.logging import get_logger
+from ottla.model.errors import KafkaError
+
+if TYPE_CHECKING:
+    from ottla.env.config.broker.config import BrokerConfig
+    from ottla.env.seams import Clock
+    from ottla.log.log_store import LogStore
+    from ottla.log.partition_log import PartitionLog
+    from ottla.replication.replicas import Replicas
+
+log = get_logger(__name__)
+
+FIRST_RETENTION_CHECK_MS = 30_000
+DELETED_FILES_CHECK_MS = 1_000
+ROLLED_SEGMENTS_CHECK_MS = 5_000
+MOVE_CHUNK_BYTES = 1024 * 1024
+MOVE_PAUSE_MS = 10
+CLEAN_SLICE_MS = 2.0
+CLEAN_PAUSE_MS = 4.0
+_FOREVER_MS = 2**53
+
+
+class Housekeeping:
+    def __init__(self, config: BrokerConfig, clock: Clock, logs: LogStore, replicas: Replicas) -> None:
+        self._config = config
+        self._clock = clock
+        self._logs = logs
+        self._replicas = replicas
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        config = self._config
+        self._every(config.log_retention_check_interval_ms, self._retain, first_ms=FIRST_RETENTION_CHECK_MS)
+        self._every(config.log_flush_offset_checkpoint_interval_ms, self._logs.checkpoint_recovery_points)
+        self._every(config.log_flush_start_offset_checkpoint_interval_ms, self._logs.checkpoint_log_start_offsets)
+        self._every(config.replica_high_watermark_checkpoint_interval_ms, self._logs.checkpoint_high_watermarks)
+        self._every(config.producer_id_expiration_check_interval_ms, self._expire_producers)
+        self._every(DELETED_FILES_CHECK_MS, self._remove_files)
+        self._every(config.log_flush_scheduler_interval_ms, self._flush_due)
+        self._every(ROLLED_SEGMENTS_CHECK_MS, self._flush_rolled)
+        self._every(MOVE_PAUSE_MS, self._move, idle_ms=DELETED_FILES_CHECK_MS)
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+
+    def _every(
+        self,
+        interval_ms: int,
+        duty: Callable[[], object],
+        *,
+        first_ms: int | None = None,
+        idle_ms: int | None = None,
+    ) -> None:
+        """Run `duty` at an interval; with `idle_ms`, at that one as long as the duty says that it had nothing to do."""
+        if interval_ms < _FOREVER_MS:
+            self._tasks.append(asyncio.ensure_future(self._repeat(interval_ms, duty, first_ms, idle_ms)))
+
+    async def _repeat(
+        self, interval_ms: int, duty: Callable[[], object], first_ms: int | None, idle_ms: int | None
+    ) -> None:
+        await asyncio.sleep((interval_ms if first_ms is None else min(first_ms, interval_ms)) / 1000)
+        while True:
+            busy: object = None
+            try:
+                busy = duty()
+                if isinstance(busy, Awaitable):
+                    await busy
+            except (KafkaError, OSError) as error:
+                log.error("duty.failed", duty=getattr(duty, "__name__", str(duty)), reason=str(error))
+            pause_ms = idle_ms if idle_ms is not None and not busy else interval_ms
+            await asyncio.sleep(pause_ms / 1000)
+
+    # Duties
+
+    def _retain(self) -> None:
+        self._logs.delete_old_segments(self._clock.time_ms())
+
+    def _expire_producers(self) -> None:
+        self._logs.remove_expired_producers(self._clock.time_ms())
+
+    def _remove_files(self) -> None:
+        self._logs.remove_due_files(self._clock.time_ms())
+
+    def _move(self) -> bool:
+        return self._replicas.advance_moves(MOVE_CHUNK_BYTES)
+
+    async def _flush_due(self) -> None:
+        for partition_log in self._logs.logs_to_flush(self._clock.time_ms()):
+            await self._flush(partition_log, None)
+
+    async def _flush_rolled(self) -> None:
+        """A segment that was rolled away is synced, so that a crash need not recover it."""
+        for partition_log in self._logs.online_logs():
+            base_offset = partition_log.active_segment.base_offset
+            if partition_log.recovery_point < base_offset:
+                await self._flush(partition_log, base_offset)
+
+    async def _flush(self, partition_log: PartitionLog, up_to: int | None) -> None:
+        plan = partition_log.prepare_flush(up_to)
+        if plan is None:
+            return
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, plan.sync)
+        except OSError as error:
+            partition_log.flush_failed(error)
+            return
+        partition_log.flushed(plan, self._clock.time_ms())

@@ -1,0 +1,279 @@
+"""One node: everything put together, started in order and stopped in reverse.
+
+Sockets are bound before anything on disk is touched, so that a port in use changes nothing; clients are let in only
+when every partition is loaded and led.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+from ottla.broker.apis import BROKER_APIS, CONTROLLER_APIS
+from ottla.broker.broker import Broker
+from ottla.broker.dispatch import Dispatcher
+from ottla.broker.fetch_sessions import FetchSessions
+from ottla.broker.producer_ids import ProducerIds
+from ottla.controller.runtime import ControllerRuntime
+from ottla.coordinator.groups.coordinator import GroupCoordinator
+from ottla.coordinator.settings import GroupSettings
+from ottla.env.config.broker.config import BrokerConfig
+from ottla.env.config.listeners import Endpoint
+from ottla.env.config.load import no_effect_line
+from ottla.env.config.overrides import resolve_topic_config
+from ottla.env.config.topic import TopicConfig
+from ottla.env.logging import get_logger
+from ottla.log.log_directory import LogDirectory
+from ottla.log.log_store import LogDirectoryError, LogStore
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import RESOURCE_BROKER, MetadataImage
+from ottla.metadata.meta_properties import MetaProperties, MetaPropertiesError, load_ensemble
+from ottla.model.ids import TopicPartition
+from ottla.protocol.generated.allocate_producer_ids_request import AllocateProducerIdsRequest
+from ottla.replication.replicas import Replicas
+from ottla.runtime.buffers import BufferPool
+from ottla.runtime.clock import SystemClock, SystemRandom
+from ottla.runtime.disk import DiskStorage
+from ottla.runtime.listener import Limits, Listener, bind
+from ottla.runtime.timers import LoopTimers
+from ottla.server.errors import StartupError
+from ottla.server.housekeeping import Housekeeping
+from ottla.server.quorum import open_quorum
+from ottla.server.registration import LocalController, Registration
+
+log = get_logger(__name__)
+
+
+class Node:
+    def __init__(self, config: BrokerConfig) -> None:
+        self.config = config
+        self._storage = DiskStorage()
+        self._clock = SystemClock()
+        self._random = SystemRandom()
+        self._sockets: dict[str, socket.socket] = {}
+        self._listeners: list[Listener] = []
+        self._failed: asyncio.Future[str] | None = None
+        self._logs: LogStore | None = None
+        self._quorum: ControllerRuntime | None = None
+        self._registration: Registration | None = None
+        self._housekeeping: Housekeeping | None = None
+        self.broker: Broker | None = None
+
+    # Addresses
+
+    def bind(self) -> None:
+        """Take the ports; StartupError when one is in use. Nothing on disk is touched."""
+        for endpoint in self.config.endpoints.listeners:
+            if endpoint.listener_name in self._sockets:
+                continue
+            if endpoint.security_protocol != "PLAINTEXT":
+                self._close_sockets()
+                raise StartupError(
+                    f"listener {endpoint}: {endpoint.security_protocol} is not served yet, only PLAINTEXT; "
+                    "change listener.security.protocol.map"
+                )
+            try:
+                self._sockets[endpoint.listener_name] = bind(endpoint.host or "", endpoint.port)
+            except OSError as error:
+                self._close_sockets()
+                raise StartupError(f"cannot listen on {endpoint}: {error.strerror or error}") from error
+
+    def _close_sockets(self) -> None:
+        for sock in self._sockets.values():
+            sock.close()
+        self._sockets.clear()
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """Listener name -> port that was bound (of interest where port 0 was asked for)."""
+        return {name: sock.getsockname()[1] for name, sock in self._sockets.items()}
+
+    def advertised(self, endpoints: tuple[Endpoint, ...]) -> list[Endpoint]:
+        """With the ports that were bound and a name for the wildcard address."""
+        ports = self.ports
+        return [
+            endpoint._replace(
+                host=endpoint.host or socket.gethostname(), port=endpoint.port or ports[endpoint.listener_name]
+            )
+            for endpoint in endpoints
+        ]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(f"{e.host}:{e.port}" for e in self.advertised(self.config.advertised_broker_listeners))
+
+    # Start
+
+    async def start(self) -> None:
+        """Up and serving, or StartupError with everything released again."""
+        if not (self.config.is_broker and self.config.is_controller):
+            raise StartupError("process.roles must be broker,controller: separate roles need the cluster, not here yet")
+        self.bind()
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop(clean=False)
+            raise
+
+    async def _start(self) -> None:
+        config = self.config
+        self._failed = asyncio.get_running_loop().create_future()
+        line = no_effect_line(config)
+        if line is not None:
+            log.info("settings.accepted", note=line)
+        identity = self._open_directories()
+        quorum = self._quorum = open_quorum(
+            config, self._storage, self._clock, self._random, identity, self._on_metadata_failure
+        )
+        self._follow_dynamic_config(quorum.publisher.image)
+        broker = self.broker = self._build(identity, quorum)
+        self._load_logs(broker)
+        quorum.publisher.subscribe(self._on_metadata)
+        quorum.publisher.subscribe(broker.replicas.on_metadata)
+        quorum.publisher.subscribe(broker.groups.on_metadata)
+        self._registration = Registration(self, quorum, identity, broker.logs)
+        await self._registration.register()
+        self._housekeeping = Housekeeping(config, self._clock, broker.logs, broker.replicas)
+        self._housekeeping.start()
+        self._listen(broker)
+        log.info("node.started", node=config.node_id, cluster=identity.cluster_id, listeners=self.bootstrap_servers)
+
+    def _open_directories(self) -> MetaProperties:
+        config = self.config
+        try:
+            found = load_ensemble(
+                self._storage, config.data_dirs, metadata_log_dir=config.metadata_dir, node_id=config.node_id
+            )
+            logs = LogStore(
+                self._storage,
+                self._random,
+                config.data_dirs,
+                producer_id_expiration_ms=config.producer_id_expiration_ms,
+                on_directory_failed=self._on_directory_failed,
+            )
+            logs.open_directories()
+        except (MetaPropertiesError, LogDirectoryError) as error:
+            raise StartupError(str(error)) from error
+        except OSError as error:
+            raise StartupError(f"{error.filename}: {error.strerror}") from error
+        self._logs = logs
+        return found[config.metadata_dir]
+
+    def _build(self, identity: MetaProperties, quorum: ControllerRuntime) -> Broker:
+        config, logs = self.config, self._require_logs()
+        timers = LoopTimers(asyncio.get_running_loop())
+        controller = LocalController(quorum)
+        replicas = Replicas(config.node_id, logs, self._clock, self._topic_config)
+        return Broker(
+            node_id=config.node_id,
+            cluster_id=identity.cluster_id,
+            config=config,
+            clock=self._clock,
+            timers=timers,
+            metadata=quorum.publisher,
+            logs=logs,
+            replicas=replicas,
+            controller=controller,
+            producer_ids=ProducerIds(controller.allocate_producer_ids, self._producer_ids_request),
+            fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, self._clock, self._random),
+            groups=GroupCoordinator(GroupSettings.from_config(config), self._clock, self._random, timers, replicas),
+        )
+
+    def _producer_ids_request(self) -> AllocateProducerIdsRequest:
+        epoch = self._registration.broker_epoch if self._registration is not None else -1
+        return AllocateProducerIdsRequest(self.config.node_id, epoch)
+
+    def _load_logs(self, broker: Broker) -> None:
+        """Load every partition; what the metadata does not know is put aside."""
+        now_ms = self._clock.time_ms()
+        broker.logs.load(self._topic_config, now_ms)
+        for tp in list(broker.logs.logs()):
+            if broker.image.partition(tp.topic, tp.partition) is None:
+                broker.logs.mark_stray(tp, now_ms)
+
+    def _listen(self, broker: Broker) -> None:
+        config, pool = self.config, BufferPool()
+        limits = Limits(
+            max_connections=config.max_connections,
+            max_connections_per_ip=config.max_connections_per_ip,
+            idle_ms=config.connections_max_idle_ms,
+            max_frame=config.socket_request_max_bytes,
+        )
+        for name, sock in self._sockets.items():
+            apis = CONTROLLER_APIS if name in config.controller_listener_names else BROKER_APIS
+            listener = Listener(name, sock, Dispatcher(broker, apis), pool, limits)
+            listener.start()
+            self._listeners.append(listener)
+
+    # What happens meanwhile
+
+    def _topic_config(self, topic: str) -> TopicConfig:
+        quorum = self._quorum
+        overrides = quorum.publisher.image.topic_config(topic) if quorum is not None else {}
+        return resolve_topic_config(overrides, self.config)
+
+    def _on_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        if delta.reloaded or any(resource == RESOURCE_BROKER for resource, _ in delta.configs):
+            self._follow_dynamic_config(image)
+
+    def _follow_dynamic_config(self, image: MetadataImage) -> None:
+        cluster = image.configs.get((RESOURCE_BROKER, ""), {})
+        own = image.configs.get((RESOURCE_BROKER, str(self.config.node_id)), {})
+        if cluster != self.config.layers.cluster or own != self.config.layers.broker:
+            self.config = self.config.with_dynamic(cluster=dict(cluster), broker=dict(own))
+            if self.broker is not None:
+                self.broker.config = self.config
+
+    def _on_directory_failed(self, directory: LogDirectory, partitions: list[TopicPartition]) -> None:
+        if self.broker is not None:
+            self.broker.replicas.on_directory_failed(partitions)
+        logs = self._logs
+        if logs is not None and not logs.online_directories():
+            self._fail(f"all log directories have failed, the last was {directory.path}")
+
+    def _on_metadata_failure(self, error: OSError) -> None:
+        self._fail(f"the metadata log cannot be written any more: {error}")
+
+    def _fail(self, reason: str) -> None:
+        if self._failed is not None and not self._failed.done():
+            self._failed.set_result(reason)
+
+    async def failed(self) -> str:
+        """Wait until the node cannot go on; why."""
+        if self._failed is None:
+            raise RuntimeError("the node was not started")
+        return await asyncio.shield(self._failed)
+
+    def _require_logs(self) -> LogStore:
+        if self._logs is None:
+            raise RuntimeError("the log directories are not open")
+        return self._logs
+
+    # Stop
+
+    async def stop(self, *, clean: bool = True) -> None:
+        """Let nobody in, write everything down, release the directories."""
+        for listener in self._listeners:
+            listener.stop()
+        self._listeners.clear()
+        self._close_sockets()
+        if self._housekeeping is not None:
+            await self._housekeeping.stop()
+            self._housekeeping = None
+        if self.broker is not None:
+            self.broker.groups.close()
+        epoch = -1
+        if self._registration is not None:
+            epoch = self._registration.broker_epoch
+            self._registration.stop()
+            self._registration = None
+        if self._quorum is not None:
+            self._quorum.close()
+            self._quorum = None
+        logs, self._logs = self._logs, None
+        if logs is not None:
+            if clean:
+                logs.shutdown(self._clock.time_ms(), epoch)
+            else:
+                logs.abandon()
+        self.broker = None

@@ -1,0 +1,61 @@
+"""Formatting the log directories of a configuration, and looking whether that was done."""
+
+from __future__ import annotations
+
+import os
+
+from ottla.controller.format import FormatError, FormatRequest, format_storage
+from ottla.env.config.broker.config import BrokerConfig
+from ottla.metadata.meta_properties import MetaPropertiesError, read_meta_properties
+from ottla.model.ids import usable_uuid, uuid_from_random, uuid_to_str
+from ottla.raft.voters import VoterEndpoint
+from ottla.runtime.clock import SystemClock, SystemRandom
+from ottla.runtime.disk import DiskStorage
+from ottla.server.errors import StartupError
+
+
+def random_uuid() -> str:
+    """A new id as `kafka-storage.sh random-uuid` prints it."""
+    while True:
+        uuid = uuid_from_random(os.urandom(16))
+        if usable_uuid(uuid):
+            return uuid_to_str(uuid)
+
+
+def is_formatted(config: BrokerConfig) -> bool:
+    """Whether the metadata directory says whose it is."""
+    try:
+        return read_meta_properties(DiskStorage(), config.metadata_dir) is not None
+    except (MetaPropertiesError, OSError) as error:
+        raise StartupError(str(error)) from error
+
+
+def voter_endpoints(config: BrokerConfig, ports: dict[str, int] | None = None) -> tuple[VoterEndpoint, ...]:
+    """Where other voters reach this controller; `ports` are those that were bound, by listener name."""
+    bound = ports or {}
+    return tuple(
+        VoterEndpoint(e.listener_name, e.host or "localhost", bound.get(e.listener_name, e.port))
+        for e in config.advertised_controller_listeners
+    )
+
+
+def format_standalone(config: BrokerConfig, ports: dict[str, int] | None = None) -> list[str]:
+    """Make `config`'s directories a new cluster of this node alone; the lines to print."""
+    static = bool(config.voters)
+    request = FormatRequest(
+        cluster_id=random_uuid(),
+        node_id=config.node_id,
+        log_dirs=list(config.data_dirs),
+        metadata_log_dir=config.metadata_log_dir,
+        standalone=None if static else voter_endpoints(config, ports),
+    )
+    return run_format(request)
+
+
+def run_format(request: FormatRequest) -> list[str]:
+    try:
+        return format_storage(DiskStorage(), SystemClock(), SystemRandom(), request)
+    except (FormatError, MetaPropertiesError) as error:
+        raise StartupError(str(error)) from error
+    except OSError as error:
+        raise StartupError(f"cannot write {error.filename}: {error.strerror}") from error
