@@ -1,0 +1,55 @@
+"""The differences that are right, each with its reason. Everything else in an answer must be equal.
+
+A path is the response's class and its fields, `[]` for any element of an array and a trailing `*` for everything below.
+A rule that no answer ever uses is an error (test_differential.py), so that this list can only shrink by itself.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Allowed(NamedTuple):
+    path: str
+    reason: str
+
+
+SETS = (
+    Allowed("MetadataResponse.topics", "all topics come in the order of a hash map; asked by name they come as asked"),
+    Allowed("DescribeConfigsResponse.results[].configs", "hash order; clients look settings up by name"),
+    Allowed("DescribeConfigsResponse.results", "hash order of the resources asked for"),
+    Allowed("ListConfigResourcesResponse.config_resources", "hash order"),
+    Allowed("ApiVersionsResponse.api_keys", "clients look versions up by key"),
+    Allowed("ApiVersionsResponse.supported_features", "hash order"),
+    Allowed("ApiVersionsResponse.finalized_features", "hash order"),
+    Allowed("AlterConfigsResponse.responses", "hash order of the resources"),
+    Allowed("IncrementalAlterConfigsResponse.responses", "hash order of the resources"),
+    Allowed("DescribeLogDirsResponse.results[].topics", "hash order"),
+    Allowed("DescribeLogDirsResponse.results[].topics[].partitions", "hash order"),
+    Allowed("ListGroupsResponse.groups", "hash order"),
+    Allowed("OffsetFetchResponse.topics", "hash order of a group's offsets when all are asked for"),
+    Allowed("OffsetFetchResponse.groups[].topics", "as above"),
+    Allowed("CreatePartitionsResponse.results", "hash order"),
+    Allowed("CreateTopicsResponse.topics[].configs", "hash order"),
+    Allowed("DeleteTopicsResponse.responses", "hash order of the topics asked for"),
+    Allowed("CreateTopicsResponse.topics", "hash order of the topics asked for"),
+    Allowed("JoinGroupResponse.members", "hash order of the members; the leader looks them up by id"),
+    Allowed("DescribeGroupsResponse.groups[].members", "hash order of the members"),
+)
+"""Arrays that are sets: compared after sorting."""
+
+MASKED = (
+    Allowed("DescribeConfigsResponse.results[].configs[].documentation", "prose, which Ottla writes itself"),
+    Allowed("ApiVersionsResponse.finalized_features_epoch", "the offset of the metadata log, which grows with time"),
+    Allowed("DescribeQuorumResponse.topics[].partitions[].high_watermark", "the length of the metadata log"),
+    Allowed("DescribeQuorumResponse.topics[].partitions[].current_voters[].log_end_offset", "as above"),
+    Allowed("DescribeQuorumResponse.topics[].partitions[].observers[].log_end_offset", "as above"),
+    Allowed("DescribeQuorumResponse.topics[].partitions[].leader_epoch", "how often the quorum was elected"),
+    Allowed("DescribeLogDirsResponse.results[].total_bytes", "the disk, not the server"),
+    Allowed("DescribeLogDirsResponse.results[].usable_bytes", "the disk, which others fill too"),
+    Allowed("DescribeProducersResponse.topics[].partitions[].active_producers[].last_timestamp", "the time of append"),
+)
+"""Fields whose presence is compared (a default stays itself) but not their value."""
+
+MEMBER_APIS = ("JoinGroup", "SyncGroup", "DescribeGroups", "LeaveGroup")
+"""Not a difference: member ids carry a random uuid, made symbolic wherever a string has one (see trees.py)."""

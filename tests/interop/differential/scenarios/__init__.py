@@ -1,0 +1,1 @@
+"""Hand-picked requests, one file per family of APIs."""
