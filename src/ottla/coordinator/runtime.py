@@ -62,7 +62,7 @@ class Shard:
             self.close()
             return
         if not done:
-            self._timers.call_later(0, self.load)
+            self._timers.call_soon(self.load)
             return
         self.state = ShardState.ACTIVE
         self._end_offset = self.partition.log.log_end_offset

@@ -1,0 +1,188 @@
+"""A group coordinator with virtual time, an in-memory partition and a seeded source of ids."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+from collections.abc import Callable
+from typing import Any
+
+from ottla.coordinator.groups.coordinator import GroupCoordinator
+from ottla.coordinator.records import OFFSETS_TOPIC
+from ottla.coordinator.settings import GroupSettings
+from ottla.log.results import AppendResult
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import MetadataImage, PartitionRegistration, TopicImage
+from ottla.model.errors import KafkaError
+from ottla.model.ids import TopicPartition, Uuid
+from ottla.protocol.records import assign_offset, parse_header
+
+START_MS = 1_700_000_000_000
+
+
+class VirtualTimer:
+    def __init__(self) -> None:
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class VirtualTime:
+    """Clock and timers in one: time passes only in `advance`."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._queue: list[tuple[float, int, VirtualTimer, Callable[[], None]]] = []
+        self._order = itertools.count()
+
+    def time_ms(self) -> int:
+        return START_MS + int(self.now)
+
+    def monotonic_ms(self) -> float:
+        return self.now
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> VirtualTimer:
+        timer = VirtualTimer()
+        heapq.heappush(self._queue, (self.now + max(delay_ms, 0), next(self._order), timer, callback))
+        return timer
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.call_later(0, callback)
+
+    def advance(self, delay_ms: float) -> None:
+        end = self.now + delay_ms
+        while self._queue and self._queue[0][0] <= end:
+            at, _, timer, callback = heapq.heappop(self._queue)
+            self.now = max(self.now, at)
+            if not timer.cancelled:
+                callback()
+        self.now = end
+
+
+class SeededRandom:
+    def __init__(self, seed: int = 0) -> None:
+        self._random = random.Random(seed)
+
+    def token_bytes(self, length: int) -> bytes:
+        return self._random.randbytes(length)
+
+    def uniform(self, low: float, high: float) -> float:
+        return self._random.uniform(low, high)
+
+
+class Slice:
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def read(self) -> bytes:
+        return self._data
+
+
+class MemoryLog:
+    def __init__(self) -> None:
+        self.batches: list[tuple[int, int, bytes]] = []
+        self.log_start_offset = 0
+        self.log_end_offset = 0
+
+    def read(self, offset: int, max_bytes: int) -> Slice:
+        data = b""
+        for _, last, batch in self.batches:
+            if last >= offset and (not data or len(data) + len(batch) <= max_bytes):
+                data += batch
+            elif data:
+                break
+        return Slice(data)
+
+
+class MemoryPartition:
+    """One replica: an append is committed at once, unless the test holds commits back."""
+
+    def __init__(self, index: int, log: MemoryLog, leader_epoch: int) -> None:
+        self.topic_partition = TopicPartition(OFFSETS_TOPIC, index)
+        self.log = log
+        self.leader_epoch = leader_epoch
+        self.is_leader = True
+        self.high_watermark = log.log_end_offset
+        self.hold_commits = False
+        self.failure: KafkaError | None = None
+        self._waiters: list[tuple[int, Callable[[], None]]] = []
+
+    def append_internal(self, batch: bytearray, *, now_ms: int) -> AppendResult:
+        if self.failure is not None:
+            raise self.failure
+        first = self.log.log_end_offset
+        assign_offset(batch, 0, first, self.leader_epoch)
+        last = first + parse_header(batch, 0).last_offset_delta
+        self.log.batches.append((first, last, bytes(batch)))
+        self.log.log_end_offset = last + 1
+        if not self.hold_commits:
+            self.commit()
+        return AppendResult(first, last, -1, now_ms, len(batch), duplicate=False, flush_due=False)
+
+    def when_high_watermark(self, offset: int, callback: Callable[[], None]) -> None:
+        if self.high_watermark >= offset:
+            callback()
+        else:
+            self._waiters.append((offset, callback))
+
+    def commit(self) -> None:
+        self.high_watermark = self.log.log_end_offset
+        waiters, self._waiters = self._waiters, []
+        for offset, callback in waiters:
+            self.when_high_watermark(offset, callback)
+
+
+class MemoryReplicas:
+    def __init__(self) -> None:
+        self.by_name: dict[str, dict[int, Any]] = {}
+
+
+class World:
+    """One node that leads `partitions` partitions of the offsets topic."""
+
+    def __init__(self, settings: GroupSettings | None = None, *, partitions: int = 1, seed: int = 0) -> None:
+        self.settings = settings or GroupSettings(group_initial_rebalance_delay_ms=0, offsets_topic_num_partitions=1)
+        self.time = VirtualTime()
+        self.random = SeededRandom(seed)
+        self.logs = [MemoryLog() for _ in range(partitions)]
+        self.epoch = 0
+        self.replicas = MemoryReplicas()
+        self.coordinator = self._coordinator()
+        self.elect()
+
+    def _coordinator(self) -> GroupCoordinator:
+        return GroupCoordinator(self.settings, self.time, self.random, self.time, self.replicas)  # type: ignore[arg-type]
+
+    def elect(self) -> None:
+        """Become leader (again): every shard is loaded from its log."""
+        self.epoch += 1
+        self.replicas.by_name[OFFSETS_TOPIC] = {
+            index: MemoryPartition(index, log, self.epoch) for index, log in enumerate(self.logs)
+        }
+        self._publish()
+
+    def resign(self) -> None:
+        for partition in self.replicas.by_name[OFFSETS_TOPIC].values():
+            partition.is_leader = False
+        self._publish()
+
+    def restart(self) -> None:
+        """A new process over the same log; whoever waited has lost its connection."""
+        self.time._queue.clear()
+        self.coordinator = self._coordinator()
+        self.elect()
+
+    def partition(self, index: int = 0) -> MemoryPartition:
+        found: MemoryPartition = self.replicas.by_name[OFFSETS_TOPIC][index]
+        return found
+
+    def machine(self, index: int = 0) -> Any:
+        return self.coordinator._shards[index].machine
+
+    def _publish(self) -> None:
+        registration = PartitionRegistration((1,), (1,), 1, self.epoch, self.epoch)
+        topic = TopicImage(OFFSETS_TOPIC, Uuid(b"offsets-topic-id"), dict.fromkeys(range(len(self.logs)), registration))
+        image = MetadataImage(topics_by_id={topic.id: topic}, topics_by_name={topic.name: topic})
+        self.coordinator.on_metadata(MetadataDelta(reloaded=True), image)
