@@ -125,6 +125,12 @@ def test_a_subscription_resolves() -> None:
     assert client_patterns(config.match)["client_id"].fullmatch("app-7")
 
 
+def in_step(message: str) -> str:
+    """Kafka wraps what its reconfigurable parts refuse."""
+    kind = "org.apache.kafka.common.config.ConfigException"
+    return f"Invalid value {kind}: {message} for configuration Invalid dynamic configuration"
+
+
 @pytest.mark.parametrize(
     ("layer", "per_broker", "message"),
     [
@@ -149,6 +155,56 @@ def test_a_subscription_resolves() -> None:
             ),
         ),
         (
+            {"num.io.threads": "100"},
+            True,
+            in_step(
+                "Dynamic thread count update validation failed for num.io.threads=100, value should not be greater "
+                "than double the current value 8"
+            ),
+        ),
+        (
+            {"background.threads": "1"},
+            False,
+            in_step(
+                "Dynamic thread count update validation failed for background.threads=1, value should be at least "
+                "half the current value 10"
+            ),
+        ),
+        (
+            {"log.cleaner.threads": "100"},
+            True,
+            in_step("Log cleaner threads cannot be increased to more than double the current value 1"),
+        ),
+        (
+            {"log.local.retention.ms": "99999999999"},
+            True,
+            in_step(
+                "Invalid value 99999999999 for configuration log.local.retention.ms: Value must not be more than "
+                "log.retention.ms property value: 604800000"
+            ),
+        ),
+        (
+            {"listeners": "PLAINTEXT://127.0.0.1:29499"},
+            True,
+            (
+                "requirement failed: controller.listener.names must contain at least one value appearing in the "
+                "'listeners' configuration when running the KRaft controller role"
+            ),
+        ),
+        (
+            {"group.consumer.assignment.interval.ms": "20000"},
+            False,
+            (
+                "group.consumer.assignment.interval.ms must be less than or equal to "
+                "group.consumer.max.assignment.interval.ms"
+            ),
+        ),
+        (
+            {"max.connections.per.ip.overrides": "a b:1"},
+            True,
+            "max.connections.per.ip.overrides contains invalid addresses : a b",
+        ),
+        (
             {"min.insync.replicas": "x"},
             False,
             "Invalid value x for configuration min.insync.replicas: Not a number of type INT",
@@ -161,6 +217,13 @@ def test_a_dynamic_update_is_refused_as_by_kafka(
     with pytest.raises(KafkaError) as caught:
         validate_dynamic_update(broker, layer, per_broker=per_broker)
     assert (caught.value.code, caught.value.message) == (ErrorCode.INVALID_REQUEST, message)
+
+
+@pytest.mark.parametrize(
+    "layer", [{"num.network.threads": "1"}, {"num.io.threads": "16"}, {"log.cleanup.policy": "compact,compact"}]
+)
+def test_a_dynamic_update_is_accepted_as_by_kafka(layer: dict[str, str], broker: BrokerConfig) -> None:
+    validate_dynamic_update(broker, layer, per_broker=True)
 
 
 def test_a_dynamic_update_gives_the_new_configuration(broker: BrokerConfig) -> None:

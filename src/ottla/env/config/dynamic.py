@@ -6,7 +6,7 @@ with Kafka's text; it changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from ottla.model.errors import ErrorCode, KafkaError
@@ -35,6 +35,19 @@ PER_LISTENER_SECURITY: Final = frozenset(
 CLUSTER_LISTENER_SETTINGS: Final = frozenset({"max.connection.creation.rate", "max.connections", "num.network.threads"})
 """Listener-prefixed settings that may also be set for the whole cluster."""
 
+THREAD_COUNTS: Final = (
+    "background.threads",
+    "num.io.threads",
+    "num.network.threads",
+    "num.recovery.threads.per.data.dir",
+    "num.replica.fetchers",
+    "remote.log.manager.copier.thread.pool.size",
+    "remote.log.manager.expiration.thread.pool.size",
+    "remote.log.manager.follower.thread.pool.size",
+    "remote.log.reader.threads",
+)
+FOLLOWS_RETENTION: Final = -2
+
 
 def validate_dynamic_update(config: BrokerConfig, layer: Mapping[str, str], *, per_broker: bool) -> BrokerConfig:
     """The configuration as it would be with `layer` in place of the broker's or the cluster's dynamic settings."""
@@ -45,7 +58,44 @@ def validate_dynamic_update(config: BrokerConfig, layer: Mapping[str, str], *, p
         changed = config.with_dynamic(cluster=layer, broker=config.layers.broker)
     for problem in cross_problems(changed):
         raise _refused(problem.kafka_message)
+    for why in (*_thread_steps(config, changed), *_local_retention(changed)):
+        raise _refused(
+            f"Invalid value org.apache.kafka.common.config.ConfigException: {why} for configuration Invalid dynamic "
+            "configuration"
+        )
     return changed
+
+
+def _thread_steps(old: BrokerConfig, new: BrokerConfig) -> Iterator[str]:
+    """A thread count at most doubles or halves in one step. None of them has an effect here; the answers are Kafka's."""
+    for name in THREAD_COUNTS:
+        attribute = name.replace(".", "_")
+        before, after = getattr(old, attribute), getattr(new, attribute)
+        words = f"Dynamic thread count update validation failed for {name}={after}, value should"
+        if after < before // 2:
+            yield f"{words} be at least half the current value {before}"
+        if after > before * 2:
+            yield f"{words} not be greater than double the current value {before}"
+    before, after = old.log_cleaner_threads, new.log_cleaner_threads
+    if after < before // 2:
+        yield f"Log cleaner threads cannot be reduced to less than half the current value {before}"
+    if after > before * 2:
+        yield f"Log cleaner threads cannot be increased to more than double the current value {before}"
+
+
+def _local_retention(config: BrokerConfig) -> Iterator[str]:
+    pairs = (
+        ("log.local.retention.ms", config.log_local_retention_ms, "log.retention.ms", config.topic_defaults.retention_ms),
+        ("log.local.retention.bytes", config.log_local_retention_bytes, "log.retention.bytes", config.log_retention_bytes),
+    )  # fmt: skip
+    for name, local, whole_name, whole in pairs:
+        if whole < 0 or local == FOLLOWS_RETENTION:
+            continue
+        frame = f"Invalid value {local} for configuration {name}: Value must not be"
+        if local == -1:
+            yield f"{frame} -1 as {whole_name} value is set as {whole}."
+        elif local > whole:
+            yield f"{frame} more than {whole_name} property value: {whole}"
 
 
 def validate_dynamic_names(layer: Mapping[str, str], *, per_broker: bool) -> None:
