@@ -124,7 +124,7 @@ def no_effect(reason: str) -> str:
     return f"no effect here: {reason}"
 
 
-@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(setting,))
+@dataclass_transform(kw_only_default=True, frozen_default=True)
 class Settings:
     """Frozen values of a group of settings, and the table they come from."""
 
