@@ -14,7 +14,9 @@ ARGS   ?=
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
 
+# Bytecode is compiled here because some machines forbid Python to write it on import, and a node then starts slowly.
 setup: $(STAMP)  ## make .venv from the lock; nothing to do when it is up to date
+	@$(PY) -m compileall -q src/ottla
 
 # The recipe re-runs only when the lock or the project's metadata changed.
 $(STAMP): requirements-dev.lock pyproject.toml

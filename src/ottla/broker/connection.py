@@ -34,7 +34,7 @@ class Peer(Protocol):
         ...
 
 
-class CloseConnection(Exception):  # noqa: N818 - an instruction to the channel, not an error of ours
+class CloseConnection(Exception):
     """The peer must be disconnected without an answer; the reason is logged once."""
 
 

@@ -17,7 +17,7 @@ def server() -> None:
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--override", "overrides", multiple=True, metavar="NAME=VALUE", help="A property over the file's.")
 def start(file: Path, overrides: tuple[str, ...]) -> None:
-    """Start a node and run until SIGTERM or Ctrl-C.
+    r"""Start a node and run until SIGTERM or Ctrl-C.
 
     \b
     Example:

@@ -30,17 +30,17 @@ def random_uuid() -> None:
 @click.option("-r", "--release-version", help="The metadata version to start with, such as 4.3.")
 @click.option("-f", "--feature", "features", multiple=True, metavar="NAME=LEVEL", help="A feature's first level.")
 @click.option("-g", "--ignore-formatted", is_flag=True, help="Leave directories alone that are formatted already.")
-def format_(  # noqa: PLR0913 - the tool's own flags
+def format_(
     cluster_id: str,
     file: Path,
-    standalone: bool,  # noqa: FBT001 - click passes flags so
-    no_initial_controllers: bool,  # noqa: FBT001 - as above
+    standalone: bool,
+    no_initial_controllers: bool,
     initial_controllers: str | None,
     release_version: str | None,
     features: tuple[str, ...],
-    ignore_formatted: bool,  # noqa: FBT001 - as above
+    ignore_formatted: bool,
 ) -> None:
-    """Prepare the log directories of a server.properties file.
+    r"""Prepare the log directories of a server.properties file.
 
     \b
     Example:

@@ -14,7 +14,7 @@ import click
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on and to advertise.")
 @click.option("--port", default=9092, show_default=True, help="The port for clients; the controller takes the next.")
 def up(directory: Path, host: str, port: int) -> None:
-    """Start a log on this machine: made and formatted on the first run, found again on the next.
+    r"""Start a log on this machine: made and formatted on the first run, found again on the next.
 
     \b
     Examples:

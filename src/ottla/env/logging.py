@@ -1,52 +1,64 @@
-"""Structured logging: events are `noun.past_verb` with facts as keys.
+"""Structured logging: events are `noun.past_verb` with facts as keys, one line each.
 
-`get_logger` costs nothing at import: structlog is loaded when the first event is written. `configure` is called once
-by the composition root.
+    2026-11-15T11:34:00.080Z info  node.started cluster=7shrkgVQ... listeners=127.0.0.1:9092 [ottla.server.node]
+
+Written by hand rather than with structlog, whose import costs a node 7 MB and 50 ms before its first line
+(docs/decisions/0007). `configure` is called once by a composition root; JSON lines are an option.
 """
 
 from __future__ import annotations
 
 import sys
+import time
+import traceback
 from typing import TextIO
 
-_LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
+_LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:/@,+")
 
 
 class _Sink:
     """Where events go; one per process, replaced by `configure`."""
 
-    def __init__(self, stream: TextIO, level: int, *, json: bool) -> None:
+    def __init__(self, stream: TextIO | None, level: int, *, json: bool) -> None:
         self.stream = stream
         self.level = level
         self.json = json
-        self._render: object = None
 
     def emit(self, level: str, name: str, event: str, facts: dict[str, object]) -> None:
-        import structlog
-
-        if self._render is None:
-            renderer = (
-                structlog.processors.JSONRenderer(default=str)
-                if self.json
-                else structlog.dev.ConsoleRenderer(colors=self.stream.isatty(), pad_event_to=0)
-            )
-            self._render = structlog.wrap_logger(
-                structlog.PrintLogger(self.stream),
-                processors=[
-                    structlog.processors.TimeStamper(fmt="iso", utc=True),
-                    structlog.processors.format_exc_info,
-                    renderer,
-                ],
-            )
-        self._render.msg(event, level=level, logger=name, **facts)  # type: ignore[attr-defined]
+        error = facts.pop("exc_info", None)
+        now = time.time()
+        moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now * 1000) % 1000:03d}Z"
+        if self.json:
+            line = _as_json({"timestamp": moment, "level": level, "event": event, "logger": name, **facts})
+        else:
+            words = [moment, f"{level:<7}", event, *(f"{key}={_shown(value)}" for key, value in facts.items())]
+            line = f"{' '.join(words)} [{name}]"
+        stream = self.stream or sys.stderr
+        stream.write(line + "\n")
+        if isinstance(error, BaseException):
+            traceback.print_exception(error, file=stream)
+        stream.flush()
 
 
-_sink = _Sink(sys.stderr, _LEVELS["info"], json=False)
+def _shown(value: object) -> str:
+    text = str(value)
+    return text if text and _PLAIN.issuperset(text) else repr(text)
+
+
+def _as_json(facts: dict[str, object]) -> str:
+    import json
+
+    return json.dumps(facts, default=str)
+
+
+_sink = _Sink(None, _LEVELS["info"], json=False)
 
 
 def configure(stream: TextIO | None = None, *, level: str = "info", json: bool = False) -> None:
+    """`stream` None: the standard error of the moment."""
     global _sink  # noqa: PLW0603 - logging is process-wide by nature
-    _sink = _Sink(stream or sys.stderr, _LEVELS[level], json=json)
+    _sink = _Sink(stream, _LEVELS[level], json=json)
 
 
 class Logger:
@@ -69,11 +81,8 @@ class Logger:
         self._log("warning", event, facts)
 
     def error(self, event: str, **facts: object) -> None:
+        """`exc_info=error` adds the traceback."""
         self._log("error", event, facts)
-
-    def exception(self, event: str, **facts: object) -> None:
-        """An error with the traceback of the exception being handled."""
-        self._log("error", event, {**facts, "exc_info": True})
 
 
 def get_logger(name: str) -> Logger:

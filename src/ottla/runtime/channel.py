@@ -63,8 +63,13 @@ class Channel:
             self._reading = False
             self._loop.remove_reader(self._fd)
 
+    @property
+    def _waiting(self) -> bool:
+        """For an answer to be ready, or to be read by the peer: nothing new is taken in meanwhile."""
+        return self.closed or self.connection.busy or bool(self._outgoing)
+
     def _on_readable(self) -> None:
-        if self.connection.busy or self._outgoing:
+        if self._waiting:
             self._stop_reading()
             return
         try:
@@ -107,11 +112,9 @@ class Channel:
 
     def resume(self) -> None:
         """The connection is idle or the peer has read its answer: handle what is buffered, then read on."""
-        if self.closed or self.connection.busy or self._outgoing:
-            return
-        if self._frames.has_bytes:
+        if not self._waiting and self._frames.has_bytes:
             self._handle_frames()
-        if not self.connection.busy and not self._outgoing:
+        if not self._waiting:
             self._read_more()
 
     # Writing

@@ -108,12 +108,18 @@ class Node:
         """Up and serving, or StartupError with everything released again."""
         if not (self.config.is_broker and self.config.is_controller):
             raise StartupError("process.roles must be broker,controller: separate roles need the cluster, not here yet")
+        if self.config.authorizer_class_name:
+            raise StartupError(
+                "authorizer.class.name: there are no ACLs here yet; a node that ignored them would let everybody in"
+            )
         self.bind()
+        started = False
         try:
             await self._start()
-        except BaseException:
-            await self.stop(clean=False)
-            raise
+            started = True
+        finally:
+            if not started:
+                await self.stop(clean=False)
 
     async def _start(self) -> None:
         config = self.config

@@ -81,7 +81,7 @@ def run_loop(main: Coroutine[Any, Any, int]) -> int:
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """uvloop where it is installed, asyncio's own otherwise."""
+    """The one of uvloop where that is installed, asyncio's own otherwise."""
     try:
         import uvloop
     except ImportError:

@@ -97,7 +97,7 @@ class Broker:
             if not is_formatted(config):
                 format_standalone(config, node.ports)
             await node.start()
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it belongs to the thread that waits in start()
             started.set_exception(error)
             return
         started.set_result(node)

@@ -1,0 +1,37 @@
+"""The commands of `ottla`, by name; each is imported when it is called."""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+from ottla import __version__
+
+_COMMANDS = {
+    "server": ("ottla.cli.server", "server", "Run one node from a server.properties file."),
+    "storage": ("ottla.cli.storage", "storage", "Make ids, format log directories, look at them."),
+    "up": ("ottla.cli.up", "up", "Start a log on this machine with one command."),
+}
+
+
+class _LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module, name, _ = _COMMANDS[cmd_name]
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _COMMANDS[name][2]) for name in sorted(_COMMANDS)])
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="ottla")
+def ottla() -> None:
+    """Ottla: a commit log that speaks Apache Kafka's protocol."""
