@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Awaitable, Callable
 from struct import Struct
-from struct import error as StructError
+from struct import error as StructError  # noqa: N812 - the module spells its exception in lower case
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.apis import ServedApi
@@ -120,7 +120,7 @@ class Dispatcher:
             response = route.failure(request, error)
         except (CloseConnection, DecodeError):
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the dispatcher is where a handler's bug becomes an answer
             response = self._bug(route, request, error)
         if response is None:
             return
@@ -137,7 +137,7 @@ class Dispatcher:
             return self._settle_failure(route, context, request, error)
         except CloseConnection as error:
             return self._close(context, str(error))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - as in dispatch
             return self._bug(route, request, error)
 
     def _settle_failure(self, route: Route, context: RequestContext, request: Any, error: KafkaError) -> Any:

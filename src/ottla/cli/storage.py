@@ -33,12 +33,12 @@ def random_uuid() -> None:
 def format_(
     cluster_id: str,
     file: Path,
-    standalone: bool,
-    no_initial_controllers: bool,
+    standalone: bool,  # noqa: FBT001 - click passes flags so
+    no_initial_controllers: bool,  # noqa: FBT001 - as above
     initial_controllers: str | None,
     release_version: str | None,
     features: tuple[str, ...],
-    ignore_formatted: bool,
+    ignore_formatted: bool,  # noqa: FBT001 - as above
 ) -> None:
     r"""Prepare the log directories of a server.properties file.
 
