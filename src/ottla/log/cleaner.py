@@ -1,0 +1,172 @@
+"""Which log is compacted next, and how far each is clean.
+
+The dirtiest log goes first: the share of its bytes that lie after its checkpoint, above min.cleanable.dirty.ratio, or
+any log with a record older than max.compaction.lag.ms. Not cleanable are the active segment, whatever is at or above
+the last stable offset, and segments younger than min.compaction.lag.ms. Checkpoints stand in the log directory's
+`cleaner-offset-checkpoint`. A log whose data cannot be read is left alone until the node restarts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from typing import NamedTuple, Protocol
+
+from ottla.env.logging import get_logger
+from ottla.env.seams import Clock
+from ottla.log.checkpoints import CorruptCheckpointError, read_offsets, write_offsets
+from ottla.log.compaction import CleanerStats, LogChangedError, compact
+from ottla.log.compaction_output import BlockingSync
+from ottla.log.file_names import CLEANER_CHECKPOINT
+from ottla.log.log_directory import LogDirectory
+from ottla.log.partition_log import PartitionLog
+from ottla.model.errors import KafkaError
+from ottla.model.ids import Offset, TimestampMs, TopicPartition
+
+_log = get_logger(__name__)
+
+DEFAULT_DEDUPE_BUFFER_BYTES = 128 * 1024 * 1024
+DEFAULT_LOAD_FACTOR = 0.9
+
+
+class Logs(Protocol):
+    """What the cleaner needs of `LogStore`."""
+
+    def online_logs(self) -> Iterable[PartitionLog]: ...
+
+
+class LogToClean(NamedTuple):
+    log: PartitionLog
+    first_dirty_offset: Offset
+    first_uncleanable_offset: Offset
+    """The base offset of the first segment that has to wait."""
+    clean_bytes: int
+    cleanable_bytes: int
+    overdue: bool
+    """A record is older than max.compaction.lag.ms."""
+
+    @property
+    def cleanable_ratio(self) -> float:
+        total = self.clean_bytes + self.cleanable_bytes
+        return self.cleanable_bytes / total if total else 0.0
+
+    @property
+    def worth_it(self) -> bool:
+        if self.cleanable_bytes == 0:
+            return False
+        return self.overdue or self.cleanable_ratio > self.log.config.min_cleanable_dirty_ratio
+
+
+class Cleaner:
+    __slots__ = ("_checkpoints", "_clock", "_logs", "_uncleanable", "dedupe_buffer_bytes", "load_factor")
+
+    def __init__(
+        self,
+        logs: Logs,
+        clock: Clock,
+        *,
+        dedupe_buffer_bytes: int = DEFAULT_DEDUPE_BUFFER_BYTES,
+        load_factor: float = DEFAULT_LOAD_FACTOR,
+    ) -> None:
+        """log.cleaner.dedupe.buffer.size and log.cleaner.io.buffer.load.factor; both may be set later."""
+        self._logs = logs
+        self._clock = clock
+        self.dedupe_buffer_bytes = dedupe_buffer_bytes
+        self.load_factor = load_factor
+        self._checkpoints: dict[str, dict[TopicPartition, Offset]] = {}
+        self._uncleanable: set[str] = set()
+
+    def clean_next(self) -> Generator[BlockingSync | None, None, CleanerStats | None]:
+        """Compact the dirtiest log, in slices as `compact` does; nothing is yielded when no log is worth it."""
+        chosen = self.choose()
+        if chosen is None:
+            return None
+        log = chosen.log
+        memory = int(self.dedupe_buffer_bytes * self.load_factor)
+        try:
+            stats = yield from compact(
+                log,
+                chosen.first_dirty_offset,
+                chosen.first_uncleanable_offset,
+                clock=self._clock,
+                memory_bytes=memory,
+            )
+            self._note_cleaned(log, stats.end_offset)
+        except LogChangedError:
+            _log.info("compaction.abandoned", partition=str(log.topic_partition))
+            return None
+        except OSError as error:
+            raise log.log_dir.storage_error(error) from error
+        except KafkaError as error:
+            self._uncleanable.add(log.directory)
+            _log.error("compaction.failed", partition=str(log.topic_partition), error=error.message)
+            return None
+        _log.info("log.compacted", partition=str(log.topic_partition), **stats._asdict())
+        return stats
+
+    def choose(self) -> LogToClean | None:
+        """The dirtiest log that is worth a pass."""
+        now_ms = self._clock.time_ms()
+        candidates = [
+            self.to_clean(log, now_ms)
+            for log in self._logs.online_logs()
+            if log.config.compact and len(log.segments) > 1 and log.directory not in self._uncleanable
+        ]
+        worthy = [candidate for candidate in candidates if candidate.worth_it]
+        return max(worthy, key=lambda candidate: candidate.cleanable_ratio, default=None)
+
+    def to_clean(self, log: PartitionLog, now_ms: TimestampMs) -> LogToClean:
+        first_dirty = self.first_dirty_offset(log)
+        uncleanable = first_uncleanable_offset(log, first_dirty, now_ms)
+        # A segment that the last pass ended inside of is dirty as a whole.
+        dirty = log.segments_between(first_dirty, uncleanable) if first_dirty < uncleanable else []
+        start = dirty[0].base_offset if dirty else first_dirty
+        clean = sum(segment.size for segment in log.segments if segment.base_offset < start)
+        cleanable = sum(segment.size for segment in dirty)
+        return LogToClean(log, first_dirty, uncleanable, clean, cleanable, _is_overdue(log, first_dirty, now_ms))
+
+    def first_dirty_offset(self, log: PartitionLog) -> Offset:
+        """The checkpoint, or the log start where there is none or it cannot be true."""
+        offset = self._directory_checkpoints(log.log_dir).get(log.topic_partition, log.log_start_offset)
+        return offset if log.log_start_offset <= offset <= log.log_end_offset else log.log_start_offset
+
+    def _note_cleaned(self, log: PartitionLog, end_offset: Offset) -> None:
+        checkpoints = self._directory_checkpoints(log.log_dir)
+        checkpoints[log.topic_partition] = end_offset
+        present = {other.topic_partition for other in self._logs.online_logs() if other.log_dir is log.log_dir}
+        for partition in checkpoints.keys() - present:
+            del checkpoints[partition]
+        write_offsets(log.log_dir.storage, f"{log.log_dir.path}/{CLEANER_CHECKPOINT}", checkpoints)
+
+    def _directory_checkpoints(self, log_dir: LogDirectory) -> dict[TopicPartition, Offset]:
+        checkpoints = self._checkpoints.get(log_dir.path)
+        if checkpoints is None:
+            path = f"{log_dir.path}/{CLEANER_CHECKPOINT}"
+            try:
+                checkpoints = read_offsets(log_dir.storage, path)
+            except CorruptCheckpointError as error:
+                # Everything counts as dirty again: more work, no harm.
+                _log.warning("checkpoint.rejected", path=path, error=str(error))
+                checkpoints = {}
+            self._checkpoints[log_dir.path] = checkpoints
+        return checkpoints
+
+
+def first_uncleanable_offset(log: PartitionLog, first_dirty: Offset, now_ms: TimestampMs) -> Offset:
+    """The base offset of the first segment that may not be touched; never a place inside of a segment."""
+    bound = min(log.last_stable_offset, log.active_segment.base_offset)
+    lag_ms = max(log.config.min_compaction_lag_ms, 0)
+    if lag_ms > 0:
+        for segment in log.segments_between(first_dirty, bound):
+            if segment.largest_timestamp > now_ms - lag_ms:
+                bound = min(bound, segment.base_offset)
+                break
+    return log.segments[max(log.floor_segment(bound), 0)].base_offset
+
+
+def _is_overdue(log: PartitionLog, first_dirty: Offset, now_ms: TimestampMs) -> bool:
+    lag_ms = max(log.config.max_compaction_lag_ms, log.config.min_compaction_lag_ms)
+    oldest = now_ms - lag_ms
+    if oldest <= 0:
+        return False
+    dirty = log.segments_between(first_dirty, log.active_segment.base_offset)
+    return any(0 < segment.first_timestamp < oldest for segment in dirty)

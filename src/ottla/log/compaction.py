@@ -1,0 +1,273 @@
+"""Compaction of one log: keep the latest record of each key, in background steps.
+
+`compact` is a generator that works for about `SLICE_MS` between two yields, so that whoever drives it (the event loop,
+a simulator, a test) decides when it goes on. It yields None for a breath and a `BlockingSync` before the exchange: the
+driver may run that in a thread before it resumes; one that was not run is run here. New segments grow under `.cleaned` names beside the log and are
+exchanged for the old ones by `PartitionLog.replace_segments`; until then the log does not know them, and a crash
+leaves only files that the next load removes. Truncation or deletion of a segment in the meantime ends the pass.
+
+Two passes: the first maps each key of the dirty part to its latest offset (until the map is full), the second writes
+every segment up to there anew. Nothing at or after the first uncleanable offset is touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import NamedTuple, TypeAlias
+
+from ottla.env.seams import Clock
+from ottla.log.compaction_batches import (
+    BatchRules,
+    LastBatch,
+    control_type_of,
+    filter_batch,
+    steps_of_spans,
+)
+from ottla.log.compaction_keys import OffsetMap
+from ottla.log.compaction_output import BlockingSync, CleanedSegment
+from ottla.log.compaction_transactions import CleanedTransactions
+from ottla.log.indexes import MAX_RELATIVE_OFFSET
+from ottla.log.partition_log import PartitionLog
+from ottla.log.segment import Segment
+from ottla.model.ids import Offset, ProducerId, TimestampMs
+from ottla.protocol.records import HEADER_BYTES, BatchHeader, batch_payload, parse_header
+
+SLICE_MS = 1.0
+READ_BYTES = 256 * 1024
+
+Steps: TypeAlias = Generator[BlockingSync | None, None, None]
+
+
+class LogChangedError(Exception):
+    """A segment that was being compacted left the log; the pass is void and nothing was changed."""
+
+
+class CleanerStats(NamedTuple):
+    end_offset: Offset
+    """The log is clean below here: the next pass starts with it."""
+    keys: int
+    bytes_read: int
+    bytes_written: int
+    map_full: bool
+
+
+class _Pace:
+    """Tells when a slice of work is used up."""
+
+    __slots__ = ("_clock", "_until")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._until = clock.monotonic_ms() + SLICE_MS
+
+    def used_up(self) -> bool:
+        return self._clock.monotonic_ms() >= self._until
+
+    def restart(self) -> None:
+        self._until = self._clock.monotonic_ms() + SLICE_MS
+
+
+def compact(
+    log: PartitionLog,
+    first_dirty_offset: Offset,
+    first_uncleanable_offset: Offset,
+    *,
+    clock: Clock,
+    memory_bytes: int,
+) -> Generator[BlockingSync | None, None, CleanerStats]:
+    """Clean [first_dirty_offset, first_uncleanable_offset) as far as the map reaches.
+
+    LogChangedError when the log lost a segment meanwhile; OSError and KafkaError are the directory's. An abandoned
+    generator (`close`) removes its files.
+    """
+    compaction = _Compaction(log, first_uncleanable_offset, clock, memory_bytes)
+    try:
+        yield from compaction.map_keys(first_dirty_offset)
+        yield from compaction.rewrite()
+    finally:
+        compaction.discard_output()
+    return compaction.stats()
+
+
+def run(steps: Generator[BlockingSync | None, None, CleanerStats]) -> CleanerStats:
+    """Drive a compaction to its end, here and now."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            stats: CleanerStats = done.value
+            return stats
+
+
+class _Compaction:
+    __slots__ = ("_bytes_read", "_bytes_written", "_full", "_log", "_map", "_output", "_pace", "_time_ms", "_upper")
+
+    def __init__(self, log: PartitionLog, upper: Offset, clock: Clock, memory_bytes: int) -> None:
+        self._log = log
+        self._upper = upper
+        self._pace = _Pace(clock)
+        self._time_ms: TimestampMs = clock.time_ms()
+        self._map = OffsetMap(memory_bytes)
+        self._full = False
+        self._output: CleanedSegment | None = None
+        self._bytes_read = 0
+        self._bytes_written = 0
+
+    def stats(self) -> CleanerStats:
+        offset_map = self._map
+        return CleanerStats(
+            offset_map.latest_offset + 1, len(offset_map), self._bytes_read, self._bytes_written, self._full
+        )
+
+    def discard_output(self) -> None:
+        if self._output is not None:
+            self._output.discard()
+            self._output = None
+
+    # ------------------------------------------------------------------------------------------------ keys
+
+    def map_keys(self, start: Offset) -> Steps:
+        """First pass: the latest offset of every key in the dirty part."""
+        transactions = CleanedTransactions(self._log.aborted_transactions(start, self._upper))
+        self._map.latest_offset = start - 1
+        for segment in self._dirty_segments(start):
+            position = segment.position_of(max(start, segment.base_offset))
+            for batch, header in self._batches(segment, position if position is not None else segment.size):
+                if header.base_offset >= self._upper:
+                    break
+                yield from self._map_batch(batch, header, start, transactions)
+                if self._full:
+                    return
+        self._map.latest_offset = max(self._upper, start) - 1
+
+    def _dirty_segments(self, start: Offset) -> list[Segment]:
+        return [segment for segment in self._log.segments_between(start, self._upper) if segment.size]
+
+    def _map_batch(self, batch: bytes, header: BatchHeader, start: Offset, transactions: CleanedTransactions) -> Steps:
+        if header.is_control:
+            transactions.on_control_batch(header, control_type_of(batch, header))
+        elif not transactions.on_batch(header) and header.record_count:
+            payload = bytes(batch_payload(batch, 0, header))
+            base_offset = header.base_offset
+            put = self._map.put
+            for spans in steps_of_spans(payload, header):
+                for span in spans:
+                    offset = base_offset + span[2]
+                    if span[4] >= 0 and offset >= start and not put(payload[span[4] : span[5]], offset):
+                        self._full = True
+                        return
+                    self._map.latest_offset = offset
+                yield from self._breathe()
+        self._map.latest_offset = max(self._map.latest_offset, header.last_offset)
+        yield from self._breathe()
+
+    # ------------------------------------------------------------------------------------------------ rewriting
+
+    def rewrite(self) -> Steps:
+        """Second pass: every segment below the end of the map, those that fit into one segment together."""
+        log = self._log
+        end = self._map.latest_offset + 1
+        # Only whole segments below the bound: what comes after it, open transactions too, must not be judged.
+        bases = [segment.base_offset for segment in log.segments[1:]]
+        segments = [
+            segment
+            for segment, following in zip(log.segments, bases, strict=False)
+            if segment.base_offset < end and following <= self._upper
+        ]
+        if not segments:
+            return
+        rules = BatchRules(
+            self._map,
+            CleanedTransactions(log.aborted_transactions(segments[0].base_offset, self._upper)),
+            _last_batches(log),
+            self._upper,
+            self._time_ms,
+            log.config.delete_retention_ms,
+        )
+        for group in group_segments(segments, log):
+            yield from self._rewrite_group(group, rules)
+
+    def _rewrite_group(self, group: list[Segment], rules: BatchRules) -> Steps:
+        output = self._output = CleanedSegment(self._log, group[0])
+        for segment in group:
+            for batch, header in self._batches(segment, 0):
+                for kept in filter_batch(batch, header, rules):
+                    if kept:
+                        output.append(kept)
+                    yield from self._breathe()
+                while rules.transactions.kept:
+                    output.note_aborted(rules.transactions.kept.pop())
+        sync = output.finish()
+        yield sync
+        if not sync.done:
+            sync()
+        self._check_present(group)
+        self._bytes_written += output.segment.size
+        self._log.replace_segments([output.segment], group, self._time_ms)
+        self._output = None
+        yield None
+        self._pace.restart()
+
+    def _check_present(self, segments: list[Segment]) -> None:
+        present = self._log.segments
+        if self._log.log_dir.offline or any(segment not in present for segment in segments):
+            raise LogChangedError(str(self._log.topic_partition))
+
+    # ------------------------------------------------------------------------------------------------ reading
+
+    def _batches(self, segment: Segment, position: int) -> Iterator[tuple[bytes, BatchHeader]]:
+        """Each whole batch; the segment must still be in the log at every read."""
+        end = segment.size
+        while end - position >= HEADER_BYTES:
+            self._check_present([segment])
+            chunk = segment.file.pread(min(READ_BYTES, end - position), position)
+            size = parse_header(chunk, 0).size
+            if size > len(chunk):
+                chunk = segment.file.pread(min(size, end - position), position)
+            at = 0
+            while len(chunk) - at >= HEADER_BYTES:
+                header = parse_header(chunk, at)
+                if header.size > len(chunk) - at or header.size < HEADER_BYTES:
+                    break
+                yield chunk[at : at + header.size], header
+                at += header.size
+            if at == 0:
+                return
+            self._bytes_read += at
+            position += at
+
+    def _breathe(self) -> Steps:
+        if self._pace.used_up():
+            yield None
+            self._pace.restart()
+
+
+def group_segments(segments: list[Segment], log: PartitionLog) -> list[list[Segment]]:
+    """Neighbours that fit into one segment together, by bytes and by the reach of a relative offset."""
+    limit = log.config.internal_segment_bytes or log.config.segment_bytes
+    index_limit = log.config.segment_index_bytes
+    groups: list[list[Segment]] = []
+    size = index_size = 0
+    for number, segment in enumerate(segments):
+        following = segments[number + 1].base_offset if number + 1 < len(segments) else log.active_segment.base_offset
+        entries = len(segment.offset_index) * segment.offset_index.ENTRY.size
+        if (
+            groups
+            and size + segment.size <= limit
+            and index_size + entries <= index_limit
+            and following - 1 - groups[-1][0].base_offset <= MAX_RELATIVE_OFFSET
+        ):
+            groups[-1].append(segment)
+            size += segment.size
+            index_size += entries
+        else:
+            groups.append([segment])
+            size, index_size = segment.size, entries
+    return groups
+
+
+def _last_batches(log: PartitionLog) -> dict[ProducerId, LastBatch]:
+    return {
+        producer_id: LastBatch(entry.batches[-1].last_offset if entry.batches else -1, entry.epoch)
+        for producer_id, entry in log.producers.producers.items()
+    }
