@@ -105,9 +105,7 @@ class Node:
         )
         directory_id = self.ensemble[self.directory].directory_id
         assert directory_id is not None
-        self.raft = RaftNode(
-            self.storage, str(self.metadata_dir), self.clock, raft_config(self.config, directory_id)
-        )
+        self.raft = RaftNode(self.storage, str(self.metadata_dir), self.clock, raft_config(self.config, directory_id))
         self.state = ControllerState(
             settings=controller_settings(self.config, self.ensemble[self.directory].cluster_id),
             rules=ConfigRules(self.config),

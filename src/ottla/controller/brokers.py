@@ -255,7 +255,7 @@ def unregister_broker(
     affected = [*partitions_with_isr(state, broker.id), *partitions_with_elr(state, broker.id)]
     records: list[Message] = list(leader_and_isr_updates(state, affected, remove=broker.id))
     records.append(UnregisterBrokerRecord(broker.id, broker.epoch))
-    return Decision(UnregisterBrokerResponse(error_code=ErrorCode.NONE, error_message=None), records)
+    return Decision(UnregisterBrokerResponse(), records)
 
 
 def register_controller(
@@ -270,7 +270,7 @@ def register_controller(
             ControllerFeature(f.name, f.min_supported_version, f.max_supported_version) for f in request.features
         ],
     )
-    return Decision(ControllerRegistrationResponse(error_code=ErrorCode.NONE, error_message=None), [record])
+    return Decision(ControllerRegistrationResponse(), [record])
 
 
 def check_broker_epoch(state: ControllerState, broker_id: NodeId, epoch: int) -> BrokerRegistration:

@@ -140,8 +140,8 @@ def config_changes(
             records.append(ConfigRecord(resource[0], resource[1], name, new))
     if replace_all:
         records += [ConfigRecord(resource[0], resource[1], name, None) for name in current if name not in operations]
-    _check_min_isr(state, records)
     _check_values(state, resource, records, current)
+    _check_min_isr(state, records)
     if not newly_created:
         _check_exists(state, resource)
     return [*records, *_clear_elr(state, resource, records)]
@@ -155,7 +155,10 @@ def _applied(
     if operation == DELETE:
         return None
     if operation not in (APPEND, SUBTRACT):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {operation}")
+        # Kafka's broker knows this error, its controller stumbles over it; clients see one code or the other.
+        if resource[0] == RESOURCE_BROKER:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {operation}")
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
     if not state.rules.is_list(resource[0], name):
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,

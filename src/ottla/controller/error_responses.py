@@ -105,7 +105,7 @@ _RESPONSES: dict[str, Callable[[Any, ApiError], Message]] = {
     "BrokerRegistrationRequest": _code_only(BrokerRegistrationResponse),
     "BrokerHeartbeatRequest": _code_only(BrokerHeartbeatResponse),
     "ControllerRegistrationRequest": _code_and_message(ControllerRegistrationResponse),
-    "UnregisterBrokerRequest": _code_only(UnregisterBrokerResponse),
+    "UnregisterBrokerRequest": _code_and_message(UnregisterBrokerResponse),
     "UpdateFeaturesRequest": _code_and_message(UpdateFeaturesResponse),
     "AllocateProducerIdsRequest": _code_only(AllocateProducerIdsResponse),
     "DescribeQuorumRequest": _code_and_message(DescribeQuorumResponse),

@@ -10,7 +10,6 @@ from ottla.metadata.features import (
     ELR_VERSION,
     KRAFT_VERSION,
     METADATA_VERSION,
-    METADATA_VERSIONS,
     SUPPORTED_FEATURES,
     Range,
 )
@@ -108,10 +107,9 @@ def _metadata_version(state: ControllerState, level: int, upgrade_type: int) -> 
             if upgrade_type == UNSAFE_DOWNGRADE
             else "Refusing to perform the requested downgrade because it might delete metadata information."
         )
-        names = METADATA_VERSIONS
         raise KafkaError(
             ErrorCode.INVALID_UPDATE_VERSION,
-            f"Unsupported metadata.version downgrade from {names[current]} to {names[level]}. {reason}",
+            f"Unsupported metadata.version downgrade from {current} to {level}. {reason}",
         )
     return [FeatureLevelRecord(METADATA_VERSION, level)]
 

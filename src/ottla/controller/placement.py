@@ -22,7 +22,7 @@ def place_replicas(
     brokers: list[BrokerRegistration], partitions: int, replication_factor: int, random: RandomSource
 ) -> list[list[NodeId]]:
     """Replica lists for `partitions` partitions; INVALID_REPLICATION_FACTOR when there are not enough brokers."""
-    usable = [broker for broker in brokers if not broker.in_controlled_shutdown]
+    usable = [broker for broker in brokers if not (broker.in_controlled_shutdown or _cordoned(broker))]
     _check(replication_factor, len(usable), sum(not broker.fenced for broker in usable))
     racks = _racks(usable, random)
     start = int(random.uniform(0, len(racks)))
@@ -42,15 +42,21 @@ class _Rack:
         return order
 
 
+def _cordoned(broker: BrokerRegistration) -> bool:
+    """No log directory of the broker takes new replicas (KIP-1066)."""
+    cordoned = broker.cordoned_directories or ()
+    return bool(broker.directories) and set(broker.directories) <= set(cordoned)
+
+
 def _check(replication_factor: int, brokers: int, unfenced: int) -> None:
     if replication_factor <= 0:
         raise _invalid(f"Invalid replication factor {replication_factor}: the replication factor must be positive.")
     if unfenced == 0:
-        raise _invalid("All brokers are currently fenced.")
+        raise _invalid("All brokers are currently fenced, or have all their log directories cordoned.")
     if replication_factor > brokers:
         raise _invalid(
             f"The target replication factor of {replication_factor} cannot be reached because only {brokers} "
-            "broker(s) are registered."
+            "broker(s) are registered or some brokers have all their log directories cordoned."
         )
 
 

@@ -29,7 +29,7 @@ def describe_quorum(
     partition = PartitionData(
         partition_index=0,
         error_code=ErrorCode.NONE,
-        error_message=None,
+        error_message="",
         leader_id=view.leader_id,
         leader_epoch=view.leader_epoch,
         high_watermark=view.high_watermark,
@@ -38,7 +38,7 @@ def describe_quorum(
     )
     response = DescribeQuorumResponse(
         error_code=ErrorCode.NONE,
-        error_message=None,
+        error_message="",
         topics=[TopicData(METADATA_TOPIC, [partition])],
         nodes=_nodes(state),
     )
@@ -74,4 +74,4 @@ def _unknown(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
         )
         for topic in request.topics
     ]
-    return DescribeQuorumResponse(error_code=ErrorCode.NONE, error_message=None, topics=topics)
+    return DescribeQuorumResponse(error_code=ErrorCode.NONE, error_message="", topics=topics)
