@@ -9,6 +9,7 @@ only to its last entry.
 from __future__ import annotations
 
 import contextlib
+import errno
 from struct import Struct
 
 from ottla.env.seams import File, Storage
@@ -72,7 +73,10 @@ class _Index:
         if at >= self._written or file is None:
             first, second = self.ENTRY.unpack_from(self._tail, at - self._written)
         else:
-            first, second = self.ENTRY.unpack(file.pread(self.ENTRY.size, at))
+            data = file.pread(self.ENTRY.size, at)
+            if len(data) != self.ENTRY.size:
+                raise OSError(errno.EIO, f"{self.path} ends before its entry {index}")
+            first, second = self.ENTRY.unpack(data)
         return first, second
 
     def _floor(self, target: int, field: int) -> tuple[int, tuple[int, int]] | None:

@@ -16,15 +16,12 @@ DEFAULT_OPEN_FILES = 2048
 
 
 class SharedFile:
-    """An open file that closes itself when nobody refers to it any more."""
+    """An open file as segments, slices and syncs hold it; the file closes itself with its last reference."""
 
     __slots__ = ("file",)
 
     def __init__(self, file: File) -> None:
         self.file = file
-
-    def __del__(self) -> None:
-        self.file.close()
 
 
 class Closable(Protocol):

@@ -37,6 +37,8 @@ from ottla.log.segment_recovery import recover_segment
 from ottla.model.ids import ZERO_UUID, Offset, TimestampMs, TopicPartition, Uuid
 
 _log = get_logger(__name__)
+_EVERYTHING: Offset = 1 << 63
+"""An offset past any log: after a clean stop, everything up to it is trusted."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -115,14 +117,14 @@ def load_partition_log(
     )
     if epochs_lost:
         clean, recovery_point = False, 0
-    damaged = _damaged_indexes(folder, names)
     log_start = max(log_start_offset, folder.first_base())
-    if clean and not damaged:
+    trusted_up_to = _EVERYTHING if clean else recovery_point
+    from_offset = min([trusted_up_to, *_damaged_indexes(folder, names, trusted_up_to)])
+    if from_offset == _EVERYTHING:
         end, producers = _load_clean(folder, log_start)
         recovery_point = end
     else:
-        from_offset = min([*damaged, *([] if clean else [recovery_point])])
-        end, producers = _recover(folder, from_offset, log_start)
+        end, producers = _recover(folder, from_offset, log_start, gaps=clean or config.compact)
         recovery_point = min(recovery_point, end)
     if not folder.segments or end < log_start:
         end, producers = _start_over(folder, log_start)
@@ -188,11 +190,14 @@ def _snapshot_offsets(names: Sequence[str]) -> list[Offset]:
     return [base for name in names if name.endswith(SNAPSHOT_SUFFIX) and (base := base_offset_of(name)) is not None]
 
 
-def _damaged_indexes(folder: _Folder, names: Sequence[str]) -> list[Offset]:
-    """Base offsets of segments whose indexes are missing or cannot be right."""
+def _damaged_indexes(folder: _Folder, names: Sequence[str], up_to: Offset) -> list[Offset]:
+    """Base offsets of the segments below `up_to` whose indexes are missing or cannot be right."""
     present = set(names)
     damaged = []
-    for segment in folder.segments:
+    for number, segment in enumerate(folder.segments):
+        following = folder.segments[number + 1].base_offset if number + 1 < len(folder.segments) else _EVERYTHING
+        if following > up_to:
+            break
         name = segment_name(segment.base_offset)
         whole = name + INDEX_SUFFIX in present and name + TIME_INDEX_SUFFIX in present
         if not whole or not segment.indexes_sane():
@@ -214,8 +219,13 @@ def _load_clean(folder: _Folder, log_start: Offset) -> tuple[Offset, ProducerSta
     return end, producers
 
 
-def _recover(folder: _Folder, from_offset: Offset, log_start: Offset) -> tuple[Offset, ProducerState]:
-    """Walk the segments that may hold offsets from `from_offset` on; the log ends at the first flaw."""
+def _recover(folder: _Folder, from_offset: Offset, log_start: Offset, *, gaps: bool) -> tuple[Offset, ProducerState]:
+    """Walk the segments that may hold offsets from `from_offset` on; the log ends at the first flaw.
+
+    Without `gaps`, a segment that does not begin where the one before it ends is such a flaw: the file system lost the
+    earlier one's last batches and kept the later file. Kafka goes on after the hole; a replica must not, or it would
+    never fetch what is missing. Compaction makes holes of its own.
+    """
     segments = folder.segments
     walked = [
         segment
@@ -228,13 +238,19 @@ def _recover(folder: _Folder, from_offset: Offset, log_start: Offset) -> tuple[O
     producers = load_snapshot(folder.snapshots, log_start, max(first, log_start), folder.now_ms, folder.expiration_ms)
     replay_segments(producers, segments, first)
     end = first
-    for segment in walked:
+    for number, segment in enumerate(walked):
+        if segment.base_offset > end and not gaps:
+            _log.warning("log.cut", path=segment.path(LOG_SUFFIX), end=end, next=segment.base_offset)
+            _drop_after(folder, walked[number - 1])
+            break
         end = max(end, segment.base_offset)
         end, dropped = recover_segment(segment, end, folder.epochs, producers, folder.config.index_interval_bytes)
         if dropped:
             _log.warning("log.cut", path=segment.path(LOG_SUFFIX), bytes=dropped, end=end)
             _drop_after(folder, segment)
             break
+    for segment in folder.segments[:-1]:
+        segment.finish_indexes()
     return end, producers
 
 

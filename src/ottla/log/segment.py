@@ -355,11 +355,14 @@ class Segment:
         """Whether the index files can be what was written for this `.log`; a cheap look at their ends."""
         index_size = self._storage.size(self.path(INDEX_SUFFIX))
         time_index_size = self._storage.size(self.path(TIME_INDEX_SUFFIX))
-        if index_size == 0 and time_index_size == 0:
-            return True
-        if index_size % OffsetIndex.ENTRY.size or time_index_size % TimeIndex.ENTRY.size:
+        if time_index_size == 0:
+            # Rolling and closing leave the largest timestamp in it; only records without timestamps leave none.
+            return self.size == 0
+        index, time_index = self.offset_index, self.time_index
+        # Half an entry, or zeros that were never trimmed.
+        if len(index) * index.ENTRY.size != index_size or len(time_index) * time_index.ENTRY.size != time_index_size:
             return False
-        return self.offset_index.is_sane(self.size) and self.time_index.is_sane()
+        return index.is_sane(self.size) and time_index.is_sane()
 
     def reset_indexes(self) -> None:
         """Start the indexes from nothing: recovery walks the batches and notes each again."""
