@@ -393,9 +393,10 @@ class ReplicaLog(LocalLog):
             self.forget()
             return None
         try:
-            new_snapshot = self._snapshots.write(self.producers)
+            self._snapshots.write(self.producers)
             self._active.finish_indexes()
-            if new_snapshot is None and self.recovery_point == self.log_end_offset:
+            if self.recovery_point == self.log_end_offset:
+                # The snapshot and the indexes can be made again from the log, which is synced.
                 return None
             active = [self._active.path(kind) for kind in INDEX_SUFFIXES]
             return self._flush_plan(self.log_end_offset, [*self._unsynced_paths(), *active])

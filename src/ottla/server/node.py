@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 
 from ottla.broker.apis import BROKER_APIS, CONTROLLER_APIS
 from ottla.broker.broker import Broker
@@ -42,6 +44,8 @@ from ottla.server.quorum import open_quorum
 from ottla.server.registration import LocalController, Registration
 
 log = get_logger(__name__)
+
+_SYNC_THREADS = 8
 
 
 class Node:
@@ -279,7 +283,14 @@ class Node:
         logs, self._logs = self._logs, None
         if logs is not None:
             if clean:
-                logs.shutdown(self._clock.time_ms(), epoch)
+                logs.shutdown(self._clock.time_ms(), epoch, run_all=_in_threads)
             else:
                 logs.abandon()
         self.broker = None
+
+
+def _in_threads(calls: Iterable[Callable[[], None]]) -> None:
+    """The syncs of a shutdown side by side: a disk takes several at once."""
+    with ThreadPoolExecutor(_SYNC_THREADS) as pool:
+        for _ in pool.map(lambda call: call(), calls):
+            pass
