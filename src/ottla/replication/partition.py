@@ -45,13 +45,10 @@ class Partition:
         """Take leadership and ISR from the metadata."""
         if registration.partition_epoch < self.partition_epoch:
             return
-        became_leader = registration.leader == self._node_id and registration.leader_epoch > self.leader_epoch
         self.leader_id = registration.leader
         self.leader_epoch = registration.leader_epoch
         self.partition_epoch = registration.partition_epoch
         self.isr = registration.isr
-        if became_leader:
-            self.log.assign_epoch_start(registration.leader_epoch, self.log.log_end_offset)
         self._advance_high_watermark()
 
     @property
@@ -108,6 +105,16 @@ class Partition:
         return self.log.read(
             offset, max_bytes, max_offset=self.readable_end(isolation_level), min_one_batch=min_one_batch
         )
+
+    def end_offset_for_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
+        """The largest epoch <= `epoch` and where it ends; (-1, -1) when that is unknown.
+
+        The log learns an epoch with its first batch, so that a start with 10,000 partitions does not write as many
+        files; an epoch without a batch ends where it began, at the log's end.
+        """
+        if epoch == self.leader_epoch:
+            return epoch, self.log.log_end_offset
+        return self.log.end_offset_for_epoch(epoch) or (-1, -1)
 
     def delete_records_before(self, offset: Offset) -> Offset:
         """Move the log's start up to `offset` (-1: the high watermark); the new low watermark."""

@@ -139,10 +139,11 @@ class Node:
         broker = self.broker = self._build(identity, quorum)
         self._load_logs(broker)
         quorum.publisher.subscribe(self._on_metadata)
-        quorum.publisher.subscribe(broker.replicas.on_metadata)
-        quorum.publisher.subscribe(broker.groups.on_metadata)
         self._registration = Registration(self, quorum, identity, broker.logs)
         await self._registration.register()
+        # Leaders are known only now: partitions hear of their state once, not of every step of the registration.
+        quorum.publisher.subscribe(broker.replicas.on_metadata)
+        quorum.publisher.subscribe(broker.groups.on_metadata)
         self._housekeeping = Housekeeping(config, self._clock, broker.logs, broker.replicas)
         self._housekeeping.start()
         self._listen(broker)

@@ -20,12 +20,13 @@ def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGroupRespo
     caller = Caller(context.client_id or "", f"/{context.client_host}", context.version)
 
     def answer(response: JoinGroupResponse) -> JoinGroupResponse:
-        if response.protocol_name is None and context.version < _NULL_PROTOCOL_NAME_FROM:
-            response.protocol_name = ""
+        """No protocol is null where the version has a null, and empty before that."""
+        nothing = None if context.version >= _NULL_PROTOCOL_NAME_FROM else ""
+        response.protocol_name = response.protocol_name or nothing
         return response
 
     return ask(
         lambda waiter: context.broker.groups.join(caller, request, waiter),
         answer,
-        lambda error: JoinGroupResponse(error_code=error.code),
+        lambda error: answer(JoinGroupResponse(error_code=error.code)),
     )

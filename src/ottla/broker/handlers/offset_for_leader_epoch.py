@@ -30,6 +30,5 @@ def _end(context: RequestContext, topic: str, item: OffsetForLeaderPartition) ->
         partition.require_leader(item.current_leader_epoch)
     except KafkaError as error:
         return EpochEndOffset(int(error.code), item.partition)
-    found = partition.log.end_offset_for_epoch(item.leader_epoch)
-    epoch, end_offset = (-1, -1) if found is None else found
+    epoch, end_offset = partition.end_offset_for_epoch(item.leader_epoch)
     return EpochEndOffset(0, item.partition, epoch, end_offset)
