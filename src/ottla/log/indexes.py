@@ -178,8 +178,10 @@ class OffsetIndex(_Index):
         last = self._last()
         return self.base_offset + (last[0] if last is not None else 0)
 
-    def is_full(self, max_bytes: int) -> bool:
-        return len(self) >= max_bytes // self.ENTRY.size
+    @property
+    def bytes_for_next(self) -> int:
+        """The size with one more entry; the index is full when that is over `segment.index.bytes`."""
+        return (len(self) + 1) * self.ENTRY.size
 
     def is_sane(self, log_size: int) -> bool:
         """The last entry is not before the base and points into the log."""
@@ -218,8 +220,10 @@ class TimeIndex(_Index):
         found = self._floor(timestamp, 0)
         return self.base_offset + (found[1][1] if found is not None else 0)
 
-    def is_full(self, max_bytes: int) -> bool:
-        return len(self) >= max_bytes // self.ENTRY.size - 1
+    @property
+    def bytes_for_next(self) -> int:
+        """As for the offset index, with room for the entry that rolling or closing adds."""
+        return (len(self) + 2) * self.ENTRY.size
 
     def is_sane(self) -> bool:
         last = self._last()

@@ -69,6 +69,7 @@ class LocalLog:
         "_active",
         "_bases",
         "_config",
+        "_flush_messages",
         "_generation",
         "_index_bytes",
         "_index_interval",
@@ -118,6 +119,7 @@ class LocalLog:
         self._config = config
         self._segment_bytes = config.internal_segment_bytes or config.segment_bytes
         self._segment_ms = config.segment_ms
+        self._flush_messages = config.flush_messages
         self._index_bytes = config.segment_index_bytes
         self._index_interval = config.index_interval_bytes
 

@@ -8,11 +8,12 @@ reads the clock or starts threads: times come in as `now_ms`, blocking syncs go 
 from __future__ import annotations
 
 from collections.abc import Callable
+from struct import Struct
 
 from typing_extensions import Buffer
 
 from ottla.log import timestamps
-from ottla.log.producer_rebuild import marker_of
+from ottla.log.producer_rebuild import end_transaction, marker_of
 from ottla.log.producer_state import Verification
 from ottla.log.replica_log import ReplicaLog
 from ottla.log.results import AppendResult, LogSlice, TimestampedOffset
@@ -28,7 +29,12 @@ from ottla.log.validation import (
 )
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs, TopicPartition
-from ottla.protocol.records_header import CONTROL_MASK, TRANSACTIONAL_MASK, BatchHeader, assign_offset
+from ottla.protocol.records_header import CONTROL_MASK, TRANSACTIONAL_MASK, BatchHeader
+
+_IN_TRANSACTION = TRANSACTIONAL_MASK | CONTROL_MASK
+_assign = Struct(">qii").pack_into
+_new_tuple = tuple.__new__
+"""Skips the argument handling of a NamedTuple's own constructor: this is the produce path."""
 
 
 class UnexpectedAppendOffsetError(KafkaError):
@@ -80,7 +86,7 @@ class PartitionLog(ReplicaLog):
         buf, batches, append_time = validated
         first_offset = next_offset = self.log_end_offset
         for position, header in batches:
-            if header.producer_id >= 0:
+            if header.producer_id >= 0 and not self.producers.follows(header):
                 if origin is AppendOrigin.CLIENT:
                     earlier = self.producers.duplicate_of(header)
                     if earlier is not None:
@@ -89,14 +95,17 @@ class PartitionLog(ReplicaLog):
                             earlier.first_offset, earlier.last_offset, timestamp, timestamp, 0, True, False
                         )
                 self._judge(buf, position, header, origin, guard, transaction_version)
-            assign_offset(buf, position, next_offset, leader_epoch)
+            # Base offset and leader epoch in one go, the length between them as it stands; none is under the CRC.
+            _assign(buf, position, next_offset, header.batch_length, leader_epoch)
             next_offset += header.last_offset_delta + 1
         size = self._write(buf, batches, first_offset, next_offset - 1, leader_epoch, now_ms)
         max_timestamp = batches[0][1].max_timestamp
         if len(batches) > 1:
             max_timestamp = max(header.max_timestamp for _, header in batches)
-        flush_due = next_offset - self.recovery_point >= self._config.flush_messages
-        return AppendResult(first_offset, next_offset - 1, append_time, max_timestamp, size, False, flush_due)
+        flush_due = next_offset - self.recovery_point >= self._flush_messages
+        return _new_tuple(
+            AppendResult, (first_offset, next_offset - 1, append_time, max_timestamp, size, False, flush_due)
+        )
 
     def append_as_follower(
         self, batches: Buffer, *, now_ms: TimestampMs, max_leader_epoch: LeaderEpoch | None = None
@@ -121,7 +130,7 @@ class PartitionLog(ReplicaLog):
         with memoryview(batches) as view, view.cast("B")[: last_position + last.size] as whole:
             size = self._write(whole, parsed, first_offset, last.last_offset, None, now_ms)
         max_timestamp = max(header.max_timestamp for _, header in parsed)
-        flush_due = self.log_end_offset - self.recovery_point >= self._config.flush_messages
+        flush_due = self.log_end_offset - self.recovery_point >= self._flush_messages
         return AppendResult(first_offset, last.last_offset, NO_TIMESTAMP, max_timestamp, size, False, flush_due)
 
     def _judge(
@@ -156,8 +165,12 @@ class PartitionLog(ReplicaLog):
         size = len(buf)  # type: ignore[arg-type]
         segment = self._active
         try:
-            if self._should_roll(segment, size, batches, last_offset, now_ms):
+            start = segment.size
+            if start and segment.should_roll(
+                size, self._segment_bytes, self._segment_ms, self._index_bytes, last_offset, batches[-1][1], now_ms
+            ):
                 segment = self._roll_at(first_offset, now_ms)
+                start = segment.size
             if leader_epoch is not None:
                 if leader_epoch != self._epochs.latest_epoch:
                     self._assign_epochs([(leader_epoch, first_offset)])
@@ -165,7 +178,6 @@ class PartitionLog(ReplicaLog):
                 latest = self._epochs.latest_epoch
                 if batches[0][1].leader_epoch != latest or batches[-1][1].leader_epoch != latest:
                     self._assign_epochs([(header.leader_epoch, header.base_offset) for _, header in batches])
-            start = segment.size
             segment.write(buf, size)
         except OSError as error:
             if leader_epoch is None:
@@ -181,7 +193,10 @@ class PartitionLog(ReplicaLog):
                 end = offset + header.last_offset_delta
                 segment.note_batch(start + position, end, header, self._index_interval)
                 if header.producer_id >= 0:
-                    self._note_producer(segment, buf, position, header, offset)
+                    if header.attributes & _IN_TRANSACTION:
+                        self._note_transactional(segment, buf, position, header, offset)
+                    else:
+                        self.producers.update(header, offset)
                 offset = end + 1
         except OSError as error:
             log_dir.fail(error)
@@ -189,34 +204,20 @@ class PartitionLog(ReplicaLog):
         self.producers.end_offset = last_offset + 1
         return size
 
-    def _note_producer(self, segment: Segment, buf: Buffer, position: int, header: BatchHeader, offset: Offset) -> None:
+    def _note_transactional(
+        self, segment: Segment, buf: Buffer, position: int, header: BatchHeader, offset: Offset
+    ) -> None:
         producers = self.producers
         if header.attributes & CONTROL_MASK:
-            marker, timestamp = marker_of(buf, position)
-            completed = producers.update_marker(header, marker, offset, timestamp) if marker is not None else None
+            completed = end_transaction(producers, header, buf, position, offset)
             if completed is not None:
                 stable = producers.complete(completed)
                 if completed.aborted:
                     producer_id, first, last, _ = completed
                     segment.note_aborted(AbortedTxn(producer_id, first, last, stable))
-            self._first_unstable = producers.first_unstable_offset()
         else:
             producers.update(header, offset)
-            if header.attributes & TRANSACTIONAL_MASK:
-                self._first_unstable = producers.first_unstable_offset()
-
-    def _should_roll(
-        self,
-        segment: Segment,
-        size: int,
-        batches: list[tuple[int, BatchHeader]],
-        last_offset: Offset,
-        now_ms: TimestampMs,
-    ) -> bool:
-        if segment.size + size > self._segment_bytes:
-            return segment.size > 0
-        waited = segment.waited_for_roll_ms(now_ms, batches[-1][1].max_timestamp) if segment.size else 0
-        return waited > self._segment_ms - segment.roll_jitter_ms or segment.is_full(self._index_bytes, last_offset)
+        self._first_unstable = producers.first_unstable_offset()
 
     # ------------------------------------------------------------------------------------------------ reading
 

@@ -14,6 +14,7 @@ from ottla.log.batch_scan import WALK_BYTES
 from ottla.log.producer_snapshots import CorruptSnapshotError, ProducerSnapshots
 from ottla.log.producer_state import CompletedTxn, ProducerState, is_expired
 from ottla.log.segment import Segment
+from ottla.model.errors import KafkaError
 from ottla.model.ids import Offset, TimestampMs
 from ottla.protocol.records import EndTxnMarker, iterate_records, parse_end_txn_marker
 from ottla.protocol.records_header import CONTROL_MASK, BatchHeader
@@ -28,14 +29,27 @@ def marker_of(buf: Buffer, position: int) -> tuple[EndTxnMarker | None, Timestam
     return None, -1
 
 
+def end_transaction(
+    state: ProducerState, header: BatchHeader, buf: Buffer, position: int, offset: Offset
+) -> CompletedTxn | None:
+    """Note the marker of a control batch that stands in the log at `offset`.
+
+    One that cannot be read was written by a leader that could: it is passed over rather than stopping the replica.
+    """
+    try:
+        marker, timestamp = marker_of(buf, position)
+    except KafkaError as error:
+        _log.warning("marker.unreadable", offset=offset, error=error.message)
+        return None
+    return state.update_marker(header, marker, offset, timestamp) if marker is not None else None
+
+
 def replay_batch(state: ProducerState, header: BatchHeader, buf: Buffer, position: int) -> CompletedTxn | None:
     """Note a batch that stands in the log; the transaction that it ended, already closed in `state`."""
     completed = None
     if header.producer_id >= 0:
         if header.attributes & CONTROL_MASK:
-            marker, timestamp = marker_of(buf, position)
-            if marker is not None:
-                completed = state.update_marker(header, marker, header.base_offset, timestamp)
+            completed = end_transaction(state, header, buf, position, header.base_offset)
         else:
             state.update(header, header.base_offset)
     state.end_offset = header.base_offset + header.last_offset_delta + 1

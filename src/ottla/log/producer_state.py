@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ottla.log.validation import AppendOrigin
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_PRODUCER_EPOCH, NO_TIMESTAMP, Offset, ProducerEpoch, ProducerId, TimestampMs
-from ottla.protocol.records import TRANSACTIONAL_MASK, BatchHeader, ControlType, EndTxnMarker
+from ottla.protocol.records import CONTROL_MASK, TRANSACTIONAL_MASK, BatchHeader, ControlType, EndTxnMarker
 
 BATCHES_KEPT = 5
 NO_OFFSET: Offset = -1
@@ -22,6 +22,8 @@ NO_SEQUENCE = -1
 NO_COORDINATOR_EPOCH = -1
 _INT32_MAX = 0x7FFFFFFF
 _INT16_MAX = 0x7FFF
+_IN_TRANSACTION = TRANSACTIONAL_MASK | CONTROL_MASK
+_new_tuple = tuple.__new__
 _EPOCH_BUMP_VERSION = 2
 """Transaction version 2 bumps the producer epoch at the end of every transaction (KIP-890)."""
 
@@ -110,6 +112,18 @@ class ProducerState:
 
     # ------------------------------------------------------------------------------------------------ judging
 
+    def follows(self, header: BatchHeader) -> bool:
+        """Whether a plain batch simply continues its producer's sequence: the usual case, with nothing to check."""
+        entry = self.producers.get(header.producer_id)
+        if entry is None or not entry.batches or header.attributes & _IN_TRANSACTION:
+            return False
+        return (
+            header.base_sequence == entry.batches[-1][0] + 1
+            and header.producer_epoch == entry.epoch
+            and entry.txn_first_offset < 0
+            and not self.verifications
+        )
+
     def duplicate_of(self, header: BatchHeader) -> BatchMetadata | None:
         """The earlier append of the same batch, when it is among the producer's last five."""
         entry = self.producers.get(header.producer_id)
@@ -180,7 +194,8 @@ class ProducerState:
             del batches[0]
         delta = header.last_offset_delta
         timestamp = header.max_timestamp
-        batches.append(BatchMetadata(header.last_sequence, base_offset + delta, delta, timestamp))
+        last_sequence = (header.base_sequence + delta) & _INT32_MAX if header.base_sequence >= 0 else NO_SEQUENCE
+        batches.append(_new_tuple(BatchMetadata, (last_sequence, base_offset + delta, delta, timestamp)))
         entry.last_timestamp = timestamp
         if header.attributes & TRANSACTIONAL_MASK:
             if entry.txn_first_offset < 0:

@@ -174,7 +174,7 @@ class ReplicaLog(LocalLog):
     def maybe_roll(self, now_ms: TimestampMs) -> bool:
         """Roll when the active segment has data and is older than `segment.ms` by the wall clock."""
         segment = self._active
-        if segment.size and segment.waited_for_roll_ms(now_ms, now_ms) > self._segment_ms - segment.roll_jitter_ms:
+        if segment.size and segment.waited_for_roll_ms(now_ms, now_ms) > self._segment_ms:
             self.roll(now_ms)
             return True
         return False

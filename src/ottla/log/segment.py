@@ -35,8 +35,10 @@ _NOT_LOADED = -2
 
 class Segment:
     __slots__ = (
+        "_aborted_tail",
         "_bytes_since_index",
         "_first_timestamp",
+        "_index_bytes",
         "_max_timestamp",
         "_max_timestamp_offset",
         "_offset_index",
@@ -79,7 +81,10 @@ class Segment:
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
         self._positions: dict[Offset, int] | None = None
+        self._aborted_tail: list[AbortedTxn] | None = None
         self._bytes_since_index = 0
+        self._index_bytes = 0
+        """What the larger index will have with one more entry: `segment.index.bytes` limits it."""
         self._first_timestamp: TimestampMs = _NOT_LOADED
         self._max_timestamp: TimestampMs = _NOT_LOADED if size else NO_TIMESTAMP
         self._max_timestamp_offset: Offset = base_offset
@@ -136,6 +141,9 @@ class Segment:
             self._offset_index.flush()
         if self._time_index is not None:
             self._time_index.flush()
+        if self._aborted_tail:
+            append_aborted(self._storage, self.path(TXN_INDEX_SUFFIX), self._aborted_tail)
+            self._aborted_tail = None
 
     def rename(self, suffix: str) -> None:
         """Give every file of the segment another suffix (`.deleted`, `.swap` or none)."""
@@ -201,27 +209,44 @@ class Segment:
         if self._bytes_since_index > index_interval:
             self.offset_index.append(last_offset, position)
             self.time_index.maybe_append(self._max_timestamp, self._max_timestamp_offset)
+            self._index_bytes = max(self.offset_index.bytes_for_next, self.time_index.bytes_for_next)
             self._bytes_since_index = size
         else:
             self._bytes_since_index += size
         positions = self._positions
-        if positions is None:
-            self._positions = {last_offset + 1: position + size}
-        elif len(positions) < REMEMBERED_POSITIONS:
-            positions[last_offset + 1] = position + size
-        else:
-            positions.clear()
-            positions[last_offset + 1] = position + size
+        if positions is None or len(positions) >= REMEMBERED_POSITIONS:
+            positions = self._positions = {}
+        positions[last_offset + 1] = position + size
 
     def note_aborted(self, aborted: AbortedTxn) -> None:
-        append_aborted(self._storage, self.path(TXN_INDEX_SUFFIX), aborted)
+        """Add to the transaction index. When the disk is full it waits in memory, as the other indexes do."""
+        pending = [*(self._aborted_tail or ()), aborted]
+        try:
+            append_aborted(self._storage, self.path(TXN_INDEX_SUFFIX), pending)
+            self._aborted_tail = None
+        except OSError:
+            self._aborted_tail = pending
 
-    def is_full(self, index_bytes: int, last_offset: Offset) -> bool:
-        """Whether the indexes have no room, or cannot express the offset in 31 bits relative to the base."""
-        if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+    def should_roll(
+        self,
+        size: int,
+        segment_bytes: int,
+        segment_ms: int,
+        index_bytes: int,
+        last_offset: Offset,
+        last_batch: BatchHeader,
+        now_ms: TimestampMs,
+    ) -> bool:
+        """Whether the next `size` bytes belong into a new segment: this one, which is not empty, is full or old."""
+        if self.size + size > segment_bytes or last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
             return True
-        index = self._offset_index
-        return index is not None and (index.is_full(index_bytes) or self.time_index.is_full(index_bytes))
+        first = self._first_timestamp
+        if first >= 0:
+            if last_batch.max_timestamp - first + self.roll_jitter_ms > segment_ms:
+                return True
+        elif self.waited_for_roll_ms(now_ms, last_batch.max_timestamp) > segment_ms:
+            return True
+        return self._index_bytes > index_bytes
 
     # ------------------------------------------------------------------------------------------------ looking up
 
@@ -313,10 +338,12 @@ class Segment:
         return self._first_timestamp if self.size else NO_TIMESTAMP
 
     def waited_for_roll_ms(self, now_ms: TimestampMs, message_timestamp: TimestampMs) -> int:
+        """What `segment.ms` is compared with: the time between the records, or since creation without timestamps."""
         first = self._first_timestamp
-        if first == _NOT_LOADED or not self.size:
+        if first == _NOT_LOADED:
             first = self.first_timestamp
-        return message_timestamp - first if first >= 0 else now_ms - self.created_ms
+        waited = message_timestamp - first if first >= 0 else now_ms - self.created_ms
+        return waited + self.roll_jitter_ms
 
     # ------------------------------------------------------------------------------------------------ changing
 
@@ -325,6 +352,7 @@ class Segment:
         position = self.position_of(offset)
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
+        self.flush_indexes()
         truncate_aborted(self._storage, self.path(TXN_INDEX_SUFFIX), offset)
         self._positions = None
         dropped = 0
@@ -369,10 +397,11 @@ class Segment:
         self.offset_index.reset()
         self.time_index.reset()
         self._storage.remove(self.path(TXN_INDEX_SUFFIX))
+        self._aborted_tail = None
         self._bytes_since_index = 0
         self._max_timestamp, self._max_timestamp_offset = NO_TIMESTAMP, self.base_offset
         self._first_timestamp = _NOT_LOADED
         self._positions = None
 
     def aborted_transactions(self) -> Sequence[AbortedTxn]:
-        return read_aborted(self._storage, self.path(TXN_INDEX_SUFFIX))
+        return [*read_aborted(self._storage, self.path(TXN_INDEX_SUFFIX)), *(self._aborted_tail or ())]

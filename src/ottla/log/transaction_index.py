@@ -6,7 +6,8 @@ file exists only where a transaction was aborted. It is small, so it is read who
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Iterable, Iterator
 from struct import Struct
 from typing import NamedTuple
 
@@ -24,11 +25,18 @@ class AbortedTxn(NamedTuple):
     last_stable_offset: Offset
 
 
-def append_aborted(storage: Storage, path: str, aborted: AbortedTxn) -> None:
+def append_aborted(storage: Storage, path: str, aborted: Iterable[AbortedTxn]) -> None:
+    """Add entries; a torn one that an earlier failure left at the end is written over."""
+    data = b"".join(_ENTRY.pack(_VERSION, *entry) for entry in aborted)
     file = storage.open(path, create=True)
     try:
-        size = file.size()
-        file.pwrite(_ENTRY.pack(_VERSION, *aborted), size - size % _ENTRY.size)
+        end = file.size() // _ENTRY.size * _ENTRY.size
+        try:
+            file.pwrite(data, end)
+        except OSError:
+            with contextlib.suppress(OSError):
+                file.truncate(end)
+            raise
     finally:
         file.close()
 
