@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -39,7 +39,19 @@ class Broker:
     controller: ControllerChannel
     producer_ids: ProducerIds
     fetch_sessions: FetchSessions
-    groups: GroupCoordinator
+    make_groups: Callable[[], GroupCoordinator]
+    _groups: GroupCoordinator | None = None
+
+    @property
+    def groups(self) -> GroupCoordinator:
+        """Made when the first group needs it: a node without groups does not load what they need."""
+        if self._groups is None:
+            self._groups = self.make_groups()
+        return self._groups
+
+    @property
+    def has_groups(self) -> bool:
+        return self._groups is not None
 
     @property
     def image(self) -> MetadataImage:

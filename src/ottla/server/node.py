@@ -17,8 +17,6 @@ from ottla.broker.dispatch import Dispatcher
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.producer_ids import ProducerIds
 from ottla.controller.runtime import ControllerRuntime
-from ottla.coordinator.groups.coordinator import GroupCoordinator
-from ottla.coordinator.settings import GroupSettings
 from ottla.env.config.broker.config import BrokerConfig
 from ottla.env.config.listeners import Endpoint
 from ottla.env.config.load import no_effect_line
@@ -39,6 +37,7 @@ from ottla.runtime.disk import DiskStorage
 from ottla.runtime.listener import Limits, Listener, bind
 from ottla.runtime.timers import LoopTimers
 from ottla.server.errors import StartupError
+from ottla.server.groups import OFFSETS_TOPIC, make_groups
 from ottla.server.housekeeping import Housekeeping
 from ottla.server.quorum import open_quorum
 from ottla.server.registration import LocalController, Registration
@@ -143,7 +142,7 @@ class Node:
         await self._registration.register()
         # Leaders are known only now: partitions hear of their state once, not of every step of the registration.
         quorum.publisher.subscribe(broker.replicas.on_metadata)
-        quorum.publisher.subscribe(broker.groups.on_metadata)
+        quorum.publisher.subscribe(self._on_groups_metadata)
         self._housekeeping = Housekeeping(config, self._clock, broker.logs, broker.replicas)
         self._housekeeping.start()
         self._listen(broker)
@@ -187,7 +186,7 @@ class Node:
             controller=controller,
             producer_ids=ProducerIds(controller.allocate_producer_ids, self._producer_ids_request),
             fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, self._clock, self._random),
-            groups=GroupCoordinator(GroupSettings.from_config(config), self._clock, self._random, timers, replicas),
+            make_groups=lambda: make_groups(self.config, self._clock, self._random, timers, replicas),
         )
 
     def _producer_ids_request(self) -> AllocateProducerIdsRequest:
@@ -226,6 +225,12 @@ class Node:
     def _on_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
         if delta.reloaded or any(resource == RESOURCE_BROKER for resource, _ in delta.configs):
             self._follow_dynamic_config(image)
+
+    def _on_groups_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """The coordinator is made when there is a topic to load from, or a client that asks for it."""
+        broker = self.broker
+        if broker is not None and (broker.has_groups or OFFSETS_TOPIC in image.topics_by_name):
+            broker.groups.on_metadata(delta, image)
 
     def _follow_dynamic_config(self, image: MetadataImage) -> None:
         cluster = image.configs.get((RESOURCE_BROKER, ""), {})
@@ -271,7 +276,7 @@ class Node:
         if self._housekeeping is not None:
             await self._housekeeping.stop()
             self._housekeeping = None
-        if self.broker is not None:
+        if self.broker is not None and self.broker.has_groups:
             self.broker.groups.close()
         epoch = -1
         if self._registration is not None:

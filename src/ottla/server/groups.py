@@ -1,0 +1,22 @@
+"""The group coordinator of a node, put together on demand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.coordinator.groups.coordinator import GroupCoordinator
+    from ottla.env.config.broker.config import BrokerConfig
+    from ottla.env.seams import Clock, RandomSource, Timers
+    from ottla.replication.replicas import Replicas
+
+OFFSETS_TOPIC = "__consumer_offsets"
+
+
+def make_groups(
+    config: BrokerConfig, clock: Clock, random: RandomSource, timers: Timers, replicas: Replicas
+) -> GroupCoordinator:
+    from ottla.coordinator.groups.coordinator import GroupCoordinator
+    from ottla.coordinator.settings import GroupSettings
+
+    return GroupCoordinator(GroupSettings.from_config(config), clock, random, timers, replicas)
