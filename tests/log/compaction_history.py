@@ -68,8 +68,9 @@ class History:
         self.log = new_log(path, config, storage)
         self.written: dict[int, tuple[bytes | None, bytes | None, int]] = {}
         self.sequences: dict[int, int] = {}
-        self.committed: dict[bytes, bytes | None] = {}
-        self.open: dict[int, list[tuple[bytes, bytes | None]]] = {}
+        self.aborted: set[int] = set()
+        self.open: dict[int, list[int]] = {}
+        """Producer -> the offsets of its open transaction."""
 
     def append(
         self,
@@ -95,10 +96,8 @@ class History:
         self.log.advance_high_watermark(self.log.log_end_offset)
         for i, record in enumerate(records):
             self.written[first + i] = (record.key, record.value, record.timestamp)
-            if record.key is not None and not transactional:
-                self.committed[record.key] = record.value
         if transactional:
-            self.open.setdefault(producer_id, []).extend((key, value) for key, value in pairs if key is not None)
+            self.open.setdefault(producer_id, []).extend(range(first, first + len(pairs)))
         return first
 
     def end(self, producer_id: int, *, commit: bool) -> None:
@@ -111,9 +110,9 @@ class History:
         )
         self.log.append_as_leader(marker, leader_epoch=0, now_ms=self.clock.now_ms, origin=AppendOrigin.COORDINATOR)
         self.log.advance_high_watermark(self.log.log_end_offset)
-        pairs = self.open.pop(producer_id, [])
-        if commit:
-            self.committed.update(pairs)
+        offsets = self.open.pop(producer_id, [])
+        if not commit:
+            self.aborted.update(offsets)
 
     def roll(self) -> None:
         if self.log.active_segment.size:
@@ -127,7 +126,15 @@ class History:
 
     @property
     def live(self) -> dict[bytes, bytes]:
-        return {key: value for key, value in self.committed.items() if value is not None}
+        """The table of what was written and not aborted: the highest offset of a key wins, whoever committed first."""
+        left_out = self.aborted.union(*self.open.values())
+        return latest(
+            [
+                Record(offset, time, key, value)
+                for offset, (key, value, time) in self.written.items()
+                if offset not in left_out
+            ]
+        )
 
 
 def finished(steps: Iterator[object]) -> CleanerStats | None:
