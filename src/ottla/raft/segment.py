@@ -128,12 +128,12 @@ class Segment:
 
 
 def _whole_batch(data: bytes, position: int, next_offset: int) -> BatchHeader | None:
-    """The batch at `position` when it is whole, sound and not behind its predecessor."""
+    """The batch at `position` when it is whole, sound and follows its predecessor (the base offset has no CRC)."""
     if len(data) - position < HEADER_BYTES:
         return None
     header = parse_header(data, position)
     if header.magic != MAGIC_V2 or header.batch_length < HEADER_BYTES - 12 or position + header.size > len(data):
         return None
-    if header.base_offset < next_offset or header.last_offset_delta < 0:
+    if header.base_offset != next_offset or header.last_offset_delta < 0:
         return None
     return header if crc_matches(data, position, header.size) else None
