@@ -243,7 +243,10 @@ class LocalLog:
             if segment is not self._active:
                 # Recovery rebuilds the active segment's indexes; those of older ones are trusted.
                 paths += [segment.path(kind) for kind in INDEX_SUFFIXES]
-        directories = [self.directory, self.log_dir.path] if new_names else []
+        directories = [self.directory] if new_names else []
+        if new_names and self.recovery_point <= self._bases[0]:
+            # Never synced before: the folder's own name may not be on disk either.
+            directories.append(self.log_dir.path)
         files = [segment.shared_file() for segment in touched]
         return FlushPlan(self.log_dir.storage, up_to, self._generation, files, paths, directories)
 

@@ -7,7 +7,7 @@ open until the reader lets go of it: the last reference closes it.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
 from typing import Protocol
 
 from ottla.env.seams import File
@@ -35,7 +35,7 @@ class OpenFiles:
 
     def __init__(self, capacity: int = DEFAULT_OPEN_FILES) -> None:
         self.capacity = capacity
-        self._clock: deque[Closable] = deque()
+        self._clock: OrderedDict[Closable, None] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._clock)
@@ -44,18 +44,15 @@ class OpenFiles:
         """`owner` has just opened its file; others give theirs up when there are too many."""
         clock = self._clock
         while len(clock) >= self.capacity:
-            candidate = clock.popleft()
+            candidate, _ = clock.popitem(last=False)
             if candidate.used:
                 candidate.used = False
-                clock.append(candidate)
+                clock[candidate] = None
             else:
                 candidate.release_file()
         owner.used = True
-        clock.append(owner)
+        clock[owner] = None
 
     def closed(self, owner: Closable) -> None:
-        """`owner` closed its file by itself (deleted, rolled away)."""
-        for position, candidate in enumerate(self._clock):
-            if candidate is owner:
-                del self._clock[position]
-                return
+        """`owner` let its file go by itself (idle after loading, deleted)."""
+        self._clock.pop(owner, None)

@@ -145,6 +145,8 @@ def load_partition_log(
         snapshots=folder.snapshots,
     )
     log.producer_id_expiration_ms = producer_id_expiration_ms
+    # Most partitions of a large node are idle: the first append or read opens what it needs.
+    log.forget()
     return log
 
 

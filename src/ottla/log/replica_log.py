@@ -13,7 +13,13 @@ from ottla.env.config import TopicConfig
 from ottla.env.logging import get_logger
 from ottla.log.checkpoints import write_partition_metadata
 from ottla.log.epoch_cache import NO_EPOCH_OFFSET, EpochCache
-from ottla.log.file_names import INDEX_SUFFIXES, LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, SWAP_SUFFIX
+from ottla.log.file_names import (
+    LEADER_EPOCH_CHECKPOINT,
+    PARTITION_METADATA,
+    SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+)
 from ottla.log.local_log import FlushPlan, LocalLog
 from ottla.log.log_directory import LogDirectory
 from ottla.log.producer_rebuild import rebuild_producer_state
@@ -398,7 +404,8 @@ class ReplicaLog(LocalLog):
             if self.recovery_point == self.log_end_offset:
                 # The snapshot and the indexes can be made again from the log, which is synced.
                 return None
-            active = [self._active.path(kind) for kind in INDEX_SUFFIXES]
+            # The offset index only saves time: what a power cut takes from it is found again by reading.
+            active = [self._active.path(kind) for kind in (TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)]
             return self._flush_plan(self.log_end_offset, [*self._unsynced_paths(), *active])
         except OSError as error:
             raise self.log_dir.storage_error(error) from error
