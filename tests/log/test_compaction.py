@@ -9,6 +9,7 @@ import pytest
 from tests.support.kafka_tools import DumpLogSegments, Result
 
 from ottla.log.cleaner import Cleaner
+from ottla.log.compaction import compact
 from ottla.log.compaction_keys import BYTES_PER_KEY, OffsetMap
 from ottla.protocol.records import SimpleRecord, build_batch, iterate_batches, parse_header, set_attributes
 from ottla.runtime.disk import DiskStorage
@@ -174,19 +175,46 @@ def test_a_producers_last_sequence_survives(tmp_path: Path) -> None:
 
 
 def test_the_end_of_the_round_survives(tmp_path: Path) -> None:
-    """The last batch below the active segment is all aborted: an empty one keeps its place."""
+    """The last batch below the active segment was aborted: an empty one keeps its place."""
     history = History(tmp_path)
     history.append((b"a", b"1"))
     history.append((b"b", b"1"), producer_id=5, transactional=True)
-    history.append((b"a", b"2"))
     history.roll()
     history.end(5, commit=False)
     history.append((b"a", b"3"), producer_id=5)
     history.compact()
+    assert [(h.base_offset, h.record_count) for h, _ in read_batches(history.log)] == [(0, 1), (1, 0), (2, 1), (3, 1)]
+
+
+def test_a_tombstone_outlives_what_the_map_could_not_hold(tmp_path: Path) -> None:
+    """Its time has come, but the round does not reach it while the value that it deletes is still there."""
+    history = History(tmp_path)
+    history.append((b"w1", b""), (b"w2", b""))
+    history.append((b"k", b"v"), (b"y", b""), (b"z", b""))
+    history.append((b"k", None))
     history.roll()
-    history.compact()
-    assert [record.key for record in read_records(history.log)] == [b"a"]
-    assert reload(history.log, clean=False).log_end_offset == history.log.log_end_offset
+    cleaner = history.cleaner(dedupe_buffer_bytes=2 * BYTES_PER_KEY, load_factor=1.0)
+    ends = []
+    for _ in range(3):
+        stats = history.compact(cleaner)
+        assert stats is not None
+        ends.append(stats.end_offset)
+        assert latest(read_records(history.log)) == history.live
+        history.clock.now_ms += DAY
+    assert ends == [2, 4, 6]
+    assert offsets(history) == [0, 1, 3, 4]
+
+
+def test_only_whole_segments_below_the_bound(tmp_path: Path) -> None:
+    history = History(tmp_path)
+    for _ in range(2):
+        history.append((b"a", b"1"))
+        history.append((b"a", b"2"))
+        history.roll()
+    untouched = history.log.segments[1]
+    finished(compact(history.log, 0, 3, clock=history.clock, memory_bytes=1 << 20))
+    assert history.log.segments[1] is untouched
+    assert offsets(history) == [2, 3]
 
 
 def test_small_memory_takes_several_rounds(tmp_path: Path) -> None:
@@ -264,6 +292,26 @@ def test_the_log_may_change_meanwhile(tmp_path: Path, stop: int) -> None:
     expected = latest(read_records(history.log))
     finished(steps)
     assert latest(read_records(history.log)) == expected
+    assert not list(Path(history.log.directory).glob("*.cleaned"))
+
+
+def test_what_is_exchanged_is_on_the_disk_and_still_wanted(tmp_path: Path) -> None:
+    storage = CrashingStorage()
+    history = crashing_history(tmp_path, storage)
+    steps = history.cleaner().clean_next()
+    syncs = 0
+    for sync in steps:
+        if sync is not None:
+            assert [path for path in storage.unsynced if path.endswith(".cleaned")]
+            sync()
+            assert not [path for path in storage.unsynced if path.endswith(".cleaned")]
+            syncs += 1
+            if syncs == 3:
+                break
+    gone = [segment.base_offset for segment in history.log.segments[:4]]
+    history.log.delete_segments(list(history.log.segments[:4]), history.clock.now_ms)
+    assert finished(steps) is None
+    assert not {segment.base_offset for segment in history.log.segments} & set(gone)
     assert not list(Path(history.log.directory).glob("*.cleaned"))
 
 
