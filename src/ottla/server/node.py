@@ -23,11 +23,12 @@ from ottla.env.config.load import no_effect_line
 from ottla.env.config.overrides import resolve_topic_config
 from ottla.env.config.topic import TopicConfig
 from ottla.env.logging import get_logger
+from ottla.log.file_names import LOCK
 from ottla.log.log_directory import LogDirectory
 from ottla.log.log_store import LogDirectoryError, LogStore
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import RESOURCE_BROKER, MetadataImage
-from ottla.metadata.meta_properties import MetaProperties, MetaPropertiesError, load_ensemble
+from ottla.metadata.meta_properties import FILE_NAME, MetaProperties, MetaPropertiesError, load_ensemble
 from ottla.model.ids import TopicPartition
 from ottla.protocol.generated.allocate_producer_ids_request import AllocateProducerIdsRequest
 from ottla.replication.replicas import Replicas
@@ -60,6 +61,7 @@ class Node:
         self._quorum: ControllerRuntime | None = None
         self._registration: Registration | None = None
         self._housekeeping: Housekeeping | None = None
+        self._unlock_metadata_dir: Callable[[], None] | None = None
         self.broker: Broker | None = None
 
     # Addresses
@@ -161,6 +163,7 @@ class Node:
                 producer_id_expiration_ms=config.producer_id_expiration_ms,
                 on_directory_failed=self._on_directory_failed,
             )
+            self._take_metadata_dir(config.metadata_dir)
             logs.open_directories()
         except (MetaPropertiesError, LogDirectoryError) as error:
             raise StartupError(str(error)) from error
@@ -168,6 +171,16 @@ class Node:
             raise StartupError(f"{error.filename}: {error.strerror}") from error
         self._logs = logs
         return found[config.metadata_dir]
+
+    def _take_metadata_dir(self, path: str) -> None:
+        """A data directory may be offline, but without its metadata log a node is nothing: it must be writable. The
+        log store locks `log.dirs`; a metadata.log.dir of its own is locked here.
+        """
+        self._storage.open(f"{path}/{FILE_NAME}").close()
+        if path not in self.config.data_dirs:
+            self._unlock_metadata_dir = self._storage.lock(f"{path}/{LOCK}")
+            if self._unlock_metadata_dir is None:
+                raise StartupError(f"{path} is locked: another server is running on it")
 
     def _build(self, identity: MetaProperties, quorum: ControllerRuntime) -> Broker:
         config, logs = self.config, self._require_logs()
@@ -292,6 +305,9 @@ class Node:
                 logs.shutdown(self._clock.time_ms(), epoch, run_all=_in_threads)
             else:
                 logs.abandon()
+        if self._unlock_metadata_dir is not None:
+            self._unlock_metadata_dir()
+            self._unlock_metadata_dir = None
         self.broker = None
 
 
