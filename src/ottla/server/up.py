@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ottla.env.config.load import load
 from ottla.env.config.problems import ConfigError
+from ottla.env.config.properties import parse_properties
 from ottla.server.errors import StartupError
 from ottla.server.node import Node
 from ottla.server.run import read_properties, run
@@ -34,12 +35,13 @@ def up(directory: Path, host: str, port: int) -> int:
     """The exit code."""
     file = directory / "server.properties"
     try:
-        if not file.exists():
-            write_properties(file, host, port)
-        properties = read_properties(file)
-        config = load(properties)
+        found = file.exists()
+        text = new_properties(directory, host, port)
+        config = load(read_properties(file) if found else parse_properties(text))
         node = Node(config)
         node.bind()
+        if not found:
+            write_properties(file, text)
         if not is_formatted(config):
             format_standalone(config, node.ports)
         return run(node, _greet)
@@ -51,11 +53,16 @@ def up(directory: Path, host: str, port: int) -> int:
     return 1
 
 
-def write_properties(file: Path, host: str, port: int) -> None:
-    data = (file.parent / "data").absolute()
+def new_properties(directory: Path, host: str, port: int) -> str:
+    data = (directory / "data").absolute()
+    return PROPERTIES.format(host=host, port=port, controller_port=port + 1, data=data)
+
+
+def write_properties(file: Path, text: str) -> None:
+    """Only when the ports are ours: a start that fails leaves nothing behind."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(PROPERTIES.format(host=host, port=port, controller_port=port + 1, data=data), "utf-8")
+        file.write_text(text, "utf-8")
     except OSError as error:
         raise StartupError(f"cannot write {file}: {error.strerror}") from error
 
