@@ -16,6 +16,7 @@ from ottla.model.errors import KafkaError
 if TYPE_CHECKING:
     from ottla.env.config.broker.config import BrokerConfig
     from ottla.env.seams import Clock
+    from ottla.log.cleaner import Cleaner
     from ottla.log.log_store import LogStore
     from ottla.log.partition_log import PartitionLog
     from ottla.replication.replicas import Replicas
@@ -33,11 +34,14 @@ _FOREVER_MS = 2**53
 
 
 class Housekeeping:
-    def __init__(self, config: BrokerConfig, clock: Clock, logs: LogStore, replicas: Replicas) -> None:
+    def __init__(
+        self, config: BrokerConfig, clock: Clock, logs: LogStore, replicas: Replicas, cleaner: Cleaner
+    ) -> None:
         self._config = config
         self._clock = clock
         self._logs = logs
         self._replicas = replicas
+        self._cleaner = cleaner
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -51,6 +55,8 @@ class Housekeeping:
         self._every(config.log_flush_scheduler_interval_ms, self._flush_due)
         self._every(ROLLED_SEGMENTS_CHECK_MS, self._flush_rolled)
         self._every(MOVE_PAUSE_MS, self._move, idle_ms=DELETED_FILES_CHECK_MS)
+        if config.log_cleaner_enable:
+            self._tasks.append(asyncio.ensure_future(self._clean()))
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -120,3 +126,29 @@ class Housekeeping:
             partition_log.flush_failed(error)
             return
         partition_log.flushed(plan, self._clock.time_ms())
+
+    # Compaction
+
+    async def _clean(self) -> None:
+        """Log by log, the dirtiest first; a pause when nothing is worth it."""
+        while True:
+            worked = False
+            try:
+                worked = await self._clean_one()
+            except (KafkaError, OSError) as error:
+                log.error("cleaning.failed", reason=str(error))
+            await asyncio.sleep(0 if worked else self._config.log_cleaner_backoff_ms / 1000)
+
+    async def _clean_one(self) -> bool:
+        """In slices of two milliseconds with pauses twice as long, so that produce and fetch go on in between."""
+        loop = asyncio.get_running_loop()
+        began = self._clock.monotonic_ms()
+        worked = False
+        for sync in self._cleaner.clean_next():
+            worked = True
+            if sync is not None:
+                await loop.run_in_executor(None, sync)
+            elif self._clock.monotonic_ms() - began >= CLEAN_SLICE_MS:
+                await asyncio.sleep(CLEAN_PAUSE_MS / 1000)
+                began = self._clock.monotonic_ms()
+        return worked

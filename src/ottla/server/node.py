@@ -23,6 +23,7 @@ from ottla.env.config.load import no_effect_line
 from ottla.env.config.overrides import resolve_topic_config
 from ottla.env.config.topic import TopicConfig
 from ottla.env.logging import get_logger
+from ottla.log.cleaner import Cleaner
 from ottla.log.file_names import LOCK
 from ottla.log.log_directory import LogDirectory
 from ottla.log.log_store import LogDirectoryError, LogStore
@@ -145,7 +146,13 @@ class Node:
         # Leaders are known only now: partitions hear of their state once, not of every step of the registration.
         quorum.publisher.subscribe(broker.replicas.on_metadata)
         quorum.publisher.subscribe(self._on_groups_metadata)
-        self._housekeeping = Housekeeping(config, self._clock, broker.logs, broker.replicas)
+        cleaner = Cleaner(
+            broker.logs,
+            self._clock,
+            dedupe_buffer_bytes=config.log_cleaner_dedupe_buffer_size,
+            load_factor=config.log_cleaner_io_buffer_load_factor,
+        )
+        self._housekeeping = Housekeeping(config, self._clock, broker.logs, broker.replicas, cleaner)
         self._housekeeping.start()
         self._listen(broker)
         log.info("node.started", node=config.node_id, cluster=identity.cluster_id, listeners=self.bootstrap_servers)
