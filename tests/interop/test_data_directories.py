@@ -1,0 +1,96 @@
+"""Apache Kafka starts on what Ottla wrote, and Ottla on what Apache Kafka wrote; clients see no difference.
+
+Two journeys of one directory: clean stops with a static quorum, Kafka first (its transactions and metadata snapshots
+included); and kill -9 with a dynamic quorum, Ottla first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+
+from tests.interop.dumps import dump_everything
+from tests.interop.journeys import Journey, travel
+from tests.interop.observation import Observation
+from tests.interop.ottla_server import OttlaServer
+from tests.support.apache_kafka import ApacheKafka
+from tests.support.kafka_tools import Result
+
+pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("requires_apache_kafka"), pytest.mark.timeout(180)]
+
+OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+ROUTES = {
+    "clean-static": ((ApacheKafka, OttlaServer, ApacheKafka, OttlaServer), False, False),
+    "killed-dynamic": ((OttlaServer, ApacheKafka, OttlaServer), True, True),
+}
+
+
+@pytest.fixture(scope="module", params=ROUTES)
+def journey(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Journey:
+    route, dynamic, kill = ROUTES[request.param]
+    return travel(tmp_path_factory.mktemp(request.param), route, dynamic=dynamic, kill=kill)
+
+
+def differences(left: Observation, right: Observation) -> list[str]:
+    """What differs, in words: an assert on the whole would print megabytes."""
+    found = [
+        f"{name}: {getattr(left, name)} / {getattr(right, name)}"
+        for name in ("cluster_id", "topic_ids", "groups")
+        if getattr(left, name) != getattr(right, name)
+    ]
+    for topic in sorted({*left.configs, *right.configs}):
+        one, other = left.configs.get(topic, {}), right.configs.get(topic, {})
+        found += [f"{topic} {n}: {one.get(n)} / {other.get(n)}" for n in {*one, *other} if one.get(n) != other.get(n)]
+    for at in sorted({*left.partitions, *right.partitions}):
+        one_partition, other_partition = left.partitions.get(at), right.partitions.get(at)
+        if one_partition is None or other_partition is None:
+            found.append(f"{at} is only on one side")
+        elif one_partition != other_partition:
+            found.append(f"{at}: {one_partition.summary()} / {other_partition.summary()}")
+            pairs = zip(one_partition.records, other_partition.records, strict=False)
+            found += [f"{at}: {a} / {b}" for a, b in pairs if a != b][:3]
+    return found
+
+
+def test_clients_see_no_difference(journey: Journey) -> None:
+    for before, after in pairwise(journey.stages):
+        assert before.left is not None
+        assert after.found is not None
+        assert sum(len(seen.records) for seen in before.left.partitions.values()) > 1000
+        assert differences(before.left, after.found) == [], f"{before.server} -> {after.server}"
+
+
+def test_an_idempotent_producer_goes_on(journey: Journey) -> None:
+    """Its last batch repeated is answered with the first offset, a gap is refused, the next one appended."""
+    for before, after in pairwise(journey.stages):
+        assert before.last_answer is not None
+        assert after.repeated == before.last_answer
+        assert after.skipped is not None
+        assert after.skipped.error_code == OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert after.next_answer == (0, before.last_answer.base_offset + 3)
+
+
+def test_dump_log_segments_reads_every_file(journey: Journey, kafka_tool: Callable[..., Result]) -> None:
+    for stage in journey.stages:
+        printed = dump_everything(kafka_tool, stage.files)
+        records = re.findall(r"^\| offset: ", printed["log"], re.MULTILINE)
+        assert len(records) > 1000, stage.server
+        assert printed["index"].count("passed sanity check") >= 2
+        assert len(re.findall(r"^timestamp: ", printed["timeindex"], re.MULTILINE)) >= 10
+        assert len(re.findall(r"^producerId: ", printed["snapshot"], re.MULTILINE)) >= 8
+        assert '"type":"TOPIC_RECORD"' in printed["metadata"]
+        assert '"group":"readers"' in printed["offsets"]
+        assert '"type":"TOPIC_RECORD"' in printed["checkpoint"]
+        if "apache" in (other.server for other in journey.stages[: journey.stages.index(stage) + 1]):
+            assert len(re.findall(r"lastStableOffset: ", printed["txnindex"])) >= 2
+
+
+def test_each_server_writes_its_own_metadata_snapshots(journey: Journey) -> None:
+    known: set[str] = set()
+    for stage in journey.stages[:-1]:
+        snapshots = {file.name for file in (stage.files / "__cluster_metadata-0").glob("*.checkpoint")}
+        assert snapshots - known, stage.server
+        known |= snapshots
