@@ -353,6 +353,11 @@ class LogStore:
     def checkpoint_recovery_points(self) -> None:
         self._checkpoint(RECOVERY_POINT_CHECKPOINT, lambda log: log.recovery_point)
 
+    def checkpoint_deletion(self) -> None:
+        """After partitions were deleted: a namesake that is created next must not inherit their offsets in a crash."""
+        self.checkpoint_recovery_points()
+        self.checkpoint_log_start_offsets()
+
     def checkpoint_log_start_offsets(self) -> None:
         """Only those that the first segment's name does not tell."""
         self._checkpoint(

@@ -75,6 +75,8 @@ class Replicas:
             return
         for topic_id in delta.topics_deleted:
             self._remove_topic(topic_id)
+        if delta.topics_deleted:
+            self._logs.checkpoint_deletion()
         for topic_id, indexes in delta.partitions.items():
             self._apply_topic(image.topics_by_id[topic_id], indexes)
         for resource, name in delta.configs:

@@ -1,0 +1,1 @@
+"""Ottla beside Apache Kafka: its clients, its tools, its files, its answers."""
