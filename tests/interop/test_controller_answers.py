@@ -11,9 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.controller.node import Node, node_properties
-from tests.support.apache_kafka import ApacheKafka
-from tests.support.frames import RawConnection
 
 from ottla.model.ids import ZERO_UUID, Uuid
 from ottla.protocol.generated.alter_configs_request import AlterableConfig as LegacyConfig
@@ -61,6 +58,9 @@ from ottla.protocol.generated.unregister_broker_response import UnregisterBroker
 from ottla.protocol.generated.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.protocol.generated.update_features_response import UpdateFeaturesResponse
 from ottla.protocol.primitives import Message, Struct
+from tests.controller.node import Node, node_properties
+from tests.support.apache_kafka import ApacheKafka
+from tests.support.frames import RawConnection
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("requires_apache_kafka")]
 
