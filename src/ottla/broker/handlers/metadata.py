@@ -24,14 +24,27 @@ TOPIC_OPERATIONS = 3576
 CLUSTER_OPERATIONS = 8096
 """CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE."""
 NOT_ASKED = -2147483648
+FIRST_TOPIC_ID_VERSION = 12
 
 
 def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse | Awaitable[MetadataResponse]:
+    if context.version < FIRST_TOPIC_ID_VERSION and any(
+        topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics or ()
+    ):
+        return _topic_ids_refused(request)
     if request.topics is not None and context.broker.config.auto_create_topics_enable:
         missing = _missing(context.broker.image, request)
         if missing and (request.allow_auto_topic_creation or context.version < 4):
             return _create_then_answer(context, request, missing)
     return _answer(context, request)
+
+
+def _topic_ids_refused(request: MetadataRequest) -> MetadataResponse:
+    """Versions 10 and 11 have the field and do not allow its use."""
+    code = int(ErrorCode.INVALID_REQUEST)
+    return MetadataResponse(
+        topics=[MetadataResponseTopic(code, topic.name or "", topic.topic_id) for topic in request.topics or ()]
+    )
 
 
 async def _create_then_answer(
