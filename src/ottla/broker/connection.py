@@ -58,8 +58,12 @@ class Connection:
         try:
             self.dispatcher.dispatch(self, frame)
         except (DecodeError, CloseConnection) as error:
-            log.warning("connection.refused", peer=f"{self.client_host}:{self.client_port}", reason=str(error))
-            self.peer.close()
+            self.refuse(str(error))
+
+    def refuse(self, reason: str) -> None:
+        """Disconnect the peer and say why, once."""
+        log.warning("connection.refused", peer=f"{self.client_host}:{self.client_port}", reason=reason)
+        self.peer.close()
 
     def wait_for(
         self,
@@ -86,7 +90,12 @@ class Connection:
         self._pending = None
         self.busy = False
         if response is not None:
-            self.peer.send(route.frame(response, version, correlation_id))
+            try:
+                pieces = route.frame(response, version, correlation_id)
+            except CloseConnection as error:
+                self.refuse(str(error))
+                return
+            self.peer.send(pieces)
         self.peer.resume()
 
     def on_closed(self) -> None:

@@ -51,7 +51,12 @@ class Route:
         """The response as byte pieces (and file regions), length prefix first."""
         flexible = version >= self.flexible_from and self.api_key != _API_VERSIONS
         pieces: list[Any] = [b""]
-        response.WRITERS[version](response, pieces)
+        try:
+            response.WRITERS[version](response, pieces)
+        except Exception as error:
+            # An answer that cannot be written is a bug of its handler; the peer must not wait for it for ever.
+            log.error("response.failed", api=APIS[self.api_key].name, version=version, error=repr(error))
+            raise CloseConnection(f"{type(response).__name__} v{version} cannot be written") from error
         length = sum(map(len, pieces))
         pieces[0] = _RESPONSE_V1(length + 5, correlation_id) if flexible else _RESPONSE_V0(length + 4, correlation_id)
         return pieces
@@ -71,6 +76,23 @@ def message_class(name: str) -> type[Message]:
     module = importlib.import_module(f"ottla.protocol.generated.{MODULES[name]}")
     cls: type[Message] = getattr(module, name)
     return cls
+
+
+def _client(frame: memoryview, length: int, *, flexible: bool) -> tuple[str | None, int]:
+    """The client id and where the body begins. Any negative length is a null, as Kafka reads it."""
+    pos = 10
+    client_id = None
+    if length >= 0:
+        pos += length
+        if pos > len(frame):
+            raise DecodeError(f"a client id of {length} bytes is longer than its frame")
+        client_id = str(frame[10:pos], "utf-8", "replace")
+    if flexible:
+        try:
+            pos = skip_tags(frame, pos) if frame[pos] else pos + 1
+        except IndexError as error:
+            raise DecodeError("the request header ends in the middle of its tagged fields") from error
+    return client_id, pos
 
 
 class Dispatcher:
@@ -101,17 +123,7 @@ class Dispatcher:
                 raise CloseConnection(f"{APIS[api_key].name} v{version} is not supported")
             connection.peer.send(self._unsupported_api_versions(route, correlation_id))
             return
-        pos = 10
-        client_id = None
-        if client_length >= 0:
-            pos += client_length
-            client_id = str(frame[10:pos], "utf-8", "replace")
-        elif client_length != -1:
-            raise DecodeError(f"client id has length {client_length}")
-        if version >= route.flexible_from:
-            if pos >= len(frame):
-                raise DecodeError("the request header has no tagged fields")
-            pos = skip_tags(frame, pos) if frame[pos] else pos + 1
+        client_id, pos = _client(frame, client_length, flexible=version >= route.flexible_from)
         request, _ = route.request.decode(frame, pos, version)
         context = RequestContext(self.broker, connection, api_key, version, client_id)
         try:
@@ -138,7 +150,8 @@ class Dispatcher:
         except CloseConnection as error:
             return self._close(context, str(error))
         except Exception as error:  # noqa: BLE001 - as in dispatch
-            return self._bug(route, request, error)
+            self._log_bug(route, error)
+            return self._settle_failure(route, context, request, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
 
     def _settle_failure(self, route: Route, context: RequestContext, request: Any, error: KafkaError) -> Any:
         try:
@@ -147,13 +160,14 @@ class Dispatcher:
             return self._close(context, str(close))
 
     def _close(self, context: RequestContext, reason: str) -> None:
-        connection = context.connection
-        log.warning("connection.refused", peer=f"{connection.client_host}:{connection.client_port}", reason=reason)
-        connection.peer.close()
+        context.connection.refuse(reason)
 
     def _bug(self, route: Route, request: Any, error: Exception) -> Any:
-        log.error("request.failed", api=APIS[route.api_key].name, error=repr(error), exc_info=error)
+        self._log_bug(route, error)
         return route.failure(request, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+
+    def _log_bug(self, route: Route, error: Exception) -> None:
+        log.error("request.failed", api=APIS[route.api_key].name, error=repr(error), exc_info=error)
 
     def _unsupported_api_versions(self, route: Route, correlation_id: int) -> list[Any]:
         """An ApiVersions version we do not know: v0 body, error 35, and the range that we do (KIP-511)."""
