@@ -72,7 +72,7 @@ def read(client: Consumer, count: int, timeout_s: float = 15) -> list[str]:
     while len(values) < count and time.monotonic() < deadline:
         for message in client.consume(count - len(values), 0.2):
             assert message.error() is None, message.error()
-            values.append(message.value().decode())
+            values.append((message.value() or b"").decode())
     return values
 
 

@@ -55,9 +55,13 @@ def _split(
 
 
 def _merge(response: OffsetDeleteResponse, refused: list[OffsetDeleteResponseTopic]) -> None:
-    by_name = {topic.name: topic for topic in response.topics}
-    for topic in refused:
-        if topic.name in by_name:
-            by_name[topic.name].partitions += topic.partitions
+    """One entry for each topic, the refused partitions first."""
+    by_name = {topic.name: topic for topic in refused}
+    topics = list(refused)
+    for topic in response.topics:
+        same = by_name.setdefault(topic.name, topic)
+        if same is topic:
+            topics.append(topic)
         else:
-            response.topics.append(topic)
+            same.partitions += topic.partitions
+    response.topics = topics

@@ -1,0 +1,32 @@
+"""Every exchange on Apache Kafka and on Ottla at once: the answers are equal, field by field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.coordinator import group_exchanges, offset_exchanges  # noqa: F401 - they register themselves
+from tests.coordinator.exchanges import EXCHANGES
+from tests.interop.differential.pair import Pair, Side
+from tests.interop.differential.scenario import Scenario
+from tests.interop.differential.servers import two_servers
+
+pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("requires_apache_kafka")]
+
+ORDERED = sorted(EXCHANGES, key=lambda each: each.name != "list_groups")
+"""The list of groups comes first, while there are no other groups in it."""
+
+
+@pytest.fixture(scope="module")
+def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side]]:
+    with two_servers(tmp_path_factory.mktemp("groups")) as (reference, candidate):
+        yield Side(reference), Side(candidate)
+
+
+@pytest.mark.parametrize("each", ORDERED, ids=lambda each: f"{each.name}-v{each.version}")
+def test_same_answers(each: Scenario, sides: tuple[Side, Side]) -> None:
+    left, right = (Side(side.address, side.symbols) for side in sides)
+    pair = Pair(left, right, f"{each.name}.v{each.version}")
+    each.run(pair, each.version)
+    pair.check()
