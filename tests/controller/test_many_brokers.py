@@ -35,6 +35,9 @@ from ottla.protocol.generated.alter_partition_reassignments_request import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from ottla.protocol.generated.alter_partition_request import AlterPartitionRequest, BrokerState
+from ottla.protocol.generated.alter_partition_request import PartitionData as AlterPartitionData
+from ottla.protocol.generated.alter_partition_request import TopicData as AlterPartitionTopic
 from ottla.protocol.generated.assign_replicas_to_dirs_request import (
     AssignReplicasToDirsRequest,
     DirectoryData,
@@ -281,6 +284,81 @@ def test_preferred_leaders_come_back(cluster: Cluster) -> None:
     assert answer.replica_election_results[0].partition_result[0].error_code == ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
 
 
+def grown(cluster: Cluster, name: str, index: int = 0) -> Any:
+    """The leader asks for every replica that is alive."""
+    p = cluster.partition(name, index)
+    brokers = cluster.state.image.brokers
+    isr = [BrokerState(r, brokers[r].epoch) for r in p.replicas if r in brokers and brokers[r].active]
+    return alter(cluster, name, index, isr=isr)
+
+
+def alter(cluster: Cluster, name: str, index: int = 0, **changes: Any) -> Any:
+    p = cluster.partition(name, index)
+    topic_id = cluster.state.image.topics_by_name[name].id
+    asked = AlterPartitionData(
+        index,
+        changes.pop("leader_epoch", p.leader_epoch),
+        new_isr_with_epochs=changes.pop("isr"),
+        leader_recovery_state=changes.pop("recovery", 0),
+        partition_epoch=changes.pop("partition_epoch", p.partition_epoch),
+    )
+    sender = changes.pop("sender", p.leader)
+    epoch = cluster.state.image.brokers[sender].epoch
+    answer = cluster.ask(AlterPartitionRequest(sender, epoch, [AlterPartitionTopic(topic_id, [asked])]))
+    return answer.topics[0].partitions[0]
+
+
+def test_a_leader_grows_its_isr_and_reassignments_end(cluster: Cluster) -> None:
+    cluster.create("t", 1, 3)
+    preferred = cluster.partition("t").replicas[0]
+    cluster.beat(preferred, fence=True)
+    cluster.beat(preferred)
+    assert grown(cluster, "t").error_code == 0
+    assert set(cluster.partition("t").isr) == {1, 2, 3}
+    cluster.ask(ElectLeadersRequest(0, None, 1000))
+    assert cluster.partition("t").leader == preferred
+    cluster.create("u", 1, 1)
+    (here,) = cluster.partition("u").replicas
+    there = here % 3 + 1
+    topics = [ReassignableTopic("u", [ReassignablePartition(0, [there])])]
+    cluster.ask(AlterPartitionReassignmentsRequest(1000, True, topics))
+    assert grown(cluster, "u").error_code == ErrorCode.NEW_LEADER_ELECTED
+    moved = cluster.partition("u")
+    assert (moved.replicas, moved.isr, moved.leader, moved.adding, moved.removing) == (
+        (there,),
+        (there,),
+        there,
+        (),
+        (),
+    )
+
+
+def test_isr_proposals_that_are_refused(cluster: Cluster) -> None:
+    cluster.create("t", 1, 2)
+    p = cluster.partition("t")
+    leader, follower = p.replicas
+    stranger = ({1, 2, 3} - set(p.replicas)).pop()
+    brokers = cluster.state.image.brokers
+    both = [BrokerState(leader, brokers[leader].epoch), BrokerState(follower, brokers[follower].epoch)]
+
+    def code(**changes: Any) -> int:
+        return int(alter(cluster, "t", **{"isr": both, **changes}).error_code)
+
+    assert code(leader_epoch=9) == ErrorCode.NOT_CONTROLLER
+    assert code(partition_epoch=9) == ErrorCode.NOT_CONTROLLER
+    assert code(leader_epoch=-1) == ErrorCode.FENCED_LEADER_EPOCH
+    assert code(partition_epoch=-1) == ErrorCode.INVALID_UPDATE_VERSION
+    assert code(sender=follower) == ErrorCode.INVALID_REQUEST
+    assert code(isr=[]) == ErrorCode.INVALID_REQUEST
+    assert code(isr=both[1:]) == ErrorCode.INVALID_REQUEST
+    assert code(isr=[*both, BrokerState(stranger)]) == ErrorCode.INVALID_REQUEST
+    assert code(isr=[both[0], both[0]]) == ErrorCode.INVALID_REQUEST
+    assert code(recovery=1) == ErrorCode.INVALID_REQUEST
+    assert code(isr=[both[0], BrokerState(follower, 12345)]) == ErrorCode.INELIGIBLE_REPLICA
+    cluster.beat(follower, fence=True)
+    assert code() == ErrorCode.INELIGIBLE_REPLICA
+
+
 def test_replicas_move_between_directories_and_die_with_them() -> None:
     cluster = Cluster()
     cluster.join(1, directories=2)
@@ -356,6 +434,12 @@ class Walk(RuleBasedStateMachine):
     @rule(kind=st.integers(0, 1))
     def elect(self, kind: int) -> None:
         self.cluster.ask(ElectLeadersRequest(kind, None, 1000))
+
+    @rule()
+    def catch_up(self) -> None:
+        for tp, _, p in list(self.image.partitions()):
+            if p.leader != NO_NODE:
+                grown(self.cluster, tp.topic, tp.partition)
 
     @rule(passed=st.sampled_from([1000, 9001]))
     def time_passes(self, passed: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.controller.features import elr_safety_records
+from ottla.controller.elr import elr_safety_records
 from ottla.controller.state import ControllerState
 from ottla.env.seams import Storage
 from ottla.metadata.features import (

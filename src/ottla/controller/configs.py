@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from ottla.controller.elr import MIN_ISR
 from ottla.controller.outcome import OK, ApiError, refused
 from ottla.controller.state import ControllerState, RequestContext
 from ottla.controller.topic_names import check_topic_name
@@ -40,7 +41,6 @@ APPEND = 2
 SUBTRACT = 3
 _OPERATION_NAMES = {SET: "SET", DELETE: "DELETE", APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
 
-MIN_ISR = "min.insync.replicas"
 MAX_VALUE_BYTES = 32767
 
 _KNOWN_TYPES = (RESOURCE_TOPIC, RESOURCE_BROKER, RESOURCE_GROUP, RESOURCE_CLIENT_METRICS)

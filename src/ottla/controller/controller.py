@@ -32,6 +32,7 @@ DECISIONS: dict[str, str] = {
     "UpdateFeaturesRequest": "features.update_features",
     "AllocateProducerIdsRequest": "producer_ids.allocate_producer_ids",
     "DescribeQuorumRequest": "quorum.describe_quorum",
+    "AlterPartitionRequest": "alter_partition.alter_partition",
     "AssignReplicasToDirsRequest": "directories.assign_replicas_to_dirs",
     "AlterPartitionReassignmentsRequest": "reassignment.alter_partition_reassignments",
     "ListPartitionReassignmentsRequest": "reassignment.list_partition_reassignments",

@@ -11,6 +11,7 @@ from ottla.protocol.generated.allocate_producer_ids_response import AllocateProd
 from ottla.protocol.generated.alter_configs_response import AlterConfigsResourceResponse as LegacyResource
 from ottla.protocol.generated.alter_configs_response import AlterConfigsResponse
 from ottla.protocol.generated.alter_partition_reassignments_response import AlterPartitionReassignmentsResponse
+from ottla.protocol.generated.alter_partition_response import AlterPartitionResponse
 from ottla.protocol.generated.assign_replicas_to_dirs_response import AssignReplicasToDirsResponse
 from ottla.protocol.generated.broker_heartbeat_response import BrokerHeartbeatResponse
 from ottla.protocol.generated.broker_registration_response import BrokerRegistrationResponse
@@ -109,6 +110,7 @@ _RESPONSES: dict[str, Callable[[Any, ApiError], Message]] = {
     "UpdateFeaturesRequest": _code_and_message(UpdateFeaturesResponse),
     "AllocateProducerIdsRequest": _code_only(AllocateProducerIdsResponse),
     "DescribeQuorumRequest": _code_and_message(DescribeQuorumResponse),
+    "AlterPartitionRequest": _code_only(AlterPartitionResponse),
     "AssignReplicasToDirsRequest": _code_only(AssignReplicasToDirsResponse),
     "AlterPartitionReassignmentsRequest": _code_and_message(AlterPartitionReassignmentsResponse),
     "ListPartitionReassignmentsRequest": _code_and_message(ListPartitionReassignmentsResponse),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.controller.configs import MIN_ISR
+from ottla.controller.elr import elr_safety_records
 from ottla.controller.outcome import OK
 from ottla.controller.state import ControllerState, RequestContext
 from ottla.metadata.features import (
@@ -13,8 +13,7 @@ from ottla.metadata.features import (
     SUPPORTED_FEATURES,
     Range,
 )
-from ottla.metadata.image import RESOURCE_BROKER
-from ottla.metadata.records import ConfigRecord, FeatureLevelRecord
+from ottla.metadata.records import FeatureLevelRecord
 from ottla.model.decision import Decision
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
@@ -82,7 +81,10 @@ def _update(
     _check_dependencies(name, level, proposed)
     if name == KRAFT_VERSION:
         return _kraft_version(level, current)
-    return [FeatureLevelRecord(name, level), *(_elr_safety(state) if name == ELR_VERSION and level else [])]
+    return [
+        FeatureLevelRecord(name, level),
+        *(elr_safety_records(state, dict(state.cluster_config())) if name == ELR_VERSION and level else []),
+    ]
 
 
 def _unsupported(state: ControllerState, name: str, level: int) -> str | None:
@@ -132,24 +134,6 @@ def _check_dependencies(name: str, level: int, proposed: dict[str, int]) -> None
         raise _invalid(
             name, level, f"{name} could not be set to {level} because it depends on {needed[0]} level {needed[1]}"
         )
-
-
-def _elr_safety(state: ControllerState) -> list[Message]:
-    return elr_safety_records(state, dict(state.cluster_config()))
-
-
-def elr_safety_records(state: ControllerState, cluster_config: dict[str, str]) -> list[Message]:
-    """ELR needs one min.insync.replicas for the whole cluster: write it down, and drop what single brokers say."""
-    records: list[Message] = []
-    if MIN_ISR not in cluster_config:
-        static = state.rules.static.topic_defaults.min_insync_replicas
-        records.append(ConfigRecord(RESOURCE_BROKER, "", MIN_ISR, str(static)))
-    records += [
-        ConfigRecord(RESOURCE_BROKER, name, MIN_ISR, None)
-        for (kind, name), values in state.image.configs.items()
-        if kind == RESOURCE_BROKER and name and MIN_ISR in values
-    ]
-    return records
 
 
 def _invalid(name: str, level: int, message: str) -> KafkaError:

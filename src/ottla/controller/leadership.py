@@ -65,12 +65,13 @@ def leader_and_isr_updates(
         return replica == add or state.active(replica)
 
     records = []
-    unclean: dict[str, bool] = {}
+    settings: dict[str, tuple[bool, int]] = {}
     for topic, index, partition in partitions:
-        change = partition_change(state, topic.name, topic.id, index, partition, alive=alive)
-        if topic.name not in unclean:
-            unclean[topic.name] = state.unclean_election_enabled(topic.name)
-        if unclean[topic.name]:
+        if topic.name not in settings:
+            settings[topic.name] = (state.unclean_election_enabled(topic.name), state.min_isr(topic.name))
+        unclean, min_isr = settings[topic.name]
+        change = partition_change(state, topic.name, topic.id, index, partition, alive=alive, min_isr=min_isr)
+        if unclean:
             change.election = Election.UNCLEAN
         change.unclean_shutdown = unclean_shutdown
         change.isr = [replica for replica in partition.isr if replica not in (remove, unclean_shutdown)]

@@ -181,8 +181,10 @@ def partition_change(
     partition: PartitionRegistration,
     *,
     alive: Callable[[NodeId], bool] | None = None,
+    min_isr: int | None = None,
 ) -> PartitionChange:
-    """A change of one partition with everything that the controller knows filled in; `alive` overrides who may lead."""
+    """A change of one partition with everything that the controller knows filled in; `alive` overrides who may lead,
+    `min_isr` saves looking it up again for every partition of a topic."""
     brokers = state.image.brokers
     is_alive = alive or state.active
 
@@ -197,6 +199,6 @@ def partition_change(
         acceptable_leader=acceptable,
         default_directory=state.default_directory,
         metadata_version=state.image.metadata_version,
-        min_isr=state.min_isr(topic),
+        min_isr=state.min_isr(topic) if min_isr is None else min_isr,
         elr_enabled=state.image.elr_enabled,
     )

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, Protocol
 from ottla.controller.bootstrap import activation_records
 from ottla.controller.brokers import fence_stale_brokers
 from ottla.controller.controller import Controller
-from ottla.controller.error_responses import error_response
 from ottla.controller.state import ControllerState, RequestContext
 from ottla.env.logging import get_logger
 from ottla.metadata.delta import MetadataDelta
@@ -23,13 +22,12 @@ from ottla.metadata.records import decode_frame, encode_frame
 from ottla.metadata.replay import replay_all
 from ottla.metadata.snapshot import image_records
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.protocol.generated.broker_heartbeat_request import BrokerHeartbeatRequest
-from ottla.protocol.generated.elect_leaders_request import ElectLeadersRequest
-from ottla.protocol.generated.unregister_broker_request import UnregisterBrokerRequest
 from ottla.protocol.primitives import Message
 from ottla.raft.node import BatchTooLargeError, RaftNode
 
-_MAY_BE_SPLIT = (BrokerHeartbeatRequest, UnregisterBrokerRequest, ElectLeadersRequest)
+_MAY_BE_SPLIT = frozenset(
+    {"AlterPartitionRequest", "BrokerHeartbeatRequest", "ElectLeadersRequest", "UnregisterBrokerRequest"}
+)
 """Each of their records stands for itself, so a very long list may go into several batches."""
 
 log = get_logger(__name__)
@@ -125,8 +123,12 @@ class ControllerRuntime:
         decision = self.controller.decide(request, context)
         if decision.records:
             try:
-                self._append(decision.records, answer, decision.response, atomic=type(request) not in _MAY_BE_SPLIT)
+                self._append(
+                    decision.records, answer, decision.response, atomic=type(request).__name__ not in _MAY_BE_SPLIT
+                )
             except BatchTooLargeError as error:
+                from ottla.controller.error_responses import error_response
+
                 answer.set_result(error_response(request, KafkaError(ErrorCode.POLICY_VIOLATION, str(error))))
             self._flush()
         elif self._pending:
