@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ottla.protocol.generated.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.records import SimpleRecord, build_batch
 from tests.interop.differential.pair import Request, Side
@@ -11,11 +13,11 @@ T0 = 1_700_000_000_000
 
 
 def batch(
-    *values: bytes | None, key: bytes | None = b"k", at: int = T0, step: int = 10, compression: int = 0, **fields: int
+    *values: bytes | None, key: bytes | None = b"k", at: int = T0, step: int = 10, compression: int = 0, **fields: Any
 ) -> bytes:
     """One batch, one record per value, `step` ms apart; `fields` go to build_batch (producer_id, base_sequence ...)."""
     records = [SimpleRecord(at + i * step, key, value) for i, value in enumerate(values)]
-    return bytes(build_batch(records, compression=compression, **fields))  # type: ignore[arg-type]
+    return bytes(build_batch(records, compression=compression, **fields))
 
 
 def produce(

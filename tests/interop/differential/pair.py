@@ -94,7 +94,7 @@ class Side:
     @property
     def connection(self) -> RawConnection:
         if self._connection is None:
-            self._connection = RawConnection("127.0.0.1", self.address.port, timeout=8)
+            self._connection = RawConnection("127.0.0.1", self.address.port, timeout=5)
         return self._connection
 
     def close(self) -> None:

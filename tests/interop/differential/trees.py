@@ -17,7 +17,7 @@ from ottla.protocol.records import iterate_batches, iterate_records
 from tests.interop.differential import allowed
 
 _UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_MILLIS = re.compile(r"(?<!\d)\d{13}(?!\d)")
+_MILLIS = re.compile(r"(?<!\d)(?:\d{13}|-\d{19})(?!\d)")
 _TIMES = ("timestamp", "_time_ms", "_time")
 _NAMES = ("name", "topic_name", "topic")
 _SETS = {rule.path for rule in allowed.SETS}
@@ -126,7 +126,10 @@ class Symbols:
 
 
 def _now(match: re.Match[str]) -> str:
-    return "<now>" if abs(int(match.group()) - time.time() * 1000) < 3 * HOUR_MS else match.group()
+    """A time near the present, or that minus "no limit" (the largest int64)."""
+    value = int(match.group())
+    value += 0 if value > 0 else 2**63 - 1
+    return "<now>" if abs(value - time.time() * 1000) < 3 * HOUR_MS else match.group()
 
 
 def differences(left: Any, right: Any, path: str = "") -> list[tuple[str, Any, Any]]:

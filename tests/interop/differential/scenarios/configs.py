@@ -159,8 +159,7 @@ def alter_configs(pair: Pair, version: int) -> None:
     alter(GROUP, pair.name("g"), ("consumer.session.timeout.ms", "1"), dry=True)
     alter(BROKER_LOGGER, "1", ("root", "INFO"), dry=True)
     alter(99, "x", ("a", "b"))
-    resource = old.AlterConfigsResource(TOPIC, topic, [old.AlterableConfig("retention.ms", "1")])
-    pair.send(old.AlterConfigsRequest([resource, resource]), version)
+    # The same resource twice: Apache Kafka loses the exception and never answers, so there is nothing to compare.
     pair.send(old.AlterConfigsRequest([]), version)
 
 
