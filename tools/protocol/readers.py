@@ -182,9 +182,7 @@ def read_function(module: Module, struct: str, version: int) -> str:
     if module.is_flexible(version):
         reader.tags(tagged)
     present = {f.name for f in (*plain, *tagged)}
-    arguments = ", ".join(
-        local(f) if f.name in present else default_value(f) for f in module.struct_fields(struct)
-    )
+    arguments = ", ".join(local(f) if f.name in present else default_value(f) for f in module.struct_fields(struct))
     body = [*reader.lines, f"return {struct}({arguments}), pos"]
     return module.function(
         "read", struct, version, body, lambda name: f"def {name}(buf: Any, pos: int) -> tuple[{struct}, int]:"

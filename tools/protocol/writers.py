@@ -96,7 +96,10 @@ class Writer:
                 self.lines.append(f'{self.out}.append(pack(f">{{len({value})}}{code}", *{value}))')
         elif field.is_struct:
             writer = write_function(self.module, field.element, self.version)
-            self.lines += [f"for {field.attribute}_item in {value}:", f"    {writer}({field.attribute}_item, {self.out})"]
+            self.lines += [
+                f"for {field.attribute}_item in {value}:",
+                f"    {writer}({field.attribute}_item, {self.out})",
+            ]
         else:
             inner = Writer(self.module, self.struct, self.version, self.out)
             if field.element == "string":
@@ -131,7 +134,9 @@ class Writer:
         self.lines += ["tags: list[tuple[int, bytes]] = []", "piece: list[Any]"]
         for field in tagged:
             default = default_value(field)
-            test = f"self.{field.attribute} is not None" if default == "None" else f"self.{field.attribute} != {default}"
+            test = (
+                f"self.{field.attribute} is not None" if default == "None" else f"self.{field.attribute} != {default}"
+            )
             if default.startswith("_DEFAULT_"):
                 test = f"self.{field.attribute} is not {default} and {test}"
             if default == "[]":
