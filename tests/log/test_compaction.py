@@ -12,7 +12,6 @@ from ottla.log.cleaner import Cleaner
 from ottla.log.compaction import compact
 from ottla.log.compaction_keys import BYTES_PER_KEY, OffsetMap
 from ottla.protocol.records import SimpleRecord, build_batch, iterate_batches, parse_header, set_attributes
-from ottla.runtime.disk import DiskStorage
 
 from .compaction_history import (
     COMPACT,
@@ -330,7 +329,7 @@ def test_an_abandoned_pass_leaves_nothing(tmp_path: Path) -> None:
 
 def crashing_history(path: Path, storage: CrashingStorage) -> History:
     history = History(path, COMPACT.replace(internal_segment_bytes=600), storage)
-    for number in range(40):
+    for number in range(20):
         history.append((b"key %d" % (number % 7), b"v%d" % number if number % 5 else None), codec=number % 5)
         if number % 8 == 3:
             history.append((b"key %d" % (number % 7), b"aborted"), producer_id=5, transactional=True)
@@ -354,7 +353,7 @@ def test_a_crash_at_every_change(tmp_path: Path) -> None:
             done = True
         except Crash:
             storage.lose_unsynced()
-        again = reload(history.log, clean=False, recovery_point=end, storage=DiskStorage())
+        again = reload(history.log, clean=False, recovery_point=end, storage=CrashingStorage())
         again.advance_high_watermark(again.log_end_offset)
         assert again.log_end_offset == end
         assert latest(read_records(again, committed=True)) == history.live, rounds
@@ -368,7 +367,7 @@ def test_a_crash_at_every_change(tmp_path: Path) -> None:
         if done:
             break
         rounds += 1
-    assert rounds > 20
+    assert rounds > 50
 
 
 def test_checkpoints(tmp_path: Path) -> None:
