@@ -169,6 +169,13 @@ def test_the_rest_is_kept() -> None:
     assert image.client_quotas == {(("client-id", None), ("user", "alice")): {"producer_byte_rate": 10.0}}
     assert (set(image.acls), set(image.scram), set(image.delegation_tokens)) == ({T1}, {(1, "alice")}, {"token"})
     assert delta.producer_ids
+    assert replayed(FeatureLevelRecord("metadata.version", 7), *image_records(image))[0].acls == image.acls
+    whole = replayed(*image_records(image))[0]
+    assert (whole.scram, whole.delegation_tokens, whole.client_quotas) == (
+        image.scram,
+        image.delegation_tokens,
+        image.client_quotas,
+    )
     image, _ = replayed(
         ClientQuotaRecord(user, "producer_byte_rate", 0.0, remove=True),
         RemoveAccessControlEntryRecord(T1),
