@@ -1,4 +1,4 @@
-"""DescribeCluster: the brokers (or controllers) and where they listen."""
+"""DescribeCluster: the brokers and where they listen; on a controller's listener, the controllers (KIP-919)."""
 
 from __future__ import annotations
 
@@ -10,28 +10,47 @@ from ottla.protocol.generated.describe_cluster_response import DescribeClusterBr
 
 BROKERS = 1
 CONTROLLERS = 2
+_NAMES = {BROKERS: "BROKER", CONTROLLERS: "CONTROLLER"}
 
 
 def handle(context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
-    if request.endpoint_type != BROKERS:
-        mismatched = request.endpoint_type == CONTROLLERS
-        code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if mismatched else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
-        message = (
-            "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
-            if mismatched
-            else f"Unsupported endpoint type {request.endpoint_type}"
-        )
-        return DescribeClusterResponse(error_code=int(code), error_message=message)
     broker = context.broker
+    here = CONTROLLERS if context.listener in broker.config.controller_listener_names else BROKERS
+    if request.endpoint_type != here:
+        return _refused(request.endpoint_type, here)
     wanted = request.include_cluster_authorized_operations
     return DescribeClusterResponse(
+        endpoint_type=here,
         cluster_id=broker.cluster_id,
         controller_id=broker.node_id,
-        brokers=[
-            DescribeClusterBroker(node.id, endpoint.host, endpoint.port, node.rack, node.fenced)
-            for node in broker.image.brokers.values()
-            if (endpoint := node.listeners.get(context.listener)) is not None
-            and (request.include_fenced_brokers or not node.fenced)
-        ],
+        brokers=_controllers(context) if here == CONTROLLERS else _brokers(context, request),
         cluster_authorized_operations=CLUSTER_OPERATIONS if wanted else NOT_ASKED,
     )
+
+
+def _refused(asked: int, here: int) -> DescribeClusterResponse:
+    if asked not in _NAMES:
+        return DescribeClusterResponse(
+            error_code=int(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE), error_message=f"Unsupported endpoint type {asked}"
+        )
+    message = (
+        f"The request was sent to an endpoint of type {_NAMES[here]}, but we wanted an endpoint of type {_NAMES[asked]}"
+    )
+    return DescribeClusterResponse(error_code=int(ErrorCode.MISMATCHED_ENDPOINT_TYPE), error_message=message)
+
+
+def _brokers(context: RequestContext, request: DescribeClusterRequest) -> list[DescribeClusterBroker]:
+    return [
+        DescribeClusterBroker(node.id, endpoint.host, endpoint.port, node.rack, node.fenced)
+        for node in context.broker.image.brokers.values()
+        if (endpoint := node.listeners.get(context.listener)) is not None
+        and (request.include_fenced_brokers or not node.fenced)
+    ]
+
+
+def _controllers(context: RequestContext) -> list[DescribeClusterBroker]:
+    return [
+        DescribeClusterBroker(node.id, endpoint.host, endpoint.port)
+        for node in context.broker.image.controllers.values()
+        if (endpoint := node.listeners.get(context.listener)) is not None
+    ]
