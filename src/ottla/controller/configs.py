@@ -13,7 +13,6 @@ from typing import Any
 from ottla.controller.elr import MIN_ISR
 from ottla.controller.outcome import OK, ApiError, refused
 from ottla.controller.state import ControllerState, RequestContext
-from ottla.controller.topic_names import check_topic_name
 from ottla.metadata.image import (
     RESOURCE_BROKER,
     RESOURCE_BROKER_LOGGER,
@@ -25,6 +24,7 @@ from ottla.metadata.image import (
 from ottla.metadata.records import ClearElrRecord, ConfigRecord
 from ottla.model.decision import Decision
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.topic_names import check_topic_name
 from ottla.protocol.generated.alter_configs_request import AlterConfigsRequest
 from ottla.protocol.generated.alter_configs_response import AlterConfigsResourceResponse as LegacyResponse
 from ottla.protocol.generated.alter_configs_response import AlterConfigsResponse

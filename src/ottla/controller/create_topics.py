@@ -12,13 +12,13 @@ from ottla.controller.assignments import manual_partition, placed_partitions
 from ottla.controller.configs import SET, config_changes
 from ottla.controller.outcome import MAX_RECORDS_PER_USER_OP, refused
 from ottla.controller.state import ControllerState, RequestContext
-from ottla.controller.topic_names import check_topic_name, collision_key, collision_keys, has_collision_chars
 from ottla.metadata.image import RESOURCE_TOPIC, PartitionRegistration
 from ottla.metadata.records import TopicRecord
 from ottla.metadata.snapshot import partition_record
 from ottla.model.decision import Decision
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import METADATA_TOPIC, Uuid
+from ottla.model.topic_names import check_topic_name, collision_key, collision_keys, has_collision_chars
 from ottla.protocol.generated.create_topics_request import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.generated.create_topics_response import (
     CreatableTopicConfigs,

@@ -1,29 +1,52 @@
-"""Which names a topic may have, and why not."""
+"""Which names a topic may have, in Kafka's words."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
-MAX_LENGTH = 249
+from ottla.model.errors import ErrorCode, KafkaError
+
+MAX_NAME_LENGTH = 249
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
-def topic_name_problem(name: str) -> str | None:
-    """What is wrong with `name` in Kafka's words, or None."""
+def is_topic_name(name: str) -> bool:
+    return _problem(name) is None
+
+
+def check_topic_name(name: str, what: str = "Topic name") -> None:
+    """KafkaError(INVALID_TOPIC_EXCEPTION) for a name that no topic can have."""
+    problem = _problem(name)
+    if problem is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{what} is invalid: {problem}")
+
+
+def _problem(name: str) -> str | None:
     if not name:
-        return "Topic name is invalid: the empty string is not allowed"
+        return "the empty string is not allowed"
     if name in (".", ".."):
-        return f"Topic name is invalid: '{name}' is not allowed"
-    if len(name) > MAX_LENGTH:
-        return f"Topic name is invalid: the length of '{name}' is longer than the max allowed length {MAX_LENGTH}"
+        return f"'{name}' is not allowed"
+    if len(name) > MAX_NAME_LENGTH:
+        return f"the length of '{name}' is longer than the max allowed length {MAX_NAME_LENGTH}"
     if not _LEGAL.fullmatch(name):
-        return (
-            f"Topic name is invalid: '{name}' contains one or more characters other than ASCII alphanumerics, "
-            "'.', '_' and '-'"
-        )
+        return f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
     return None
 
 
+def has_collision_chars(name: str) -> bool:
+    """Metric names turn dots into underscores, so two topics may not differ in these alone."""
+    return "." in name or "_" in name
+
+
 def collision_key(name: str) -> str:
-    """Names that differ only in '.' and '_' collide in metric names."""
     return name.replace(".", "_")
+
+
+def collision_keys(existing: Iterable[str]) -> dict[str, str]:
+    """Collision key -> the first topic that has it."""
+    found: dict[str, str] = {}
+    for name in existing:
+        if has_collision_chars(name):
+            found.setdefault(collision_key(name), name)
+    return found

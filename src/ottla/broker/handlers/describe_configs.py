@@ -19,7 +19,7 @@ from ottla.metadata.image import (
     RESOURCE_TOPIC,
 )
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.model.topic_names import topic_name_problem
+from ottla.model.topic_names import check_topic_name
 from ottla.protocol.generated.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.generated.describe_configs_response import (
     DescribeConfigsResourceResult,
@@ -50,9 +50,7 @@ def _rows(context: RequestContext, resource_type: int, name: str) -> list[Config
     broker = context.broker
     overrides = broker.image.configs.get((resource_type, name), {})
     if resource_type == RESOURCE_TOPIC:
-        problem = topic_name_problem(name)
-        if problem is not None:
-            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+        check_topic_name(name)
         if name not in broker.image.topics_by_name:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return describe_topic(overrides, broker.config)

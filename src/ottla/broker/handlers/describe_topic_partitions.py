@@ -7,7 +7,7 @@ from ottla.broker.handlers.metadata import TOPIC_OPERATIONS
 from ottla.broker.handlers.produce import INTERNAL_TOPICS
 from ottla.metadata.image import MetadataImage, PartitionRegistration, TopicImage
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.model.topic_names import topic_name_problem
+from ottla.model.topic_names import is_topic_name
 from ottla.protocol.generated.describe_topic_partitions_request import DescribeTopicPartitionsRequest
 from ottla.protocol.generated.describe_topic_partitions_response import (
     Cursor,
@@ -49,8 +49,7 @@ def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> 
 
 
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
-    known = topic_name_problem(name) is None
-    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known else ErrorCode.INVALID_TOPIC_EXCEPTION
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_topic_name(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
     return DescribeTopicPartitionsResponseTopic(int(code), name, is_internal=name in INTERNAL_TOPICS)
 
 

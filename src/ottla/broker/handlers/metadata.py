@@ -10,7 +10,7 @@ from ottla.broker.handlers.produce import INTERNAL_TOPICS
 from ottla.metadata.image import MetadataImage, PartitionRegistration, TopicImage
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ZERO_UUID
-from ottla.model.topic_names import topic_name_problem
+from ottla.model.topic_names import is_topic_name
 from ottla.protocol.generated.metadata_request import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.generated.metadata_response import (
     MetadataResponse,
@@ -61,7 +61,7 @@ def _missing(image: MetadataImage, request: MetadataRequest) -> list[str]:
         if topic.name is not None
         and topic.topic_id == ZERO_UUID
         and topic.name not in image.topics_by_name
-        and topic_name_problem(topic.name) is None
+        and is_topic_name(topic.name)
     ]
 
 
@@ -100,8 +100,7 @@ def _requested(image: MetadataImage, asked: MetadataRequestTopic, request: Metad
     topic = image.topics_by_name.get(name)
     if topic is not None:
         return _topic(image, topic, request)
-    problem = topic_name_problem(name)
-    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if problem is None else ErrorCode.INVALID_TOPIC_EXCEPTION
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_topic_name(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
     return MetadataResponseTopic(int(code), name, is_internal=name in INTERNAL_TOPICS)
 
 
