@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import resource
 import signal
 import sys
@@ -61,6 +62,9 @@ async def _serve(node: Node, on_started: Callable[[Node], None] | None) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     await node.start()
+    # What exists now lives as long as the node: the collector need not walk it again and again.
+    gc.collect()
+    gc.freeze()
     try:
         if on_started is not None:
             on_started(node)
