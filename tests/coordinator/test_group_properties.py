@@ -48,7 +48,7 @@ class Groups(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.world = World(GroupSettings(group_initial_rebalance_delay_ms=3000, group_max_size=6))
-        self.count = 0
+        self.everybody: list[Client] = []
         self.unanswered: dict[int, str] = {}
         self.requests = 0
         self.incarnation = 0
@@ -72,8 +72,18 @@ class Groups(RuleBasedStateMachine):
         protocols=st.sampled_from([("range",), ("range", "sticky"), ("sticky", "range")]),
     )
     def start_client(self, instance: str | None, protocols: tuple[str, ...]) -> Client:
-        self.count += 1
-        return Client(self.count, instance, protocols)
+        client = Client(len(self.everybody) + 1, instance, protocols)
+        self.everybody.append(client)
+        return client
+
+    @rule(leaders_last=st.booleans())
+    def everybody_joins_and_syncs(self, leaders_last: bool) -> None:
+        """What random steps alone seldom reach: a whole generation."""
+        for client in self.everybody:
+            self.join(client, 3)
+        self.world.time.advance(30_000)
+        for client in sorted(self.everybody, key=lambda each: bool(each.members) == leaders_last):
+            self.sync(client)
 
     @rule(client=clients, version=st.sampled_from([3, 5, 9]))
     def join(self, client: Client, version: int) -> None:
