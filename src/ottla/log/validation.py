@@ -19,12 +19,14 @@ from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.compression import NAMES, ZSTD, unknown_codec
 from ottla.protocol.records_header import (
     COMPRESSION_MASK,
+    CONTROL_MASK,
     CREATE_TIME,
     HEADER_BYTES,
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
     MAGIC_V2,
     SMALLEST_BATCH_BYTES,
+    TIMESTAMP_TYPE_MASK,
     BatchHeader,
     batch_size_at,
     corrupt_length,
@@ -79,8 +81,12 @@ def validate_produce(
     buf: bytearray | memoryview, partition: TopicPartition, config: TopicConfig, now_ms: int, *, version: int
 ) -> ValidatedBatches:
     """The one batch that a Produce request carries for a partition. Raises KafkaError or RecordValidationError."""
-    size = _single_batch(buf, version)
-    header = parse_header(buf, 0)
+    header = parse_header(buf, 0) if len(buf) >= HEADER_BYTES else None
+    if header is None or not _is_exactly_one(header, len(buf), version):
+        size = _single_batch(buf, version)
+        header = parse_header(buf, 0)
+        if len(buf) != size:
+            buf = memoryview(buf)[:size]
     if header.base_offset != 0:
         raise KafkaError(
             ErrorCode.INVALID_RECORD,
@@ -89,8 +95,6 @@ def validate_produce(
         )
     _check_size_and_crc(buf, 0, header, partition, config)
     _check_client_batch(header, partition)
-    if len(buf) != size:
-        buf = memoryview(buf)[:size]
     return _timestamps_and_codec(buf, header, partition, config, now_ms)
 
 
@@ -135,6 +139,15 @@ def analyze_replicated(buf: Buffer, partition: TopicPartition) -> list[tuple[int
         last_offset = header.last_offset
         batches.append((pos, header))
     return batches
+
+
+def _is_exactly_one(header: BatchHeader, length: int, version: int) -> bool:
+    """The usual case, from the header alone; everything else takes the longer way to its error."""
+    return (
+        header.batch_length + LOG_OVERHEAD == length
+        and header.magic == MAGIC_V2
+        and (version >= FIRST_ZSTD_VERSION or header.attributes & COMPRESSION_MASK != ZSTD)
+    )
 
 
 def _single_batch(buf: bytearray | memoryview, version: int) -> int:
@@ -200,33 +213,45 @@ def _corrupt(header: BatchHeader, partition: TopicPartition) -> KafkaError:
 
 def _check_client_batch(header: BatchHeader, partition: TopicPartition) -> None:
     count = header.record_count
-    last = header.last_offset_delta
-    if last < 0:
-        problem = f"Batch has an invalid offset range: [{header.base_offset}, {header.last_offset}]"
+    attributes = header.attributes
+    codec = attributes & COMPRESSION_MASK
+    if (
+        0 < count == header.last_offset_delta + 1
+        and not attributes & CONTROL_MASK
+        and (header.producer_id < 0 or header.base_sequence >= 0)
+        and (codec or header.batch_length >= _BODY_OVERHEAD + count * MIN_RECORD_BYTES)
+        and codec <= ZSTD
+    ):
+        return
+    raise _refused_batch(header, partition)
+
+
+def _refused_batch(header: BatchHeader, partition: TopicPartition) -> KafkaError:
+    """The first rule that the header breaks, in Kafka's order."""
+    count = header.record_count
+    offsets = f"[{header.base_offset}, {header.last_offset}]"
+    if header.last_offset_delta < 0:
+        problem = f"Batch has an invalid offset range: {offsets}"
     elif count <= 0:
         problem = f"Invalid reported count for record batch: {count}"
-    elif last + 1 != count:
-        problem = (
-            f"Inconsistent batch offset range [{header.base_offset}, {header.last_offset}] and count of records {count}"
-        )
+    elif header.last_offset_delta + 1 != count:
+        problem = f"Inconsistent batch offset range {offsets} and count of records {count}"
     elif header.is_control:
         problem = "Clients are not allowed to write control records"
     elif header.producer_id >= 0 and header.base_sequence < 0:
         problem = f"Invalid sequence number {header.base_sequence} in record batch with producerId {header.producer_id}"
-    elif header.attributes & COMPRESSION_MASK > ZSTD:
-        raise unknown_codec(header.attributes & COMPRESSION_MASK)
-    elif header.attributes & COMPRESSION_MASK == 0 and header.batch_length < _BODY_OVERHEAD + count * MIN_RECORD_BYTES:
-        problem = f"{count} records do not fit into the batch"
+    elif header.compression > ZSTD:
+        return unknown_codec(header.compression)
     else:
-        return
-    raise KafkaError(ErrorCode.INVALID_RECORD, f"{problem} in topic partition {partition}")
+        problem = f"{count} records do not fit into the batch"
+    return KafkaError(ErrorCode.INVALID_RECORD, f"{problem} in topic partition {partition}")
 
 
 def _timestamps_and_codec(
     buf: bytearray | memoryview, header: BatchHeader, partition: TopicPartition, config: TopicConfig, now_ms: int
 ) -> ValidatedBatches:
     timestamp_type = LOG_APPEND_TIME if config.message_timestamp_type == "LogAppendTime" else CREATE_TIME
-    codec = header.compression
+    codec = header.attributes & COMPRESSION_MASK
     wanted = codec if config.compression_type == "producer" else NAMES[config.compression_type]
     recompressed = wanted != codec and not (codec == 0 and header.is_control)
     max_timestamp = header.max_timestamp
@@ -239,7 +264,7 @@ def _timestamps_and_codec(
             return _finish(fresh, partition, config, now_ms if timestamp_type else NO_TIMESTAMP)
     if timestamp_type == LOG_APPEND_TIME:
         max_timestamp = now_ms
-    if max_timestamp != header.max_timestamp or timestamp_type != header.timestamp_type:
+    if max_timestamp != header.max_timestamp or timestamp_type != (header.attributes & TIMESTAMP_TYPE_MASK) >> 3:
         set_max_timestamp(buf, 0, timestamp_type, max_timestamp)
         header = parse_header(buf, 0)
     _check_segment_size(header.batch_length + LOG_OVERHEAD, partition, config)
@@ -250,7 +275,7 @@ def _records_matter(header: BatchHeader, config: TopicConfig, timestamp_type: in
     """Whether a rule of this topic is about single records. Timestamps in range by the header's word are believed."""
     if "compact" in config.cleanup_policy and not header.is_control:
         return True
-    if header.timestamp_type == LOG_APPEND_TIME:
+    if header.attributes & TIMESTAMP_TYPE_MASK:
         return True
     if timestamp_type == LOG_APPEND_TIME:
         return False

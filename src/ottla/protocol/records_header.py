@@ -48,6 +48,7 @@ _ATTRIBUTES = Struct(">h")
 _TIMESTAMP = Struct(">q")
 
 _unpack_header = _HEADER.unpack_from
+_unpack_crc = _CRC.unpack_from
 _new_tuple = tuple.__new__
 
 
@@ -132,14 +133,13 @@ def magic_at(buf: memoryview | bytes | bytearray, pos: int) -> int:
 
 
 def computed_crc(buf: Buffer, pos: int, size: int) -> int:
-    with memoryview(buf) as view, view[pos + _ATTRIBUTES_AT : pos + size] as covered:
-        return crc32c(covered)
+    return crc32c(memoryview(buf)[pos + _ATTRIBUTES_AT : pos + size])
 
 
 def crc_matches(buf: Buffer, pos: int, size: int) -> bool:
     """Whether the stored CRC32C is that of the batch's bytes; `size` as `BatchHeader.size` says, all in `buf`."""
-    stored: int = _CRC.unpack_from(buf, pos + _CRC_AT)[0]
-    return computed_crc(buf, pos, size) == stored
+    stored: int = _unpack_crc(buf, pos + _CRC_AT)[0]
+    return crc32c(memoryview(buf)[pos + _ATTRIBUTES_AT : pos + size]) == stored
 
 
 def assign_offset(buf: Buffer, pos: int, base_offset: int, leader_epoch: int) -> None:
