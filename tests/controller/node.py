@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tests.controller.own_node import broker_registration, controller_registration, controller_settings, raft_config
+
 from ottla.controller.bootstrap import read_bootstrap
 from ottla.controller.config_rules import ConfigRules
 from ottla.controller.format import FormatRequest, format_storage
-from ottla.controller.own_node import broker_registration, controller_registration, controller_settings, raft_config
 from ottla.controller.runtime import Blocking, ControllerRuntime, run_inline
 from ottla.controller.state import ControllerState, RequestContext
 from ottla.env.config.load import load

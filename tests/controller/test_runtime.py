@@ -18,6 +18,7 @@ from ottla.protocol.generated.create_topics_request import CreatableTopic, Creat
 from ottla.protocol.generated.delete_topics_request import DeleteTopicsRequest
 from ottla.protocol.generated.list_partition_reassignments_request import ListPartitionReassignmentsRequest
 from ottla.protocol.primitives import Message
+from ottla.raft.errors import MetadataLogError
 
 V7 = RequestContext(version=7)
 
@@ -193,3 +194,25 @@ def test_a_transaction_that_a_crash_left_open_is_aborted(tmp_path: Path) -> None
     assert again.image.transaction is None
     again.submit(create("half"), 7)
     assert set(again.image.topics_by_name) == {"kept", "half"}
+
+
+def test_closing_answers_who_waits_for_a_flush_that_is_under_way(tmp_path: Path) -> None:
+    node = started(tmp_path / "data")
+    node.runtime._blocking = later = Later()
+    waiting = node.runtime.submit(create("a"), V7)
+    node.runtime.close()
+    assert waiting.result.topics[0].error_code == 0
+    _, done = later.waiting.pop()
+    done(OSError(9, "Bad file descriptor"))
+    assert isinstance(node.runtime.submit(create("b"), V7).exception, KafkaError)
+    assert set(Node(tmp_path / "data").start().image.topics_by_name) == {"a"}
+
+
+@pytest.mark.parametrize("frame", [b"\x01\x63\x00", b"\x02\x0c\x00", bytes.fromhex("010900") + b"z" * 16 + b"\0"])
+def test_a_log_that_this_release_cannot_read_is_refused(tmp_path: Path, frame: bytes) -> None:
+    node = started(tmp_path / "data")
+    node.raft.append([frame])
+    node.raft.sync()
+    node.kill()
+    with pytest.raises(MetadataLogError, match="holds what this release cannot apply"):
+        Node(tmp_path / "data").start()

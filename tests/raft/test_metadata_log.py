@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from ottla.protocol.records import SimpleRecord, build_batch
-from ottla.raft.metadata_log import MetadataLog, MetadataLogConfig, MetadataLogError
+from ottla.raft.errors import MetadataLogError
+from ottla.raft.metadata_log import MetadataLog, MetadataLogConfig
 from ottla.runtime.clock import SystemClock
 from ottla.runtime.disk import DiskStorage
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from ottla.model.ids import Uuid
-from ottla.raft.metadata_log import MetadataLogConfig, MetadataLogError
-from ottla.raft.node import BatchTooLargeError, RaftConfig, RaftError, RaftNode
-from ottla.raft.quorum_state import QuorumStateError
+from ottla.raft.errors import BatchTooLargeError, MetadataLogError, QuorumStateError, RaftError, SnapshotError
+from ottla.raft.metadata_log import MetadataLogConfig
+from ottla.raft.node import RaftConfig, RaftNode
 from ottla.raft.snapshot_store import SnapshotRetention
-from ottla.raft.snapshots import SnapshotError, SnapshotId
+from ottla.raft.snapshots import SnapshotId
 from ottla.raft.voters import Voter, VoterSet
 from ottla.runtime.clock import SystemClock
 from ottla.runtime.disk import DiskFile, DiskStorage

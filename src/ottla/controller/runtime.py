@@ -17,13 +17,16 @@ from ottla.controller.controller import Controller
 from ottla.controller.state import ControllerState, RequestContext
 from ottla.env.logging import get_logger
 from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import MetadataError
 from ottla.metadata.publisher import MetadataPublisher
 from ottla.metadata.records import decode_frame, encode_frame
 from ottla.metadata.replay import replay_all
 from ottla.metadata.snapshot import image_records
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.protocol.primitives import Message
-from ottla.raft.node import BatchTooLargeError, RaftNode
+from ottla.protocol.primitives import DecodeError, Message
+from ottla.raft.errors import BatchTooLargeError, MetadataLogError
+from ottla.raft.node import RaftNode
+from ottla.raft.snapshots import Snapshot
 
 _MAY_BE_SPLIT = frozenset(
     {"AlterPartitionRequest", "BrokerHeartbeatRequest", "ElectLeadersRequest", "UnregisterBrokerRequest"}
@@ -85,6 +88,7 @@ class ControllerRuntime:
         self._flushing = False
         self._snapshotting = False
         self._last_commit_ms = 0
+        self._closed = False
         self.failure: OSError | None = None
 
     # ---------------------------------------------------------------------------------------------------------- start
@@ -93,15 +97,10 @@ class ControllerRuntime:
         """Load snapshot and log, become active, and write the first records of a new cluster. Blocks on fsync."""
         snapshot = self._raft.start()
         image = self.state.image
-        delta = MetadataDelta()
-        next_offset = 0
-        if snapshot is not None and self._raft.snapshots.latest is not None:
-            replay_all(image, delta, map(decode_frame, snapshot.frames))
-            next_offset = self._raft.snapshots.latest.end_offset
-            self._last_commit_ms = snapshot.last_contained_timestamp
-        for batch in self._raft.committed(next_offset):
-            replay_all(image, delta, map(decode_frame, batch.frames))
-            self._last_commit_ms = batch.timestamp_ms
+        try:
+            self._load(snapshot)
+        except (DecodeError, MetadataError) as error:
+            raise MetadataLogError(f"the metadata log holds what this release cannot apply: {error}") from error
         self.publisher.load(image.copy(), self._raft.high_watermark - 1, self._raft.epoch)
         records = activation_records(self.state, bootstrap)
         if records:
@@ -111,6 +110,17 @@ class ControllerRuntime:
             self._blocking = blocking
         if self.failure is not None:
             raise self.failure
+
+    def _load(self, snapshot: Snapshot | None) -> None:
+        image, delta = self.state.image, MetadataDelta()
+        next_offset = 0
+        if snapshot is not None and self._raft.snapshots.latest is not None:
+            replay_all(image, delta, map(decode_frame, snapshot.frames))
+            next_offset = self._raft.snapshots.latest.end_offset
+            self._last_commit_ms = snapshot.last_contained_timestamp
+        for batch in self._raft.committed(next_offset):
+            replay_all(image, delta, map(decode_frame, batch.frames))
+            self._last_commit_ms = batch.timestamp_ms
 
     # --------------------------------------------------------------------------------------------------------- requests
 
@@ -160,6 +170,8 @@ class ControllerRuntime:
         self._blocking(self._raft.sync, lambda error: self._on_flushed(end_offset, error))
 
     def _on_flushed(self, end_offset: int, error: OSError | None) -> None:
+        if self._closed:
+            return
         self._flushing = False
         if error is not None:
             self._fail(error)
@@ -228,10 +240,13 @@ class ControllerRuntime:
         self._blocking(work, done)
 
     def close(self) -> None:
-        """Flush what is pending and close the log; requests that come later are refused."""
-        self._blocking = run_inline
-        if not self._flushing:
-            self._flush()
+        """Make everything durable, answer who waits, close the log; requests that come later are refused."""
+        end_offset = self._raft.unflushed()
+        if end_offset is not None and self.failure is None:
+            # A flush may be under way on its thread; this one covers it, and its report then comes too late to matter.
+            self._blocking = run_inline
+            run_inline(self._raft.sync, lambda error: self._on_flushed(end_offset, error))
+        self._closed = True
         if self.failure is None:
             self.failure = OSError("the controller is closed")
         self._raft.close()

@@ -17,7 +17,8 @@ from ottla.protocol.generated.k_raft_version_record import KRaftVersionRecord
 from ottla.protocol.generated.voters_record import VotersRecord
 from ottla.protocol.records import SimpleRecord, build_batch, iterate_records
 from ottla.raft.control import control_batch, decode_control, leader_change, quorum_records
-from ottla.raft.metadata_log import MetadataLog, MetadataLogConfig, MetadataLogError
+from ottla.raft.errors import BatchTooLargeError, MetadataLogError, RaftError
+from ottla.raft.metadata_log import MetadataLog, MetadataLogConfig
 from ottla.raft.quorum_state import load_quorum_state, store_quorum_state
 from ottla.raft.roles import Candidate, Leader, Role, Unattached
 from ottla.raft.snapshot_store import SnapshotRetention, SnapshotStore
@@ -25,14 +26,6 @@ from ottla.raft.snapshots import MAX_BATCH_BYTES, Snapshot, SnapshotId, frame_gr
 from ottla.raft.voters import VoterSet
 
 log = get_logger(__name__)
-
-
-class RaftError(Exception):
-    """The quorum cannot be what its files and settings say."""
-
-
-class BatchTooLargeError(RaftError):
-    """Records that must stay together are larger than a batch may be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,12 +12,9 @@ from dataclasses import dataclass
 
 from ottla.env.seams import Storage
 from ottla.model.ids import NO_NODE, ZERO_UUID, NodeId, Uuid, uuid_from_str, uuid_to_str
+from ottla.raft.errors import QuorumStateError
 
 FILE_NAME = "quorum-state"
-
-
-class QuorumStateError(Exception):
-    """The file is not one that Kafka or Ottla wrote."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,22 +12,20 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ottla.env.seams import Storage
+from ottla.model.errors import KafkaError
 from ottla.protocol.generated.k_raft_version_record import KRaftVersionRecord
 from ottla.protocol.generated.snapshot_footer_record import SnapshotFooterRecord
 from ottla.protocol.generated.snapshot_header_record import SnapshotHeaderRecord
 from ottla.protocol.generated.voters_record import VotersRecord
-from ottla.protocol.primitives import Message
+from ottla.protocol.primitives import DecodeError, Message
 from ottla.protocol.records import SimpleRecord, build_batch, crc_matches, iterate_batches, iterate_records
 from ottla.raft.control import control_batch, decode_control, quorum_records
+from ottla.raft.errors import SnapshotError
 from ottla.raft.voters import VoterSet
 
 MAX_BATCH_BYTES = 8 * 1024 * 1024
 _NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _LEFTOVERS = (".checkpoint.part", ".checkpoint.tmp", ".checkpoint.deleted")
-
-
-class SnapshotError(Exception):
-    """A snapshot that is not whole or not readable."""
 
 
 class SnapshotId(NamedTuple):
@@ -100,6 +98,13 @@ def frame_groups(frames: Iterable[bytes], limit: int = MAX_BATCH_BYTES) -> Itera
 
 def decode_snapshot(data: bytes, name: str) -> Snapshot:
     """SnapshotError unless header, every CRC and footer are right."""
+    try:
+        return _decode(data, name)
+    except (KafkaError, DecodeError) as error:
+        raise SnapshotError(f"snapshot {name} is damaged: {error}") from error
+
+
+def _decode(data: bytes, name: str) -> Snapshot:
     snapshot = Snapshot()
     footer = False
     end = 0

@@ -13,8 +13,9 @@ from ottla.env.config.broker.config import BrokerConfig
 from ottla.env.seams import Clock, RandomSource, Storage
 from ottla.metadata.meta_properties import MetaProperties
 from ottla.model.ids import ZERO_UUID
-from ottla.raft.metadata_log import METADATA_DIR, MetadataLogConfig, MetadataLogError
-from ottla.raft.node import RaftConfig, RaftError, RaftNode
+from ottla.raft.errors import RaftError
+from ottla.raft.metadata_log import METADATA_DIR, MetadataLogConfig
+from ottla.raft.node import RaftConfig, RaftNode
 from ottla.raft.snapshot_store import SnapshotRetention
 from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
 from ottla.server.errors import StartupError
@@ -45,7 +46,7 @@ def open_quorum(
     )
     try:
         runtime.start(read_bootstrap(storage, config.metadata_dir))
-    except (RaftError, MetadataLogError) as error:
+    except RaftError as error:
         raise StartupError(str(error)) from error
     except OSError as error:
         raise StartupError(f"the metadata log in {config.metadata_dir} cannot be used: {error}") from error
