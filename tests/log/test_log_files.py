@@ -144,7 +144,7 @@ class TestIndexes:
         for wanted in data.draw(st.lists(st.integers(990, offset + 10), min_size=1, max_size=10)):
             at = bisect_right([entry[0] for entry in entries], wanted)
             assert index.lookup(wanted) == (entries[at - 1][1] if at else 0)
-        keep = data.draw(st.integers(1000, offset + 1))
+        keep = data.draw(st.sampled_from([1000, offset + 1, *[entry[0] for entry in entries]]))
         index.truncate_to(keep)
         left = [entry for entry in entries if entry[0] < keep]
         assert len(index) == len(left) == len(OffsetIndex(STORAGE, path, 1000))

@@ -22,7 +22,7 @@ from ottla.runtime.disk import DiskStorage
 
 from .partition_files import NOW, PARTITION, append, batch, names, new_log, read_all, reload
 
-CONFIG = TopicConfig(segment_bytes=1 << 20, internal_segment_bytes=700, index_interval_bytes=100)
+CONFIG = TopicConfig(segment_bytes=1 << 20, internal_segment_bytes=700, index_interval_bytes=150)
 GOLDEN = Path(__file__).parent / "golden"
 
 
@@ -147,6 +147,44 @@ def test_recovery_stops_at_the_first_flaw_and_drops_later_segments(tmp_path: Pat
     assert [segment.base_offset for segment in again.segments] == [segment.base_offset for segment in log.segments[:3]]
     assert len(files(again, ".log")) == 3
     assert all(int(path.name[:20]) <= third - 1 for path in files(again, ".snapshot"))
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+def test_a_hole_between_segments_ends_the_log_unless_compaction_made_it(tmp_path: Path, policy: str) -> None:
+    """A power cut can lose the end of one file and keep the next: every remaining batch is whole, one is missing."""
+    log = new_log(tmp_path, CONFIG.replace(cleanup_policy=frozenset({policy})))
+    for number in range(40):
+        append(log, b"%d" % number)
+    segment = log.segments[1]
+    last_position = [position for position, _ in segment.walk()][-1]
+    missing = log.segments[2].base_offset - 1
+    log.forget()
+    path = Path(segment.path(".log"))
+    path.write_bytes(path.read_bytes()[:last_position])
+    again = reload(log, clean=False)
+    expected = [number for number in range(40) if number < missing or (policy == "compact" and number > missing)]
+    assert [offset for offset, _ in read_all(again)] == expected
+    assert again.log_end_offset == expected[-1] + 1
+
+
+def test_snapshots_of_dropped_records_are_not_believed_later(tmp_path: Path) -> None:
+    log = filled(tmp_path, 20)
+    log.truncate_to(12, NOW)
+    for number in range(20):
+        append(log, b"%d" % number, producer_id=4, epoch=0, sequence=number, timestamp=NOW)
+    log.flush(NOW)
+    again = reload(log, clean=False, recovery_point=log.recovery_point)
+    assert again.active_producers() == log.active_producers()
+    assert [producer.last_sequence for producer in again.active_producers()] == [11, 19]
+
+
+def test_recovery_finishes_the_indexes_of_closed_segments(tmp_path: Path) -> None:
+    log = filled(tmp_path)
+    closed = [path for segment in log.segments[:-1] for path in (segment.path(".index"), segment.path(".timeindex"))]
+    good = [Path(path).read_bytes() for path in closed]
+    again = reload(log, clean=False)
+    assert [Path(path).read_bytes() for path in closed] == good
+    assert again.segments[0].time_index.last_entry()[0] == NOW + log.segments[1].base_offset - 1
 
 
 def test_segments_below_the_recovery_point_are_not_read(tmp_path: Path) -> None:
