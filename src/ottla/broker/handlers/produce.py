@@ -12,6 +12,7 @@ from ottla.broker.connection import CloseConnection
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
 from ottla.broker.leadership import current_leader, leader_endpoints
+from ottla.log.validation import response_message
 from ottla.log.validation_records import RecordValidationError
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Offset
@@ -29,6 +30,9 @@ from ottla.replication.partition import Partition
 FIRST_TOPIC_ID_VERSION = 13
 FIRST_LEADER_HINT_VERSION = 10
 ACKS_ALL = -1
+ATTRIBUTES_LOW = 22
+"""The low byte of a batch's attributes, where the transactional bit is: checked before the batch is looked into."""
+TRANSACTIONAL = 0x10
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 ADMIN_CLIENT_ID = "__admin_client"
 _LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
@@ -51,11 +55,14 @@ def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse 
 class Append:
     """One request's appends and what came of them."""
 
-    __slots__ = ("_acks", "_context", "_now_ms", "_version", "first_error", "leader_errors", "uncommitted")
+    __slots__ = (
+        "_acks", "_context", "_now_ms", "_transactional_id", "_version", "first_error", "leader_errors", "uncommitted",
+    )  # fmt: skip
 
     def __init__(self, context: RequestContext, request: ProduceRequest) -> None:
         self._context = context
         self._acks = request.acks
+        self._transactional_id = request.transactional_id
         self._version = context.version
         self._now_ms = context.broker.clock.time_ms()
         self.first_error: ErrorCode | None = None
@@ -78,6 +85,8 @@ class Append:
         partition = self._find(topic, index)
         if records is None:
             raise KafkaError(ErrorCode.INVALID_RECORD)
+        if self._transactional_id is None and len(records) > ATTRIBUTES_LOW and records[ATTRIBUTES_LOW] & TRANSACTIONAL:
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         result = partition.append_as_leader(
             records, now_ms=self._now_ms, required_acks=self._acks, version=self._version
         )
@@ -103,8 +112,8 @@ class Append:
         if self.first_error is None:
             self.first_error = error.code
         response = PartitionProduceResponse(index, int(error.code), -1, -1, -1)
+        response.error_message = response_message(error)
         if isinstance(error, RecordValidationError):
-            response.error_message = error.message
             response.record_errors = [BatchIndexAndErrorMessage(i, text) for i, text in error.record_errors]
         if error.code in _LEADER_ERRORS and self._version >= FIRST_LEADER_HINT_VERSION:
             leader_id, epoch = current_leader(self._context, topic.name, topic.topic_id, index)
