@@ -125,6 +125,21 @@ def test_delete_waits_then_removes(dirs: list[Path]) -> None:
     again.shutdown(NOW)
 
 
+def test_a_sync_under_way_does_not_mind_the_deletion(dirs: list[Path]) -> None:
+    """The sync runs in a thread; the partition may go while it does. That is no failure of the disk."""
+    store = opened(dirs[:1])
+    log = store.create(A0, TOPIC_ID, CONFIG, NOW)
+    append(log, b"x")
+    log.roll(NOW)
+    plan = log.prepare_flush()
+    assert plan is not None
+    store.delete(A0, NOW)
+    store.remove_due_files(NOW + 10**9)
+    plan.sync()
+    log.flushed(plan, NOW)
+    store.shutdown(NOW)
+
+
 def test_long_topic_names_fit_the_file_system(dirs: list[Path]) -> None:
     store = opened(dirs[:1])
     partition = TopicPartition("t" * 249, 12)

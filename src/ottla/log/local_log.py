@@ -7,6 +7,7 @@ failure.
 
 from __future__ import annotations
 
+import contextlib
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
@@ -50,18 +51,22 @@ class FlushPlan:
         self.generation = generation
 
     def sync(self) -> None:
-        """OSError means that the directory is failing: give it to `PartitionLog.flush_failed`."""
+        """OSError means that the directory is failing: give it to `PartitionLog.flush_failed`.
+
+        A name that is gone is not a failure: the segment or the whole partition was deleted meanwhile.
+        """
         for shared in self._files:
             shared.file.sync()
         for path in self._paths:
-            if self._storage.exists(path):
+            with contextlib.suppress(FileNotFoundError):
                 file = self._storage.open(path)
                 try:
                     file.sync()
                 finally:
                     file.close()
         for directory in self._directories:
-            self._storage.sync_dir(directory)
+            with contextlib.suppress(FileNotFoundError):
+                self._storage.sync_dir(directory)
 
 
 class LocalLog:
