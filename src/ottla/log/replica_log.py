@@ -399,10 +399,10 @@ class ReplicaLog(LocalLog):
             self.forget()
             return None
         try:
-            self._snapshots.write(self.producers)
+            new_snapshot = self._snapshots.write(self.producers)
             self._active.finish_indexes()
-            if self.recovery_point == self.log_end_offset:
-                # The snapshot and the indexes can be made again from the log, which is synced.
+            if self.recovery_point == self.log_end_offset and (new_snapshot is None or not self.producers.entries):
+                # The log is synced, and a snapshot of no producers is as good as none.
                 return None
             # The offset index only saves time: what a power cut takes from it is found again by reading.
             active = [self._active.path(kind) for kind in (TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)]

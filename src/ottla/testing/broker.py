@@ -67,10 +67,10 @@ class Broker:
         self._thread.start()
         try:
             self._node = started.result(START_TIMEOUT_S)
-        except BaseException:
-            self._thread.join(START_TIMEOUT_S)
-            self._thread = None
-            raise
+        finally:
+            if self._node is None:
+                self._thread.join(START_TIMEOUT_S)
+                self._thread = None
         return self
 
     def stop(self) -> None:
