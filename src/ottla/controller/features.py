@@ -78,6 +78,8 @@ def _update(
         raise _invalid(name, level, "Can't downgrade to a newer version.")
     if name == METADATA_VERSION:
         return _metadata_version(state, level, upgrade_type)
+    if name not in SUPPORTED_FEATURES:  # level 0 of a name that nobody knows passed every check so far
+        raise _invalid(name, level, f"Feature {name} not found.")
     _check_dependencies(name, level, proposed)
     if name == KRAFT_VERSION:
         return _kraft_version(level, current)
