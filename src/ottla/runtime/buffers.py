@@ -10,9 +10,9 @@ from __future__ import annotations
 from struct import Struct
 
 _SIZE = Struct(">i").unpack_from
-_CLASSES = (16 * 1024, 128 * 1024, 1024 * 1024 + 64 * 1024)
-_KEPT = (64, 16, 8)
 SCRATCH_BYTES = 256 * 1024
+_CLASSES = (16 * 1024, 128 * 1024, SCRATCH_BYTES, 1024 * 1024 + 64 * 1024)
+_KEPT = (64, 16, 8, 8)
 
 
 class FrameError(ValueError):
@@ -20,13 +20,13 @@ class FrameError(ValueError):
 
 
 class BufferPool:
-    """The scratch buffer and a few spare buffers in three sizes; larger ones are made and dropped."""
+    """The scratch buffer and a few spare buffers in four sizes; larger ones are made and dropped."""
 
     __slots__ = ("_spare", "scratch")
 
     def __init__(self) -> None:
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
-        self._spare: tuple[list[memoryview], ...] = ([], [], [])
+        self._spare: tuple[list[memoryview], ...] = ([], [], [], [])
 
     def take(self, size: int) -> memoryview:
         for kind, capacity in enumerate(_CLASSES):

@@ -2,7 +2,8 @@
 
 Raw sockets with add_reader/add_writer rather than transports, because a fetch answers with file regions that go out by
 sendfile, which uvloop's transports do not have. Reading stops while the connection is busy or its peer does not read:
-a peer can hold no more than one request and one response.
+a peer can hold no more than one read's worth of requests and one response. One peer's requests are handled for a few
+milliseconds at most before the loop turns to the others.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import os
 import socket
 from collections import deque
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from ottla.log.results import LogSlice
@@ -22,12 +24,14 @@ if TYPE_CHECKING:
 
 _SENDFILE_CHUNK = 1024 * 1024
 _CORK_BYTES = 64 * 1024
+_TURN_SECONDS = 0.002
+_LAST_READS = 64
 
 
 class Channel:
     __slots__ = (
-        "_corked", "_corked_bytes", "_fd", "_frames", "_listener", "_loop", "_outgoing", "_reading", "_socket", "_writing",
-        "closed", "connection", "last_active",
+        "_corked", "_corked_bytes", "_frames", "_handling", "_listener", "_loop", "_outgoing", "_reading", "_socket",
+        "_turn_over", "_writing", "closed", "connection", "fd", "last_active",
     )  # fmt: skip
 
     def __init__(
@@ -35,7 +39,7 @@ class Channel:
     ) -> None:
         self._loop = loop
         self._socket = sock
-        self._fd = sock.fileno()
+        self.fd = sock.fileno()
         self._frames = FrameBuffer(pool, max_frame)
         self._listener = listener
         self._outgoing: deque[Any] = deque()
@@ -43,6 +47,8 @@ class Channel:
         self._corked_bytes = 0
         self._reading = False
         self._writing = False
+        self._handling = False
+        self._turn_over = False
         self.closed = False
         self.last_active = loop.time()
         self.connection: Connection
@@ -56,12 +62,12 @@ class Channel:
     def _read_more(self) -> None:
         if not self._reading and not self.closed:
             self._reading = True
-            self._loop.add_reader(self._fd, self._on_readable)
+            self._loop.add_reader(self.fd, self._on_readable)
 
     def _stop_reading(self) -> None:
         if self._reading:
             self._reading = False
-            self._loop.remove_reader(self._fd)
+            self._loop.remove_reader(self.fd)
 
     @property
     def _waiting(self) -> bool:
@@ -71,6 +77,8 @@ class Channel:
     def _on_readable(self) -> None:
         if self._waiting:
             self._stop_reading()
+            return
+        if self._turn_over:
             return
         try:
             count = self._socket.recv_into(self._frames.target())
@@ -89,19 +97,36 @@ class Channel:
         frames, connection = self._frames, self.connection
         self.last_active = self._loop.time()
         self._corked = []
+        self._handling = True
+        turn_ends = 0.0
         try:
             while not connection.busy and not self._outgoing:
                 frame = frames.next_frame()
                 if frame is None:
                     break
                 connection.on_frame(frame)
+                if not turn_ends:
+                    turn_ends = monotonic() + _TURN_SECONDS
+                elif monotonic() > turn_ends:
+                    self._end_turn()
+                    break
         except FrameError as error:
             self._listener.on_bad_frame(self, str(error))
             self.close()
         finally:
+            self._handling = False
             self._uncork()
         if not self.closed:
             frames.settle()
+
+    def _end_turn(self) -> None:
+        """Others first; what this peer has sent is kept in its buffer until then, and nothing more is read."""
+        self._turn_over = True
+        self._loop.call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        self._turn_over = False
+        self.resume()
 
     def _uncork(self) -> None:
         """Answers to requests that came in one read leave in one write."""
@@ -112,6 +137,8 @@ class Channel:
 
     def resume(self) -> None:
         """The connection is idle or the peer has read its answer: handle what is buffered, then read on."""
+        if self._handling or self._turn_over:
+            return  # an answer that was ready at once: whoever handles frames goes on by itself
         if not self._waiting and self._frames.has_bytes:
             self._handle_frames()
         if not self._waiting:
@@ -153,7 +180,7 @@ class Channel:
     def _write_later(self) -> None:
         if not self._writing and not self.closed:
             self._writing = True
-            self._loop.add_writer(self._fd, self._on_writable)
+            self._loop.add_writer(self.fd, self._on_writable)
 
     def _on_writable(self) -> None:
         outgoing = self._outgoing
@@ -171,7 +198,7 @@ class Channel:
         self.last_active = self._loop.time()
         if self._writing:
             self._writing = False
-            self._loop.remove_writer(self._fd)
+            self._loop.remove_writer(self.fd)
             self.resume()
 
     def _send_one(self, piece: Any, *, more: bool) -> Any:
@@ -189,7 +216,7 @@ class Channel:
         source = region.file.fileno()
         while region.length:
             try:
-                sent = os.sendfile(self._fd, source, region.position, min(region.length, _SENDFILE_CHUNK))
+                sent = os.sendfile(self.fd, source, region.position, min(region.length, _SENDFILE_CHUNK))
             except (BlockingIOError, InterruptedError):
                 return region
             if sent == 0:
@@ -200,6 +227,14 @@ class Channel:
 
     # The end
 
+    def on_hangup(self) -> None:
+        """The peer has reset the connection: take what it sent before, then let it go."""
+        for _ in range(_LAST_READS):
+            if self._waiting or self._turn_over:
+                break
+            self._on_readable()
+        self.close()
+
     def close(self) -> None:
         """Drop the peer; answers that were given before what closes it still leave."""
         self._uncork()
@@ -208,7 +243,7 @@ class Channel:
         self._stop_reading()
         if self._writing:
             self._writing = False
-            self._loop.remove_writer(self._fd)
+            self._loop.remove_writer(self.fd)
         self.closed = True
         self._outgoing.clear()
         self._frames.release()

@@ -13,6 +13,7 @@ from ottla.broker.dispatch import Dispatcher
 from ottla.env.logging import get_logger
 from ottla.runtime.buffers import BufferPool
 from ottla.runtime.channel import Channel
+from ottla.runtime.hangups import Hangups
 
 log = get_logger(__name__)
 
@@ -51,6 +52,7 @@ class Listener:
         self._channels: set[Channel] = set()
         self._per_ip: Counter[str] = Counter()
         self._idle_timer: asyncio.TimerHandle | None = None
+        self._hangups = Hangups(self._loop)
 
     @property
     def port(self) -> int:
@@ -104,6 +106,7 @@ class Listener:
         channel.start(
             Connection(self._dispatcher, channel, client_host=host, client_port=address[1], listener=self.name)
         )
+        self._hangups.watch(channel.fd, channel.on_hangup)
 
     def on_bad_frame(self, channel: Channel, reason: str) -> None:
         connection = channel.connection
@@ -111,6 +114,7 @@ class Listener:
 
     def on_closed(self, channel: Channel) -> None:
         self._channels.discard(channel)
+        self._hangups.forget(channel.fd)
         host = channel.connection.client_host
         self._per_ip[host] -= 1
         if self._per_ip[host] <= 0:
@@ -131,6 +135,7 @@ class Listener:
             self._socket.close()
         for channel in list(self._channels):
             channel.close()
+        self._hangups.close()
 
 
 def bind(host: str, port: int, backlog: int = 1024) -> socket.socket:
