@@ -7,7 +7,9 @@ when every partition is loaded and led.
 from __future__ import annotations
 
 import asyncio
+import resource
 import socket
+import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -27,6 +29,7 @@ from ottla.log.cleaner import Cleaner
 from ottla.log.file_names import LOCK
 from ottla.log.log_directory import LogDirectory
 from ottla.log.log_store import LogDirectoryError, LogStore
+from ottla.log.open_files import DEFAULT_OPEN_FILES
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import RESOURCE_BROKER, MetadataImage
 from ottla.metadata.meta_properties import FILE_NAME, MetaProperties, MetaPropertiesError, load_ensemble
@@ -45,6 +48,9 @@ from ottla.server.quorum import open_quorum
 from ottla.server.registration import LocalController, Registration
 
 log = get_logger(__name__)
+
+SPARE_DESCRIPTORS = 512
+"""Indexes, checkpoints and snapshots being written, the loop, the sockets of listeners."""
 
 _SYNC_THREADS = 8
 
@@ -224,7 +230,7 @@ class Node:
     def _listen(self, broker: Broker) -> None:
         config, pool = self.config, BufferPool()
         limits = Limits(
-            max_connections=config.max_connections,
+            max_connections=min(config.max_connections, _connections_by_descriptors()),
             max_connections_per_ip=config.max_connections_per_ip,
             idle_ms=config.connections_max_idle_ms,
             max_frame=config.socket_request_max_bytes,
@@ -316,6 +322,14 @@ class Node:
             self._unlock_metadata_dir()
             self._unlock_metadata_dir = None
         self.broker = None
+
+
+def _connections_by_descriptors() -> int:
+    """How many connections leave enough descriptors for the logs: without them a log directory would seem to fail."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return sys.maxsize
+    return max(soft - DEFAULT_OPEN_FILES - SPARE_DESCRIPTORS, soft // 2)
 
 
 def _in_threads(calls: Iterable[Callable[[], None]]) -> None:
