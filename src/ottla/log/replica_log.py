@@ -401,7 +401,7 @@ class ReplicaLog(LocalLog):
         try:
             new_snapshot = self._snapshots.write(self.producers)
             self._active.finish_indexes()
-            if self.recovery_point == self.log_end_offset and (new_snapshot is None or not self.producers.entries):
+            if self.recovery_point == self.log_end_offset and (new_snapshot is None or not self.producers.producers):
                 # The log is synced, and a snapshot of no producers is as good as none.
                 return None
             # The offset index only saves time: what a power cut takes from it is found again by reading.
