@@ -10,6 +10,7 @@ from tests.raft.kafka_directories import GOLDEN, directory_id
 from ottla.metadata.meta_properties import (
     MetaProperties,
     MetaPropertiesError,
+    complete_directory_ids,
     load_ensemble,
     read_meta_properties,
     verify_ensemble,
@@ -78,3 +79,14 @@ def test_a_server_wants_every_directory_formatted(tmp_path: Path) -> None:
     assert set(load_ensemble(storage, both, metadata_log_dir=both[0], node_id=1)) == set(both)
     with pytest.raises(MetaPropertiesError, match="Stored node id 1 doesn't match previous node id 5"):
         load_ensemble(storage, both, metadata_log_dir=both[0], node_id=5)
+
+
+def test_a_directory_of_an_older_kafka_gets_its_id_once(tmp_path: Path) -> None:
+    (tmp_path / "meta.properties").write_text(f"version=1\ncluster.id={CLUSTER}\nnode.id=1\n")
+    storage = DiskStorage()
+    found = load_ensemble(storage, [], metadata_log_dir=str(tmp_path), node_id=1)
+    fresh = Uuid(b"f" * 16)
+    complete = complete_directory_ids(storage, found, lambda: fresh, 0)
+    assert complete[str(tmp_path)].directory_id == fresh
+    again = load_ensemble(storage, [], metadata_log_dir=str(tmp_path), node_id=1)
+    assert complete_directory_ids(storage, again, lambda: Uuid(b"g" * 16), 0) == complete

@@ -6,8 +6,8 @@ directory ids, which never change: the cluster's metadata names replicas by them
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from ottla.env.seams import Storage
@@ -108,6 +108,18 @@ def load_ensemble(
         found[log_dir] = properties
     verify_ensemble(found, node_id=node_id)
     return found
+
+
+def complete_directory_ids(
+    storage: Storage, found: dict[str, MetaProperties], new_directory_id: Callable[[], Uuid], now_ms: int
+) -> dict[str, MetaProperties]:
+    """Give an id to each directory that an older Kafka formatted without one, as Kafka does when it starts."""
+    complete = dict(found)
+    for log_dir, properties in found.items():
+        if properties.directory_id is None:
+            complete[log_dir] = replace(properties, directory_id=new_directory_id())
+            write_meta_properties(storage, log_dir, complete[log_dir], now_ms)
+    return complete
 
 
 def parse_properties(text: str) -> dict[str, str]:
