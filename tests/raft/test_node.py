@@ -177,6 +177,22 @@ def test_a_snapshot_is_due_by_bytes_or_by_time(tmp_path: Path) -> None:
     assert not soon.snapshots.due()
 
 
+def test_what_no_snapshot_holds_counts_after_a_restart_too(tmp_path: Path) -> None:
+    node = make(tmp_path, max_interval_ms=0)
+    node.start()
+    node.append([b"old" * 200])
+    flush(node)
+    node.write_snapshot(node.snapshot_id(1), [], 0)
+    node.append([b"new" * 50])
+    flush(node)
+    node.close()
+    for limit, due in ((150, True), (500, False)):
+        again = make(tmp_path, max_record_bytes=limit, max_interval_ms=0)
+        again.start()
+        assert again.snapshots.due() == due
+        again.close()
+
+
 def test_old_snapshots_and_the_log_below_them_go(tmp_path: Path) -> None:
     node = make(tmp_path, retention_bytes=4000)
     node.start()

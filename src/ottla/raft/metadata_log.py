@@ -43,6 +43,8 @@ class MetadataLog:
         self.start_offset = 0
         self.control_offsets: list[int] = []
         """Where the control batches found by `open` begin."""
+        self.bytes_past_snapshot = 0
+        """How much of what `open` found is not in the newest snapshot."""
 
     def open(self, first_offset: int, first_epoch: int) -> None:
         """Scan what is there. An empty log begins at `first_offset`, the end of the newest snapshot (0 without)."""
@@ -54,7 +56,8 @@ class MetadataLog:
         bases = _segment_bases(storage, self.log_dir)
         entries: list[tuple[int, int]] = []
         for base in bases:
-            self._open_segment(base, entries, last=base == bases[-1])
+            headers = self._open_segment(base, entries, last=base == bases[-1])
+            self.bytes_past_snapshot += sum(h.size for h in headers if h.base_offset >= first_offset)
         if self._segments and self.end_offset < first_offset:
             # The snapshot came from elsewhere and is ahead of the log: what is here is behind it and goes.
             self._remove_all()
@@ -66,7 +69,7 @@ class MetadataLog:
         self.start_offset = self._segments[0].base_offset
         self.epochs.rebuild(entries)
 
-    def _open_segment(self, base: int, entries: list[tuple[int, int]], *, last: bool) -> None:
+    def _open_segment(self, base: int, entries: list[tuple[int, int]], *, last: bool) -> list[BatchHeader]:
         segment = Segment(self._storage, self.log_dir, base)
         headers, excess = segment.scan()
         if excess and not last:
@@ -86,6 +89,7 @@ class MetadataLog:
             if header.is_control:
                 self.control_offsets.append(header.base_offset)
         self._segments.append(segment)
+        return headers
 
     @property
     def end_offset(self) -> int:

@@ -96,6 +96,7 @@ class RaftNode:
             raise MetadataLogError(
                 f"{self.log.log_dir} begins at offset {self.log.start_offset}, but no snapshot covers what came before"
             )
+        self.snapshots.grown(self.log.bytes_past_snapshot, self._clock.time_ms())
         self._load_quorum(snapshot, base)
         self._check_voters()
         epoch = max(state.leader_epoch if state else 0, self.log.epochs.last_epoch(), base.epoch)
