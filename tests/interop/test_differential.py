@@ -46,7 +46,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 
 @pytest.mark.parametrize("each", SCENARIOS, ids=lambda each: f"{each.name}-v{each.version}")
 def test_same_answers(each: Scenario, servers: Servers) -> None:
-    left, right = (Side(side.address, side.symbols) for side in servers(each.servers))
+    left, right = (Side(side.address) for side in servers(each.servers))
     pair = Pair(left, right, f"{each.name}.v{each.version}")
     each.run(pair, each.version)
     pair.check()

@@ -53,5 +53,25 @@ MASKED = (
 )
 """Fields whose presence is compared (a default stays itself) but not their value."""
 
-MEMBER_APIS = ("JoinGroup", "SyncGroup", "DescribeGroups", "LeaveGroup")
-"""Not a difference: member ids carry a random uuid, made symbolic wherever a string has one (see trees.py)."""
+LATER_APIS = frozenset(
+    {
+        17, 36,  # SASL
+        24, 25, 26, 27, 28, 65, 66,  # transactions
+        29, 30, 31, 38, 39, 40, 41, 50, 51,  # ACLs, delegation tokens, SCRAM credentials
+        48, 49,  # quotas
+        64, 80, 81,  # several nodes
+        68, 69, 76, 77, 78, 79, 83, 84, 85, 86, 87, 88, 89, 90, 91, 92,  # the newer kinds of groups
+    }
+)  # fmt: skip
+"""What Apache Kafka advertises and Ottla does not answer yet: left out of its ApiVersions. An API that is built goes
+from here, or the test fails."""
+
+NOT_ASKED = (
+    Allowed("AlterConfigs with one resource twice", "Apache Kafka loses the exception and never answers"),
+    Allowed("Produce with null records", "a NullPointerException in Apache Kafka, which then never answers"),
+    Allowed("Metadata v12 with neither name nor id", "a NullPointerException in Apache Kafka, answered as error -1"),
+    Allowed("IncrementalAlterConfigs with an unknown operation", "as above"),
+    Allowed("the first Metadata that creates a topic", "Apache Kafka answers before the topic exists, Ottla after"),
+    Allowed("CreateTopics with a timeout of 0", "a race in Apache Kafka; Ottla has decided before the time is over"),
+)
+"""Requests that no scenario compares, and why."""

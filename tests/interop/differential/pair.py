@@ -38,7 +38,9 @@ class Side:
         self.address = address
         self.name = address.name
         self.symbols = symbols or Symbols(
-            texts={str(address.directory): "<dir>"}, ports={address.port, address.controller_port}
+            texts={str(address.directory): "<dir>"},
+            ports={address.port, address.controller_port},
+            reference=address.name == "apache",
         )
         self.memory: dict[str, Any] = {}
         self.last: Any = None

@@ -28,7 +28,8 @@ HOUR_MS = 3_600_000
 class Symbols:
     """What one server's own values are called. Lives as long as the server: an id keeps its name."""
 
-    def __init__(self, *, texts: dict[str, str], ports: set[int]) -> None:
+    def __init__(self, *, texts: dict[str, str], ports: set[int], reference: bool = False) -> None:
+        self._reference = reference
         self._texts = texts  # folders, cluster id: replaced inside strings, longest first
         self._ports = ports
         self._known: dict[tuple[str, object], str] = {}
@@ -57,6 +58,8 @@ class Symbols:
         if isinstance(value, Struct):
             return self._struct(value, path)
         if isinstance(value, list):
+            if path == "ApiVersionsResponse.api_keys":
+                value = self._advertised(value)
             found = [self._value(item, f"{path}[]", field) for item in value]
             if path in _SETS and len(found) > 1:
                 self.used.add(path)
@@ -67,6 +70,13 @@ class Symbols:
         if isinstance(value, bytes | bytearray | memoryview):
             return self._bytes(bytes(value), field)
         return self._number(value, field) if isinstance(value, int) and not isinstance(value, bool) else value
+
+    def _advertised(self, keys: list[Any]) -> list[Any]:
+        """Apache Kafka's list without what Ottla does not claim to answer."""
+        if not self._reference:
+            return keys
+        self.length_varies = True
+        return [each for each in keys if each.api_key not in allowed.LATER_APIS]
 
     def _struct(self, value: Struct, path: str) -> dict[str, Any]:
         topic_id = getattr(value, "topic_id", None)

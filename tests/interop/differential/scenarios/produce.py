@@ -17,6 +17,11 @@ from tests.interop.differential.scenario import scenario
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 
 
+def ids_ready(pair: Pair) -> None:
+    """Apache Kafka says "loading" until it has fetched its first block of producer ids."""
+    pair.wait(InitProducerIdRequest(None, 0), 4, lambda answer: answer.error_code == 0)
+
+
 def _crc(data: bytes) -> bytes:
     """`data` with the CRC that it should have."""
     patched = bytearray(data)
@@ -173,6 +178,7 @@ def produce_gzip_bomb(pair: Pair, version: int) -> None:
 @scenario(ProduceRequest)
 def produce_idempotent(pair: Pair, version: int) -> None:
     topic = pair.create(pair.name("t"), 2)
+    ids_ready(pair)
     pair.send(InitProducerIdRequest(None, 0), 4)
     pair.remember("producer", lambda answer: answer.producer_id)
 
@@ -211,6 +217,7 @@ def produce_idempotent(pair: Pair, version: int) -> None:
 
 @scenario(InitProducerIdRequest)
 def init_producer_id(pair: Pair, version: int) -> None:
+    ids_ready(pair)
     pair.send(InitProducerIdRequest(None, 0), version)
     pair.send(InitProducerIdRequest(None, 60_000), version)
     pair.send(InitProducerIdRequest(None, -1), version)
