@@ -11,13 +11,10 @@ from hypothesis import strategies as st
 
 from ottla.log.checkpoints import (
     CorruptCheckpointError,
-    MetaProperties,
     read_clean_shutdown,
-    read_meta_properties,
     read_offsets,
     read_partition_metadata,
     write_clean_shutdown,
-    write_meta_properties,
     write_offsets,
     write_partition_metadata,
 )
@@ -61,22 +58,6 @@ class TestCheckpoints:
         (tmp_path / "partition.metadata").write_text("version: 0\n")
         with pytest.raises(CorruptCheckpointError):
             read_partition_metadata(STORAGE, str(tmp_path))
-
-    def test_meta_properties_of_kafka(self, tmp_path: Path) -> None:
-        (tmp_path / "meta.properties").write_text(
-            "#\n#Sun Nov 15 11:09:12 UTC 2026\nnode.id=1\ndirectory.id=0tmScKx6XQ6FBiOQPLHttQ\nversion=1\n"
-            "cluster.id=5L6g3nShT-eMCtK--X86sw\n"
-        )
-        properties = read_meta_properties(STORAGE, str(tmp_path))
-        assert properties == MetaProperties(cluster_id="5L6g3nShT-eMCtK--X86sw", node_id=1, directory_id=DIRECTORY_ID)
-        write_meta_properties(STORAGE, str(tmp_path), properties)
-        assert read_meta_properties(STORAGE, str(tmp_path)) == properties
-
-    @pytest.mark.parametrize("content", ["", "version=2\nnode.id=1\n", "version=1\n", "version=1\nnode.id=x\n"])
-    def test_foreign_meta_properties(self, tmp_path: Path, content: str) -> None:
-        (tmp_path / "meta.properties").write_text(content)
-        with pytest.raises(CorruptCheckpointError):
-            read_meta_properties(STORAGE, str(tmp_path))
 
     def test_clean_shutdown(self, tmp_path: Path) -> None:
         assert read_clean_shutdown(STORAGE, str(tmp_path)) is None

@@ -12,17 +12,17 @@ from pathlib import Path
 import pytest
 
 from ottla.env.config import TopicConfig
-from ottla.log.checkpoints import MetaProperties, read_offsets, write_meta_properties
+from ottla.log.checkpoints import read_offsets
 from ottla.log.log_directory import LogDirectory
 from ottla.log.log_store import LogDirectoryError, LogStore
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.model.ids import TopicPartition, uuid_from_random
+from ottla.model.ids import ZERO_UUID, TopicPartition, Uuid
 from ottla.runtime.clock import SystemRandom
 from ottla.runtime.disk import DiskStorage
 
 from .partition_files import NOW, FailingStorage, append, read_all
 
-TOPIC_ID = uuid_from_random(b"0123456789abcdef")
+TOPIC_ID = Uuid(b"0123456789abcdef")
 CONFIG = TopicConfig()
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b-c.d", 0)
 
@@ -92,15 +92,11 @@ def test_a_second_server_is_refused(dirs: list[Path], tmp_path: Path) -> None:
     assert done.stdout == ""
 
 
-def test_meta_properties_name_the_directory(dirs: list[Path]) -> None:
-    for path in dirs:
-        path.mkdir()
-    properties = MetaProperties(cluster_id="5L6g3nShT-eMCtK--X86sw", node_id=4, directory_id=TOPIC_ID)
-    write_meta_properties(DiskStorage(), str(dirs[0]), properties)
-    store = opened(dirs)
-    assert store.meta_properties == {str(dirs[0]): properties, str(dirs[1]): None}
-    assert store.directories[0].directory_id == TOPIC_ID
-    store.shutdown(NOW)
+def test_directories_are_told_who_they_are(dirs: list[Path]) -> None:
+    store = LogStore(DiskStorage(), SystemRandom(), [str(path) for path in dirs])
+    store.open_directories({str(dirs[0]): TOPIC_ID})
+    assert [directory.directory_id for directory in store.directories] == [TOPIC_ID, ZERO_UUID]
+    store.abandon()
 
 
 def test_delete_waits_then_removes(dirs: list[Path]) -> None:

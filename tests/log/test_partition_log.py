@@ -11,7 +11,7 @@ from ottla.log.partition_log import PartitionLog, UnexpectedAppendOffsetError
 from ottla.log.retention import delete_old_segments, expired_segments
 from ottla.log.validation import AppendOrigin
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.model.ids import uuid_from_random
+from ottla.model.ids import Uuid
 from ottla.protocol.records import build_end_txn_marker
 
 from .partition_files import NOW, append, batch, names, new_log, read_all, reload, values
@@ -379,7 +379,7 @@ class TestTransactions:
 
 class TestTopicId:
     def test_written_once(self, log: PartitionLog) -> None:
-        mine, other = uuid_from_random(b"a" * 16), uuid_from_random(b"b" * 16)
+        mine, other = Uuid(b"a" * 16), Uuid(b"b" * 16)
         log.assign_topic_id(mine)
         log.assign_topic_id(mine)
         with pytest.raises(KafkaError) as refused:

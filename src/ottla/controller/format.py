@@ -28,7 +28,7 @@ from ottla.metadata.meta_properties import (
     verify_ensemble,
     write_meta_properties,
 )
-from ottla.model.ids import NodeId, Uuid, usable_uuid, uuid_from_random
+from ottla.model.ids import NodeId, Uuid, new_uuid
 from ottla.protocol.primitives import Message
 from ottla.raft.metadata_log import METADATA_DIR
 from ottla.raft.snapshots import BOOTSTRAP_SNAPSHOT, encode_snapshot
@@ -161,7 +161,7 @@ def _role(
     request: FormatRequest, log_dir: str, metadata_dir: str, random: RandomSource
 ) -> tuple[VoterSet | None, Uuid, str]:
     """The voters to write there, the directory's id and Kafka's word for such a directory."""
-    directory_id = _new_directory_id(random)
+    directory_id = new_uuid(random.token_bytes)
     if log_dir != metadata_dir:
         return None, directory_id, "data directory"
     if request.standalone is not None:
@@ -180,9 +180,3 @@ def _write_voters(storage: Storage, log_dir: str, voters: VoterSet, now_ms: int)
     storage.make_dirs(metadata_dir)
     data = encode_snapshot((), epoch=0, last_contained_timestamp=now_ms, now_ms=now_ms, kraft_version=1, voters=voters)
     storage.write_atomic(f"{metadata_dir}/{BOOTSTRAP_SNAPSHOT.file_name()}", data)
-
-
-def _new_directory_id(random: RandomSource) -> Uuid:
-    while not usable_uuid(directory_id := uuid_from_random(random.token_bytes(16))):
-        pass
-    return directory_id

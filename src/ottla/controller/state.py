@@ -19,8 +19,7 @@ from ottla.model.ids import (
     UNASSIGNED_DIRECTORY_ID,
     NodeId,
     Uuid,
-    usable_uuid,
-    uuid_from_random,
+    new_uuid,
 )
 from ottla.raft.node import QuorumView
 from ottla.raft.voters import VoterSet
@@ -85,9 +84,7 @@ class ControllerState:
     sessions: dict[NodeId, BrokerSession] = field(default_factory=dict)
 
     def new_uuid(self) -> Uuid:
-        while not usable_uuid(uuid := uuid_from_random(self.random.token_bytes(16))):
-            pass
-        return uuid
+        return new_uuid(self.random.token_bytes)
 
     def active(self, broker_id: NodeId) -> bool:
         broker = self.image.brokers.get(broker_id)

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from ottla.env.seams import Storage
-from ottla.log.file_names import CLEAN_SHUTDOWN, META_PROPERTIES, PARTITION_METADATA
-from ottla.model.ids import NodeId, Offset, TopicPartition, Uuid, uuid_from_str, uuid_to_str
+from ottla.log.file_names import CLEAN_SHUTDOWN, PARTITION_METADATA
+from ottla.model.ids import Offset, TopicPartition, Uuid, uuid_from_str, uuid_to_str
 
 CHECKPOINT_VERSION = "0"
 META_PROPERTIES_VERSION = "1"
@@ -92,47 +91,6 @@ def read_partition_metadata(storage: Storage, directory: str) -> Uuid:
         return uuid_from_str(pairs["topic_id"].strip())
     except ValueError as error:
         raise CorruptCheckpointError(f"{path}: {error}") from error
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetaProperties:
-    """Who owns a log directory. `directory_id` is None in a directory that an old format wrote."""
-
-    cluster_id: str
-    node_id: NodeId
-    directory_id: Uuid | None = None
-
-
-def write_meta_properties(storage: Storage, log_dir: str, properties: MetaProperties) -> None:
-    pairs = {"node.id": str(properties.node_id)}
-    if properties.directory_id is not None:
-        pairs["directory.id"] = uuid_to_str(properties.directory_id)
-    pairs["version"] = META_PROPERTIES_VERSION
-    pairs["cluster.id"] = properties.cluster_id
-    data = "#\n" + "".join(f"{key}={value}\n" for key, value in pairs.items())
-    storage.write_atomic(f"{log_dir}/{META_PROPERTIES}", data.encode())
-
-
-def read_meta_properties(storage: Storage, log_dir: str) -> MetaProperties | None:
-    """None when the directory was never formatted; version 0 names the node `broker.id`."""
-    path = f"{log_dir}/{META_PROPERTIES}"
-    if not storage.exists(path):
-        return None
-    pairs: dict[str, str] = {}
-    for line in storage.read_bytes(path).decode(errors="replace").splitlines():
-        key, separator, value = line.partition("=")
-        if separator and not line.lstrip().startswith(("#", "!")):
-            pairs[key.strip()] = value.strip().replace("\\:", ":").replace("\\=", "=")
-    version = pairs.get("version")
-    node_id = pairs.get("node.id") if version == META_PROPERTIES_VERSION else pairs.get("broker.id")
-    if version not in ("0", META_PROPERTIES_VERSION) or node_id is None or not node_id.isdigit():
-        raise CorruptCheckpointError(f"{path} names no node or an unknown version ({version})")
-    directory = pairs.get("directory.id")
-    try:
-        directory_id = uuid_from_str(directory) if directory else None
-    except ValueError as error:
-        raise CorruptCheckpointError(f"{path}: {error}") from error
-    return MetaProperties(cluster_id=pairs.get("cluster.id", ""), node_id=int(node_id), directory_id=directory_id)
 
 
 def write_clean_shutdown(storage: Storage, log_dir: str, broker_epoch: int) -> None:

@@ -16,9 +16,7 @@ from ottla.env.seams import RandomSource, Storage
 from ottla.log.checkpoints import (
     UNKNOWN_BROKER_EPOCH,
     CorruptCheckpointError,
-    MetaProperties,
     read_clean_shutdown,
-    read_meta_properties,
     read_offsets,
     write_clean_shutdown,
     write_offsets,
@@ -45,7 +43,7 @@ from ottla.log.recovery import create_partition_log, load_partition_log
 from ottla.log.replica_log import DEFAULT_PRODUCER_ID_EXPIRATION_MS
 from ottla.log.retention import delete_old_segments
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.model.ids import Offset, TimestampMs, TopicPartition, Uuid
+from ottla.model.ids import ZERO_UUID, Offset, TimestampMs, TopicPartition, Uuid
 
 _log = get_logger(__name__)
 
@@ -79,15 +77,13 @@ class LogStore:
         self._futures: dict[TopicPartition, PartitionLog] = {}
         self._deleted: list[tuple[TimestampMs, LogDirectory, str]] = []
         self._loaded = False
-        self.meta_properties: dict[str, MetaProperties | None] = {}
-        """By directory; None where it was never formatted. Offline directories are missing."""
         self.previous_broker_epoch = UNKNOWN_BROKER_EPOCH
         """The broker epoch of the last clean shutdown, when all directories agree on it."""
 
     # ------------------------------------------------------------------------------------------------ opening
 
-    def open_directories(self) -> None:
-        """Lock every directory and read whose it is. LogDirectoryError when another process has one."""
+    def open_directories(self, directory_ids: Mapping[str, Uuid] | None = None) -> None:
+        """Lock every directory; `directory_ids` says who they are. LogDirectoryError when another process has one."""
         epochs = set()
         for log_dir in self.directories:
             try:
@@ -97,14 +93,11 @@ class LogStore:
                     self._release_locks()
                     raise LogDirectoryError(f"{log_dir.path} is locked: another server is running on it")
                 self._locks.append(release)
-                properties = read_meta_properties(self._storage, log_dir.path)
                 epochs.add(read_clean_shutdown(self._storage, log_dir.path))
             except OSError as error:
                 log_dir.fail(error)
                 continue
-            self.meta_properties[log_dir.path] = properties
-            if properties is not None and properties.directory_id is not None:
-                log_dir.directory_id = properties.directory_id
+            log_dir.directory_id = (directory_ids or {}).get(log_dir.path, ZERO_UUID)
         if len(epochs) == 1:
             self.previous_broker_epoch = epochs.pop() or UNKNOWN_BROKER_EPOCH
 

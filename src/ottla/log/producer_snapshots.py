@@ -10,13 +10,12 @@ import struct
 from bisect import bisect_left, insort
 from struct import Struct
 
-from crc32c import crc32c
-
 from ottla.env.seams import Storage
 from ottla.log.checkpoints import write_unsynced
 from ottla.log.file_names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, segment_name
 from ottla.log.producer_state import BatchMetadata, ProducerEntry, ProducerState
 from ottla.model.ids import Offset
+from ottla.protocol.crc32c import crc32c
 
 VERSION = 1
 _HEAD = Struct(">hIi")

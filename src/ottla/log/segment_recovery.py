@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from crc32c import crc32c
-
 from ottla.log.batch_scan import unreadable_format
 from ottla.log.epoch_cache import EpochCache
 from ottla.log.indexes import MAX_RELATIVE_OFFSET
@@ -12,6 +10,7 @@ from ottla.log.producer_state import ProducerState
 from ottla.log.segment import Segment
 from ottla.log.transaction_index import AbortedTxn
 from ottla.model.ids import Offset
+from ottla.protocol.crc32c import crc32c
 from ottla.protocol.records_header import HEADER_BYTES, LOG_OVERHEAD, MAGIC_V2, BatchHeader, parse_header
 
 _CHUNK_BYTES = 4 << 20

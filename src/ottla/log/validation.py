@@ -60,7 +60,11 @@ class AppendOrigin(IntEnum):
     """The group and transaction coordinators' own records: control batches and any base offset are allowed."""
 
 
-class MalformedRecordsError(KafkaError):
+class RefusedRequestError(KafkaError):
+    """Refused before the partition's log is asked: the answer carries no log start offset."""
+
+
+class MalformedRecordsError(RefusedRequestError):
     """The first bytes are no batch at all: Kafka refuses the whole Produce request, and says why to every partition."""
 
 
@@ -166,7 +170,7 @@ def _single_batch(buf: bytearray | memoryview, version: int) -> int:
     if size < HEADER_BYTES:
         raise corrupt_size(size)
     if version < FIRST_ZSTD_VERSION and buf[22] & 7 == ZSTD:
-        raise KafkaError(
+        raise RefusedRequestError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"Produce requests with version {version} are not allowed to use ZStandard compression",
         )
@@ -187,7 +191,7 @@ def _whole_batch_at(buf: bytearray | memoryview, pos: int, end: int) -> int:
 
 
 def _request_error(version: int, rest: str) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_RECORD, f"Produce requests with version {version} {rest}")
+    return RefusedRequestError(ErrorCode.INVALID_RECORD, f"Produce requests with version {version} {rest}")
 
 
 def _check_size_and_crc(

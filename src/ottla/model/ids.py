@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Callable
 from typing import NamedTuple, NewType, TypeAlias
 
 NodeId: TypeAlias = int
@@ -21,6 +22,7 @@ Uuid = NewType("Uuid", bytes)
 """A Kafka Uuid: its 16 raw bytes, big-endian, as they stand on the wire and in files."""
 
 ZERO_UUID = Uuid(bytes(16))
+RESERVED_UUIDS = 100
 METADATA_TOPIC_ID = Uuid(bytes(15) + b"\x01")
 """The fixed topic id of `__cluster_metadata` (Uuid(0, 1))."""
 
@@ -61,15 +63,14 @@ def uuid_from_str(text: str) -> Uuid:
     return Uuid(raw)
 
 
-def uuid_from_random(raw: bytes) -> Uuid:
-    """A version-4 UUID from 16 random bytes. Returns the reserved-free form: Kafka never prints a leading dash,
-    which a command line would take for a flag; the caller draws again while `usable_uuid` says no."""
-    value = bytearray(raw)
-    value[6] = (value[6] & 0x0F) | 0x40
-    value[8] = (value[8] & 0x3F) | 0x80
-    return Uuid(bytes(value))
-
-
-def usable_uuid(uuid: Uuid) -> bool:
-    """Kafka's own rule for random uuids: not reserved (the first hundred) and not printed with a leading dash."""
-    return int.from_bytes(uuid, "big") > 100 and not uuid_to_str(uuid).startswith("-")
+def new_uuid(token_bytes: Callable[[int], bytes]) -> Uuid:
+    """A random (version 4) uuid by Kafka's rules: not one of the first hundred, which are reserved, and not printed
+    with a leading dash, which a command line would take for a flag.
+    """
+    while True:
+        raw = bytearray(token_bytes(16))
+        raw[6] = (raw[6] & 0x0F) | 0x40
+        raw[8] = (raw[8] & 0x3F) | 0x80
+        uuid = Uuid(bytes(raw))
+        if int.from_bytes(uuid, "big") > RESERVED_UUIDS and not uuid_to_str(uuid).startswith("-"):
+            return uuid

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
-from crc32c import crc32c
 from typing_extensions import Buffer
 
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.protocol.crc32c import crc32c
 
 MAGIC_V2 = 2
 LOG_OVERHEAD = 12

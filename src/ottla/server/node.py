@@ -12,6 +12,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from ottla.broker.apis import BROKER_APIS, CONTROLLER_APIS
 from ottla.broker.broker import Broker
@@ -32,8 +33,14 @@ from ottla.log.log_store import LogDirectoryError, LogStore
 from ottla.log.open_files import DEFAULT_OPEN_FILES
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import RESOURCE_BROKER, MetadataImage
-from ottla.metadata.meta_properties import FILE_NAME, MetaProperties, MetaPropertiesError, load_ensemble
-from ottla.model.ids import TopicPartition
+from ottla.metadata.meta_properties import (
+    FILE_NAME,
+    MetaProperties,
+    MetaPropertiesError,
+    complete_directory_ids,
+    load_ensemble,
+)
+from ottla.model.ids import TopicPartition, new_uuid
 from ottla.protocol.generated.allocate_producer_ids_request import AllocateProducerIdsRequest
 from ottla.replication.replicas import Replicas
 from ottla.runtime.buffers import BufferPool
@@ -169,6 +176,9 @@ class Node:
             found = load_ensemble(
                 self._storage, config.data_dirs, metadata_log_dir=config.metadata_dir, node_id=config.node_id
             )
+            found = complete_directory_ids(
+                self._storage, found, partial(new_uuid, self._random.token_bytes), self._clock.time_ms()
+            )
             logs = LogStore(
                 self._storage,
                 self._random,
@@ -177,7 +187,7 @@ class Node:
                 on_directory_failed=self._on_directory_failed,
             )
             self._take_metadata_dir(config.metadata_dir)
-            logs.open_directories()
+            logs.open_directories({path: p.directory_id for path, p in found.items() if p.directory_id is not None})
         except (MetaPropertiesError, LogDirectoryError) as error:
             raise StartupError(str(error)) from error
         except OSError as error:

@@ -7,7 +7,7 @@ import os
 from ottla.controller.format import FormatError, FormatRequest, format_storage
 from ottla.env.config.broker.config import BrokerConfig
 from ottla.metadata.meta_properties import MetaPropertiesError, read_meta_properties
-from ottla.model.ids import usable_uuid, uuid_from_random, uuid_to_str
+from ottla.model.ids import new_uuid, uuid_to_str
 from ottla.raft.voters import VoterEndpoint
 from ottla.runtime.clock import SystemClock, SystemRandom
 from ottla.runtime.disk import DiskStorage
@@ -16,10 +16,7 @@ from ottla.server.errors import StartupError
 
 def random_uuid() -> str:
     """A new id as `kafka-storage.sh random-uuid` prints it."""
-    while True:
-        uuid = uuid_from_random(os.urandom(16))
-        if usable_uuid(uuid):
-            return uuid_to_str(uuid)
+    return uuid_to_str(new_uuid(os.urandom))
 
 
 def is_formatted(config: BrokerConfig) -> bool:
