@@ -53,8 +53,7 @@ class Route:
         pieces: list[Any] = [b""]
         try:
             response.WRITERS[version](response, pieces)
-        except Exception as error:
-            # An answer that cannot be written is a bug of its handler; the peer must not wait for it for ever.
+        except Exception as error:  # a bug of the handler: the peer must not wait for this answer for ever
             log.error("response.failed", api=APIS[self.api_key].name, version=version, error=repr(error))
             raise CloseConnection(f"{type(response).__name__} v{version} cannot be written") from error
         length = sum(map(len, pieces))
