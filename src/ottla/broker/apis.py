@@ -32,7 +32,7 @@ _BROKER = (
     ServedApi(19, "forwarded"),
     ServedApi(20, "forwarded"),
     ServedApi(21, "delete_records"),
-    ServedApi(22, "init_producer_id"),
+    ServedApi(22, "init_producer_id", 5),  # version 6 is not released in Kafka 4.3
     ServedApi(23, "offset_for_leader_epoch"),
     ServedApi(32, "describe_configs"),
     ServedApi(33, "forwarded"),
@@ -49,13 +49,14 @@ _BROKER = (
     ServedApi(57, "forwarded"),
     ServedApi(60, "describe_cluster"),
     ServedApi(61, "describe_producers"),
+    ServedApi(64, "forwarded"),
     ServedApi(74, "list_config_resources"),
     ServedApi(75, "describe_topic_partitions"),
 )
 
 BROKER_APIS: dict[int, ServedApi] = {api.api_key: api for api in _BROKER}
 
-_CONTROLLER_KEYS = (18, 19, 20, 33, 37, 43, 44, 45, 46, 55, 57, 60)
+_CONTROLLER_KEYS = (18, 19, 20, 33, 37, 43, 44, 45, 46, 55, 57, 60, 64)
 
 CONTROLLER_APIS: dict[int, ServedApi] = {key: BROKER_APIS[key] for key in _CONTROLLER_KEYS}
 """On the controller's listener: what admin tools ask with --bootstrap-controller."""

@@ -27,7 +27,7 @@ _NO_LEADER_EPOCH = -1
 class Partition:
     __slots__ = (
         "_node_id", "_waiters", "isr", "leader_epoch", "leader_id", "log", "partition_epoch",
-        "topic_id", "topic_partition",
+        "replicas", "topic_id", "topic_partition",
     )  # fmt: skip
 
     def __init__(self, node_id: NodeId, topic_partition: TopicPartition, topic_id: Uuid, log: PartitionLog) -> None:
@@ -39,6 +39,7 @@ class Partition:
         self.leader_epoch: LeaderEpoch = -1
         self.partition_epoch = -1
         self.isr: tuple[NodeId, ...] = ()
+        self.replicas: tuple[NodeId, ...] = ()
         self._waiters: dict[object, Callable[[], None]] = {}
 
     def apply(self, registration: PartitionRegistration) -> None:
@@ -49,6 +50,7 @@ class Partition:
         self.leader_epoch = registration.leader_epoch
         self.partition_epoch = registration.partition_epoch
         self.isr = registration.isr
+        self.replicas = registration.replicas
         self._advance_high_watermark()
 
     @property
@@ -74,7 +76,9 @@ class Partition:
     ) -> AppendResult:
         """Append what a Produce request of `version` carries; `batches` is patched in place."""
         self.require_leader()
-        if required_acks == -1 and len(self.isr) < self.log.config.min_insync_replicas:
+        # A topic never needs more replicas in sync than it has.
+        wanted = min(self.log.config.min_insync_replicas, len(self.replicas))
+        if required_acks == -1 and len(self.isr) < wanted:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"The size of the current ISR {set(self.isr)} is insufficient to satisfy the min.isr requirement of "

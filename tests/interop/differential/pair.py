@@ -260,7 +260,7 @@ def _value(path: str, value: Any) -> str:
     if path.endswith("error_code") and isinstance(value, int):
         return f"{value} {ErrorCode(value).name}"
     text = repr(value)
-    return text if len(text) < 1500 else f"{text[:1500]}..."
+    return text if len(text) < 6000 else f"{text[:6000]}..."
 
 
 def _short(message: Message) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ottla.broker.context import RequestContext
-from ottla.model.errors import KafkaError
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.topic_names import check_topic_name
 from ottla.protocol.generated.describe_producers_request import DescribeProducersRequest
 from ottla.protocol.generated.describe_producers_response import (
     DescribeProducersResponse,
@@ -24,9 +25,15 @@ def handle(context: RequestContext, request: DescribeProducersRequest) -> Descri
 
 def _partition(context: RequestContext, topic: str, index: int) -> PartitionResponse:
     try:
+        check_topic_name(topic)
+        if topic not in context.broker.image.topics_by_name:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    except KafkaError as error:
+        return PartitionResponse(index, int(error.code), error.message)
+    try:
         partition = context.broker.replicas.get(topic, index)
         partition.require_leader()
     except KafkaError as error:
-        return PartitionResponse(index, int(error.code), error.message)
+        return PartitionResponse(index, int(error.code), None)
     producers = [ProducerState(*producer) for producer in partition.log.active_producers()]
     return PartitionResponse(index, 0, None, producers)

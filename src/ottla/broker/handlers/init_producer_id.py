@@ -13,11 +13,16 @@ async def handle(context: RequestContext, request: InitProducerIdRequest) -> Ini
         # There is no transaction coordinator yet (FindCoordinator says so); a client that asks anyway must not get an
         # id that nothing fences.
         code = ErrorCode.NOT_COORDINATOR if request.transactional_id else ErrorCode.INVALID_REQUEST
-        return InitProducerIdResponse(error_code=int(code))
+        return _refused(code)
     if (request.producer_id == -1) != (request.producer_epoch == -1):
-        return InitProducerIdResponse(error_code=int(ErrorCode.INVALID_REQUEST))
+        return _refused(ErrorCode.INVALID_REQUEST)
     try:
         producer_id = await context.broker.producer_ids.next()
     except KafkaError as error:
-        return InitProducerIdResponse(error_code=int(error.code))
+        return _refused(error.code)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+
+def _refused(code: ErrorCode) -> InitProducerIdResponse:
+    """With neither id nor epoch: the schema's own default epoch would be a valid one."""
+    return InitProducerIdResponse(error_code=int(code), producer_epoch=-1)

@@ -12,7 +12,7 @@ from ottla.broker.connection import CloseConnection
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
 from ottla.broker.leadership import current_leader, leader_endpoints
-from ottla.log.validation import response_message
+from ottla.log.validation import RefusedRequestError, response_message
 from ottla.log.validation_records import RecordValidationError
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Offset
@@ -35,6 +35,20 @@ ATTRIBUTES_LOW = 22
 TRANSACTIONAL = 0x10
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 ADMIN_CLIENT_ID = "__admin_client"
+_NO_LOG_START = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.INVALID_REQUIRED_ACKS,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+"""Refusals that carry no log start offset; the others are the log's own verdict on a batch, and carry it."""
 _LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
@@ -111,7 +125,7 @@ class Append:
     def _failed(self, topic: TopicProduceData, index: int, error: KafkaError) -> PartitionProduceResponse:
         if self.first_error is None:
             self.first_error = error.code
-        response = PartitionProduceResponse(index, int(error.code), -1, -1, -1)
+        response = PartitionProduceResponse(index, int(error.code), -1, -1, self._log_start_offset(topic, index, error))
         response.error_message = response_message(error)
         if isinstance(error, RecordValidationError):
             response.record_errors = [BatchIndexAndErrorMessage(i, text) for i, text in error.record_errors]
@@ -120,6 +134,14 @@ class Append:
             response.current_leader = LeaderIdAndEpoch(leader_id, epoch)
             self.leader_errors.add(leader_id)
         return response
+
+    def _log_start_offset(self, topic: TopicProduceData, index: int, error: KafkaError) -> Offset:
+        if error.code in _NO_LOG_START or isinstance(error, RefusedRequestError):
+            return -1
+        try:
+            return self._find(topic, index).log.log_start_offset
+        except KafkaError:
+            return -1
 
     def wait(self, response: ProduceResponse, timeout_ms: int) -> Deferred:
         """acks=all: answer when every append is below its high watermark, or say which were not in time."""
