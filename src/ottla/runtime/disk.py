@@ -65,7 +65,7 @@ class DiskFile:
 
 
 class DiskStorage:
-    """Stateless; one instance serves every log directory of a process."""
+    """Stateless but for the locks of this process; one instance serves every log directory."""
 
     __slots__ = ()
 
@@ -127,6 +127,9 @@ class DiskStorage:
         return stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize
 
     def lock(self, path: str) -> Callable[[], None] | None:
+        """A lock against other processes, and against another node in this one, which a POSIX lock does not see."""
+        if _identity(path) in _LOCKED_HERE:
+            return None  # before the file is opened: to close it again would release the lock that this process has
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             # Java's FileChannel.tryLock is a POSIX record lock: lockf keeps us and a real Kafka apart.
@@ -134,4 +137,23 @@ class DiskStorage:
         except OSError:
             os.close(fd)
             return None
-        return lambda: os.close(fd)
+        identity = _identity(path)
+        _LOCKED_HERE.add(identity)
+
+        def release() -> None:
+            _LOCKED_HERE.discard(identity)
+            os.close(fd)
+
+        return release
+
+
+_LOCKED_HERE: set[tuple[int, int] | None] = set()
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """The file behind the path, by whatever name; None when there is none."""
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino
