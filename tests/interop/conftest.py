@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.interop.ottla_server import OttlaServer
+from tests.support.apache_kafka import ApacheKafka
 
 PROPERTIES = {
     "offsets.topic.num.partitions": "4",  # 50 would only cost time
@@ -26,6 +27,23 @@ def ottla_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaServ
     finally:
         server.stop()
         assert "Traceback" not in server.log_file.read_text(), server.log_tail(60)
+
+
+@pytest.fixture(scope="session")
+def apache_server(requires_apache_kafka: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
+    """Apache Kafka with the same settings, to compare with."""
+    server = ApacheKafka(tmp_path_factory.mktemp("apache"), properties=PROPERTIES)
+    try:
+        yield server.start()
+    finally:
+        server.kill()
+
+
+@pytest.fixture(scope="session", params=["ottla", "apache"])
+def server(request: pytest.FixtureRequest) -> ApacheKafka:
+    """Both, one after the other: what a test expects of Ottla is what Apache Kafka does."""
+    found: ApacheKafka = request.getfixturevalue(f"{request.param}_server")
+    return found
 
 
 @pytest.fixture(scope="session")

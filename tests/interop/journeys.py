@@ -9,7 +9,7 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.interop import history
+from tests.interop import history, raw_batches
 from tests.interop.observation import Observation, observe
 from tests.interop.ottla_server import OttlaServer, format_dynamic, hand_over
 from tests.interop.producer_session import Answer, ProducerSession
@@ -39,11 +39,12 @@ class Stage:
 
 @dataclass
 class Journey:
+    killed: bool
     stages: list[Stage] = field(default_factory=list)
 
 
 def travel(directory: Path, route: Sequence[type[ApacheKafka]], *, dynamic: bool, kill: bool) -> Journey:
-    journey = Journey()
+    journey = Journey(kill)
     server = route[0](directory / "server", properties=history.PROPERTIES)
     if dynamic:
         format_dynamic(server)
@@ -75,6 +76,7 @@ def _serve(server: ApacheKafka, stage: Stage, session: ProducerSession, turn: in
         admin = AdminClient({"bootstrap.servers": address})
         admin.create_topics([NewTopic(SESSION_TOPIC, 1, 1)])[SESSION_TOPIC].result(20)
         session.begin(server.port)
+        raw_batches.write(address)
     if not last:
         history.live(address, transactions=stage.server == "apache", run=turn)
         stage.last_answer = session.send(server.port)

@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
+from tests.interop import history, raw_batches
 from tests.interop.dumps import dump_everything
 from tests.interop.journeys import Journey, travel
 from tests.interop.observation import Observation
@@ -74,17 +76,20 @@ def test_an_idempotent_producer_goes_on(journey: Journey) -> None:
 
 
 def test_dump_log_segments_reads_every_file(journey: Journey, kafka_tool: Callable[..., Result]) -> None:
-    for stage in journey.stages:
+    for turn, stage in enumerate(journey.stages):
+        if journey.killed and stage.server == "apache":
+            continue  # the tool stumbles over the space that Kafka reserves at the end of an open index
         printed = dump_everything(kafka_tool, stage.files)
         records = re.findall(r"^\| offset: ", printed["log"], re.MULTILINE)
         assert len(records) > 1000, stage.server
         assert printed["index"].count("passed sanity check") >= 2
         assert len(re.findall(r"^timestamp: ", printed["timeindex"], re.MULTILINE)) >= 10
-        assert len(re.findall(r"^producerId: ", printed["snapshot"], re.MULTILINE)) >= 8
+        snapshots = 2 if journey.killed else 8  # a killed server has them only where it began a new segment
+        assert len(re.findall(r"^producerId: ", printed["snapshot"], re.MULTILINE)) >= snapshots
         assert '"type":"TOPIC_RECORD"' in printed["metadata"]
         assert '"group":"readers"' in printed["offsets"]
         assert '"type":"TOPIC_RECORD"' in printed["checkpoint"]
-        if "apache" in (other.server for other in journey.stages[: journey.stages.index(stage) + 1]):
+        if "apache" in (earlier.server for earlier in journey.stages[: turn + 1]):  # only it has transactions
             assert len(re.findall(r"lastStableOffset: ", printed["txnindex"])) >= 2
 
 
@@ -94,3 +99,20 @@ def test_each_server_writes_its_own_metadata_snapshots(journey: Journey) -> None
         snapshots = {file.name for file in (stage.files / "__cluster_metadata-0").glob("*.checkpoint")}
         assert snapshots - known, stage.server
         known |= snapshots
+
+
+def test_the_same_batches_make_the_same_files(journey: Journey, tmp_path: Path) -> None:
+    """Log, offset index, time index, producer snapshots and leader epochs, byte for byte."""
+    if journey.killed:
+        pytest.skip("a killed server leaves its indexes unfinished")
+    with OttlaServer(tmp_path, properties=history.PROPERTIES) as server:
+        raw_batches.write(server.bootstrap_servers)
+    theirs, ours = (contents(data / "raw-0") for data in (journey.stages[0].files, server.data_dir))
+    assert sorted(ours) == sorted(theirs)
+    assert len(ours) > 10
+    assert [name for name in ours if ours[name] != theirs[name]] == []
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """All but partition.metadata, which holds the topic's id."""
+    return {file.name: file.read_bytes() for file in folder.iterdir() if file.name != "partition.metadata"}
