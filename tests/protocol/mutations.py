@@ -7,7 +7,14 @@ from random import Random
 from ottla.protocol.primitives import uvarint
 
 INTERESTING = [b"\x00", b"\x7f", b"\x80", b"\xff", b"\xff" * 4, b"\x7f\xff\xff\xff", b"\x80\x00\x00\x00", b"\xff" * 10]
-INTERESTING += [uvarint(2**31 - 1), uvarint(2**32 - 1), b"\x7f\xff", b"\xff\xff\xff\xff\x0f", b"\x80\x80\x80\x80\x00"]
+INTERESTING += [
+    uvarint(2**31 - 1),
+    uvarint(2**32 - 1),
+    b"\x7f\xff",
+    b"\xff\xff\xff\xff\x0f",
+    b"\x80\x80\x80\x80\x00",
+    b"\x80\x80\x80\x80\x80\x00",
+]
 
 
 def mutated(random: Random, raw: bytes) -> bytes:

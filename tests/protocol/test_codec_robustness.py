@@ -85,6 +85,14 @@ def test_a_count_that_the_bytes_cannot_hold_allocates_nothing():
                 bounded(cls, filler * 50, version, peak=300_000, seconds=2)
 
 
+def test_a_count_over_the_bytes_left_is_refused_before_the_first_element():
+    """Without the check a million strings are built first, only to find that one more is missing."""
+    cls = message_class("DeleteTopicsRequest")
+    body = bytes(1_000_000)
+    bounded(cls, struct.pack(">i", len(body) + 1) + body, 3, peak=100_000, seconds=1)  # v3: an int32 count of strings
+    bounded(cls, uvarint(len(body) + 2) + b"\x01" * len(body), 5, peak=100_000, seconds=1)  # v5: compact
+
+
 @pytest.mark.parametrize("size", [0, 1, 2])
 def test_time_and_memory_grow_with_the_bytes_only(size):
     """A known tagged field that lies about its size, over and over: each byte is still read once."""
