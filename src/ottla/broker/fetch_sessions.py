@@ -33,12 +33,13 @@ class PartitionKey(NamedTuple):
 class CachedPartition:
     """A partition of a session: the client's request for it, and what the last response said."""
 
-    __slots__ = ("high_watermark", "log_start_offset", "request")
+    __slots__ = ("high_watermark", "known", "log_start_offset", "request")
 
     def __init__(self, request: FetchPartition) -> None:
         self.request = request
         self.high_watermark = -1
         self.log_start_offset = -1
+        self.known = False  # whether its topic id ever had a topic
 
     def remember(self, told: PartitionData) -> bool:
         """Keep what is being told; whether it is worth telling."""
@@ -50,6 +51,7 @@ class CachedPartition:
             or told.error_code != 0
             or told.diverging_epoch.epoch >= 0
         )
+        self.known = self.known or told.error_code != ErrorCode.UNKNOWN_TOPIC_ID
         self.high_watermark = -1 if told.error_code else told.high_watermark
         self.log_start_offset = told.log_start_offset
         return changed
@@ -94,6 +96,11 @@ class FetchContext:
     @property
     def session_id(self) -> int:
         return 0 if self.session is None else self.session.id
+
+    def was_known(self, key: PartitionKey) -> bool:
+        """Whether this session has seen the partition's topic."""
+        cached = None if self.session is None else self.session.partitions.get(key)
+        return cached is not None and cached.known
 
     def told(self, answers: list[tuple[PartitionKey, PartitionData]]) -> list[tuple[PartitionKey, PartitionData]]:
         """What to put into the response; partitions that had data go to the end of the session's order."""
@@ -155,7 +162,7 @@ class FetchSessions:
         ]
         if version < 7 or request.session_epoch == FINAL_EPOCH:
             return FetchContext(partitions, None, incremental=False)
-        return FetchContext(partitions, self._create(request, version) if partitions else None, incremental=False)
+        return FetchContext(partitions, self._create(request, version), incremental=False)
 
     def _create(self, request: FetchRequest, version: int) -> FetchSession | None:
         now_ms = self._clock.monotonic_ms()

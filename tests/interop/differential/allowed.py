@@ -53,6 +53,11 @@ MASKED = (
 )
 """Fields whose presence is compared (a default stays itself) but not their value."""
 
+CUT_BATCHES = Allowed(
+    "FetchResponse.responses[].partitions[].records",
+    "Apache Kafka ends a fetch anywhere, Ottla at the end of a batch: no client can use the part of a cut one",
+)
+
 LATER_APIS = frozenset(
     {
         17, 36,  # SASL
@@ -70,6 +75,7 @@ NOT_ASKED = (
     Allowed("AlterConfigs with one resource twice", "Apache Kafka loses the exception and never answers"),
     Allowed("Produce with null records", "a NullPointerException in Apache Kafka, which then never answers"),
     Allowed("Produce with a partition twice", "Apache Kafka drops the first without a word; Ottla appends both"),
+    Allowed("Fetch with a partition twice", "as above"),
     Allowed(
         "Produce with a good CRC around broken records, to a topic that is not compacted",
         "a batch is opaque: records are read only where a rule is about records (DESIGN, decision 2)",

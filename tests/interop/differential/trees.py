@@ -130,8 +130,7 @@ class Symbols:
                 for r in iterate_records(records, position)
             ]
             found.append(tree)
-        if end < len(records):
-            found.append(f"<{len(records) - end} bytes of the next batch>")
+        self.length_varies = self.length_varies or end < len(records)  # see allowed.CUT_BATCHES
         return found
 
 

@@ -9,9 +9,11 @@ from ottla.broker.deferred import Deferred
 from ottla.broker.fetch_sessions import FIRST_TOPIC_ID_VERSION, FetchContext, PartitionKey
 from ottla.broker.leadership import current_leader, leader_endpoints
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import NO_LEADER_EPOCH
 from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest
 from ottla.protocol.generated.fetch_response import (
     AbortedTransaction,
+    EpochEndOffset,
     FetchableTopicResponse,
     FetchResponse,
     LeaderIdAndEpoch,
@@ -25,18 +27,39 @@ SENDFILE_FROM_BYTES = 64 * 1024
 
 FIRST_LEADER_HINT_VERSION = 16
 _LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+_UNKNOWN_ERRORS = frozenset({int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), int(ErrorCode.UNKNOWN_TOPIC_ID)})
+_ISOLATION_LEVELS = (0, 1)
 _NO_RECORDS = b""
 
 
 def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | Deferred:
     if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
         raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    if request.isolation_level not in _ISOLATION_LEVELS:
+        return _refused(context, request, ErrorCode.UNKNOWN_SERVER_ERROR)
     fetch_context = context.broker.fetch_sessions.open(request, context.version)
     fetch = Fetch(context, request, fetch_context)
     fetch.read()
     if fetch.enough or request.max_wait_ms <= 0 or not fetch_context.partitions:
         return fetch.response()
     return ParkedFetch(fetch, context, request.max_wait_ms).deferred
+
+
+def _refused(context: RequestContext, request: FetchRequest, code: ErrorCode) -> FetchResponse:
+    """The whole request; versions without topic ids say it for each partition too."""
+    response = FetchResponse(error_code=int(code), session_id=request.session_id)
+    if context.version < FIRST_TOPIC_ID_VERSION:
+        response.responses = [
+            FetchableTopicResponse(
+                topic.topic, topic.topic_id, [_unread(item.partition, code) for item in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    return response
+
+
+def _unread(index: int, code: ErrorCode) -> PartitionData:
+    return PartitionData(index, int(code), -1, -1, -1, records=_NO_RECORDS)
 
 
 class Fetch:
@@ -72,7 +95,7 @@ class Fetch:
     def _read_partition(self, key: PartitionKey, wanted: FetchPartition, left: int) -> PartitionData:
         try:
             partition = self.partition(key)
-            partition.require_leader(wanted.current_leader_epoch)
+            partition.require_leader(max(wanted.current_leader_epoch, NO_LEADER_EPOCH))
             return self._read_log(partition, wanted, left)
         except KafkaError as error:
             return self._failed(key, error)
@@ -85,10 +108,16 @@ class Fetch:
 
     def _read_log(self, partition: Partition, wanted: FetchPartition, left: int) -> PartitionData:
         isolation_level = self._request.isolation_level
+        if wanted.partition_max_bytes < 0 or self._request.max_bytes < 0:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "A fetch cannot be of less than 0 bytes")
         log = partition.log
         data = PartitionData(
             wanted.partition, 0, log.high_watermark, log.last_stable_offset, log.log_start_offset, records=_NO_RECORDS
         )
+        if isolation_level != READ_COMMITTED:
+            data.aborted_transactions = None
+        if wanted.last_fetched_epoch >= 0 and self._diverges(partition, wanted, data):
+            return data
         limit = min(wanted.partition_max_bytes, left)
         first = self.bytes_read == 0
         if limit > 0 or first:
@@ -99,9 +128,27 @@ class Fetch:
                 data.aborted_transactions = _aborted(partition, wanted.fetch_offset, found.length)
         return data
 
+    def _diverges(self, partition: Partition, wanted: FetchPartition, data: PartitionData) -> bool:
+        """Whether the reader's log left ours before its fetch offset (KIP-595); then we say where."""
+        epoch, end_offset = partition.end_offset_for_epoch(wanted.last_fetched_epoch)
+        if end_offset < 0 or epoch < 0:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"Where epoch {wanted.last_fetched_epoch} ends is not known here"
+            )
+        if epoch >= wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:
+            return False
+        data.diverging_epoch = EpochEndOffset(epoch, end_offset)
+        self.stop = True
+        return True
+
     def _failed(self, key: PartitionKey, error: KafkaError) -> PartitionData:
         self.stop = True
-        data = PartitionData(key.partition, int(error.code), -1, -1, -1, records=_NO_RECORDS)
+        code = error.code
+        if code is ErrorCode.UNKNOWN_TOPIC_ID and self.fetch_context.was_known(key):
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # the topic of this id was deleted while the session lasts
+        data = _unread(key.partition, code)
+        if code not in _UNKNOWN_ERRORS:
+            data.aborted_transactions = None
         if error.code in _LEADER_ERRORS and self._context.version >= FIRST_LEADER_HINT_VERSION:
             leader_id, epoch = current_leader(self._context, key.topic, key.topic_id, key.partition)
             data.current_leader = LeaderIdAndEpoch(leader_id, epoch)
@@ -111,7 +158,10 @@ class Fetch:
     def response(self) -> FetchResponse:
         topics: list[FetchableTopicResponse] = []
         last: tuple[Any, ...] | None = None
-        for key, data in self.fetch_context.told(self.answers):
+        answers = self.answers
+        if self.stop:  # what nobody knows comes last
+            answers = sorted(answers, key=lambda answer: answer[1].error_code in _UNKNOWN_ERRORS)
+        for key, data in self.fetch_context.told(answers):
             if key[:2] != last:
                 last = key[:2]
                 topics.append(FetchableTopicResponse(key.topic, key.topic_id, []))
