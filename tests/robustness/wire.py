@@ -7,6 +7,7 @@ from typing import Any
 from ottla.protocol.api import encode_request, response_class, response_header_version
 from ottla.protocol.generated.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.protocol.generated.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.generated.find_coordinator_request import FindCoordinatorRequest
 from ottla.protocol.generated.metadata_request import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.generated.metadata_response import MetadataResponse
@@ -21,7 +22,7 @@ from ottla.protocol.generated.offset_fetch_request import (
     OffsetFetchRequestTopics,
 )
 from ottla.protocol.generated.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.protocol.records import SimpleRecord, build_batch
+from ottla.protocol.records import SimpleRecord, build_batch, iterate_batches, iterate_records
 from tests.support.frames import RawConnection
 
 
@@ -107,3 +108,29 @@ def committed(connection: RawConnection, group: str, topic: str) -> tuple[int, i
     if answer.error_code:
         return answer.error_code, -1
     return answer.topics[0].partitions[0].error_code, answer.topics[0].partitions[0].committed_offset
+
+
+def fetch(connection: RawConnection, topic: str, partition: int, offset: int = 0) -> tuple[int, bytes]:
+    """(error code, batches)."""
+    wanted = [FetchPartition(partition, fetch_offset=offset, partition_max_bytes=8 << 20)]
+    request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=8 << 20, topics=[FetchTopic(topic, partitions=wanted)])
+    answer = call(connection, request, 11).responses[0].partitions[0]
+    return answer.error_code, bytes(answer.records or b"")
+
+
+def read_back(connection: RawConnection, topic: str, partition: int) -> list[bytes]:
+    """Every value of a partition; offsets begin at 0 and have no gaps."""
+    values: list[bytes] = []
+    while True:
+        code, batches = fetch(connection, topic, partition, len(values))
+        if code:
+            raise ValueError(f"error {code}")
+        before = len(values)
+        for position, _ in iterate_batches(batches):
+            for record in iterate_records(batches, position):
+                if record.offset >= len(values):
+                    if record.offset != len(values):
+                        raise ValueError(f"offset {record.offset} instead of {len(values)}")
+                    values.append(bytes(record.value or b""))
+        if len(values) == before:
+            return values
