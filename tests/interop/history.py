@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import time
+
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
+
+from tests.interop.observation import read_all
 
 TIMEOUT_S = 20.0
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 GROUP = "readers"
+TRANSACTIONAL_GROUP = "transactional"
+GROUPS = (GROUP, TRANSACTIONAL_GROUP)
 PROPERTIES = {
     "offsets.topic.num.partitions": "2",  # 50 and 50 would only cost time
     "transaction.state.log.num.partitions": "2",
     "auto.create.topics.enable": "false",
+    "log.cleaner.backoff.ms": "100",
     "metadata.log.max.record.bytes.between.snapshots": "1000",
 }
 TOPICS = {
@@ -61,14 +68,51 @@ def _produce(bootstrap_servers: str, run: int) -> None:
 
 
 def _transact(bootstrap_servers: str, run: int) -> None:
+    """Committed and aborted ones, with offsets of a group in them."""
     producer = _producer(bootstrap_servers, {"transactional.id": "transactor", "batch.num.messages": 20})
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": TRANSACTIONAL_GROUP})
     producer.init_transactions(TIMEOUT_S)
     for number in range(6):
         producer.begin_transaction()
         for n in range(60):
             producer.produce("transactions", b"%d %d %d" % (run, number, n) * 5, partition=0)
         _flush(producer)
+        offsets = [TopicPartition("codecs", number % 5, 100 * run + number)]
+        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), TIMEOUT_S)
         (producer.abort_transaction if number % 3 == 1 else producer.commit_transaction)(TIMEOUT_S)
+    consumer.close()
+
+
+def leave_a_transaction_open(bootstrap_servers: str) -> None:
+    """Whoever reads committed records only gets no further than its first one."""
+    producer = _producer(bootstrap_servers, {"transactional.id": "dangler"})
+    producer.init_transactions(TIMEOUT_S)
+    producer.begin_transaction()
+    producer.produce("transactions", b"undecided", partition=0)
+    _flush(producer)
+    later = _producer(bootstrap_servers, {})
+    later.produce("transactions", b"behind it", partition=0)
+    _flush(later)
+
+
+def compact(bootstrap_servers: str) -> None:
+    """Let Apache Kafka's cleaner leave its gaps, then keep it from going on while others look."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    eager = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.index.bytes": "96"}
+    _settle(admin.create_topics([NewTopic("cleaned", 1, 1, config={**eager, "index.interval.bytes": "256"})]))
+    producer = _producer(bootstrap_servers, {"batch.num.messages": 10})
+    for n in range(500):
+        producer.produce("cleaned", None if n % 50 == 49 else b"%d" % n * 10, key=b"%d" % (n * n % 29))
+    _flush(producer)
+    deadline = time.monotonic() + 15
+    while len(read_all(bootstrap_servers, [("cleaned", 0)])["cleaned", 0]) > 250:
+        if time.monotonic() > deadline:
+            raise TimeoutError("the cleaner did nothing")
+    stop = ConfigEntry("cleanup.policy", "delete", incremental_operation=AlterConfigOpType.SET)
+    _settle(
+        admin.incremental_alter_configs([ConfigResource(ResourceType.TOPIC, "cleaned", incremental_configs=[stop])])
+    )
+    time.sleep(0.5)  # a round of the cleaner that had begun
 
 
 def _trim(admin: AdminClient, run: int) -> None:

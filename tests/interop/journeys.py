@@ -45,7 +45,9 @@ class Journey:
 
 def travel(directory: Path, route: Sequence[type[ApacheKafka]], *, dynamic: bool, kill: bool) -> Journey:
     journey = Journey(kill)
-    server = route[0](directory / "server", properties=history.PROPERTIES)
+    where = directory / "server"
+    folders = {"log.dirs": f"{where}/data,{where}/more"} if dynamic else {}
+    server = route[0](where, properties={**history.PROPERTIES, **folders})
     if dynamic:
         format_dynamic(server)
     session = ProducerSession(SESSION_TOPIC)
@@ -55,20 +57,21 @@ def travel(directory: Path, route: Sequence[type[ApacheKafka]], *, dynamic: bool
         journey.stages.append(stage)
         server.start()
         try:
-            _serve(server, stage, session, turn, last=turn == len(route) - 1)
+            _serve(server, stage, session, turn, kill=kill, last=turn == len(route) - 1)
         except BaseException:
             server.kill()
             raise
         (server.kill if kill else server.stop)()
         stage.files = directory / f"files-{turn}-{stage.server}"
-        shutil.copytree(server.data_dir, stage.files)
+        for folder in server.properties["log.dirs"].split(","):  # no partition is in two of them
+            shutil.copytree(folder, stage.files, dirs_exist_ok=True)
     return journey
 
 
-def _serve(server: ApacheKafka, stage: Stage, session: ProducerSession, turn: int, *, last: bool) -> None:
+def _serve(server: ApacheKafka, stage: Stage, session: ProducerSession, turn: int, *, kill: bool, last: bool) -> None:
     address = server.bootstrap_servers
     if turn:
-        stage.found = observe(address, [history.GROUP])
+        stage.found = observe(address, history.GROUPS)
         stage.repeated = session.repeat(server.port)
         stage.skipped = session.skip(server.port)
         stage.next_answer = session.send(server.port)
@@ -79,5 +82,9 @@ def _serve(server: ApacheKafka, stage: Stage, session: ProducerSession, turn: in
         raw_batches.write(address)
     if not last:
         history.live(address, transactions=stage.server == "apache", run=turn)
+        if stage.server == "apache" and turn == 0:
+            history.compact(address)
+        if stage.server == "apache" and kill:
+            history.leave_a_transaction_open(address)
         stage.last_answer = session.send(server.port)
-        stage.left = observe(address, [history.GROUP])
+        stage.left = observe(address, history.GROUPS)
