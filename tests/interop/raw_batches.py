@@ -10,6 +10,7 @@ from ottla.protocol.records import SimpleRecord, build_batch
 from tests.interop.producer_session import produce
 
 TOPIC = "raw"
+EMPTY_TOPIC = "raw-empty"
 CONFIG = {"segment.index.bytes": "96", "index.interval.bytes": "512"}
 START_MS = time.time_ns() // 1_000_000 - 60_000
 PRODUCER_ID = 4711
@@ -34,7 +35,8 @@ def batches() -> list[bytes]:
 
 def write(bootstrap_servers: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    admin.create_topics([NewTopic(TOPIC, 1, 1, config=CONFIG)])[TOPIC].result(20)
+    for name in (TOPIC, EMPTY_TOPIC):
+        admin.create_topics([NewTopic(name, 1, 1, config=CONFIG)])[name].result(20)
     port = int(bootstrap_servers.rpartition(":")[2])
     for batch in batches():
         answer = produce(port, TOPIC, batch)

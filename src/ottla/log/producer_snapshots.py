@@ -79,9 +79,9 @@ class ProducerSnapshots:
         return f"{self.directory}/{segment_name(offset)}{SNAPSHOT_SUFFIX}"
 
     def write(self, state: ProducerState) -> str | None:
-        """A snapshot at the state's end offset, not yet synced; None when there is one already."""
+        """A snapshot at the state's end offset, not yet synced; None when there is one already, or no record yet."""
         offset = state.end_offset
-        if self.offsets and self.offsets[-1] >= offset:
+        if offset <= (self.offsets[-1] if self.offsets else 0):
             return None
         path = self.path(offset)
         write_unsynced(self._storage, path, encode_snapshot(state))
