@@ -15,7 +15,7 @@ import threading
 import time
 from pathlib import Path
 
-from tests.robustness.load import Reader, Sender
+from tests.robustness.load import CompactedReader, Reader, Sender
 from tests.robustness.proxy import LossyProxy
 from tests.robustness.server_process import ServerProcess, free_ports
 from tests.robustness.wire import Closed, commit, committed, create_topic, delete_topic, metadata
@@ -25,6 +25,15 @@ TOPICS = {
     "rolling": (3, {"segment.bytes": "1048576", "index.interval.bytes": "512"}),
     "rolling-quickly": (2, {"segment.bytes": "1048576", "segment.ms": "300", "segment.jitter.ms": "0"}),
     "one-segment": (1, {}),
+    "compacted": (
+        2,
+        {
+            "cleanup.policy": "compact",
+            "segment.ms": "400",
+            "min.cleanable.dirty.ratio": "0.01",
+            "segment.bytes": "1048576",
+        },
+    ),
     "synced": (1, {"flush.messages": "200", "segment.bytes": "1048576"}),
 }
 PROPERTIES = {
@@ -32,6 +41,7 @@ PROPERTIES = {
     "replica.high.watermark.checkpoint.interval.ms": "200",
     "log.flush.start.offset.checkpoint.interval.ms": "200",
     "log.segment.delete.delay.ms": "200",
+    "log.cleaner.backoff.ms": "50",
     "log.message.timestamp.type": "CreateTime",
     "metadata.log.max.record.bytes.between.snapshots": "20000",
 }
@@ -66,6 +76,9 @@ class KillRounds:
             Sender("idem-e", servers, "synced", 1, idempotent=True, seed=seed, **{"compression.type": "zstd"}),
         ]
         self.reader = Reader(servers, self.senders)
+        compacted = Sender("idem-f", servers, "compacted", 2, idempotent=True, seed=seed, keys=40)
+        self.compacted = CompactedReader(servers, compacted)
+        self.senders.append(compacted)
         self.extra: dict[str, bool | None] = {}
         """Topics of the rounds: there, not there, or unknown (the answer was lost)."""
         self.committed = 0
@@ -144,6 +157,7 @@ class KillRounds:
         for sender in self.senders:
             sender.pause()
         self.reader.check()
+        self.compacted.check()
         self._verify_topics()
         self._verify_commit()
         self.server.assert_no_traceback()
@@ -195,11 +209,11 @@ class KillRounds:
         self.server.start()
         self.reader.rewind()
         self.verify()
-        acked = sum(len(partition) for sender in self.senders for partition in sender.acked)
+        acked = sum(len(partition) for sender in self.senders[:-1] for partition in sender.acked)
         segments = len(list(self.server.log_dirs[0].glob("*-*/*.log")))
         return (
             f"{self.kills} kills ({self.recovery_kills} of them during start-up), {acked} records acknowledged, "
-            f"{self.reader.records} found, 0 lost, 0 duplicates of idempotent producers, "
+            f"{self.reader.records} found (and {self.compacted.kept} left of {sum(self.senders[-1].sent)} compacted), 0 lost, 0 duplicates of idempotent producers, "
             f"{self.reader.duplicates} of plain ones, {segments} segments, {len(self.extra)} topics created or deleted, "
             f"restart median {sorted(self.starts)[len(self.starts) // 2]:.2f} s, max {max(self.starts):.2f} s"
         )

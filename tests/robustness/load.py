@@ -11,8 +11,9 @@ import random
 import threading
 import time
 import zlib
+from functools import partial
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 _FILLER = random.Random(7).randbytes(4096)
 _CLIENT = {
@@ -34,8 +35,19 @@ class Sender:
     """One producer and its thread. `acked[partition][sequence]` is the offset that the server answered with."""
 
     def __init__(
-        self, name: str, servers: str, topic: str, partitions: int, *, idempotent: bool, seed: int, **config: object
+        self,
+        name: str,
+        servers: str,
+        topic: str,
+        partitions: int,
+        *,
+        idempotent: bool,
+        seed: int,
+        keys: int | None = None,
+        **config: object,
     ):
+        """With `keys`, only so many different keys: for a topic that is compacted."""
+        self.keys = keys
         self.name, self.topic, self.partitions, self.idempotent = name, topic, partitions, idempotent
         self.sent = [0] * partitions
         self.acked: list[dict[int, int]] = [{} for _ in range(partitions)]
@@ -65,8 +77,7 @@ class Sender:
         if error.fatal():
             self.errors.append(f"fatal: {error}")
 
-    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
-        sequence = int(message.key())
+    def _on_delivery(self, sequence: int, error: KafkaError | None, message: Message) -> None:
         if error is not None:
             self.errors.append(f"{self.name} {message.partition()} {sequence}: {error}")
         elif sequence in self.acked[message.partition()]:
@@ -75,13 +86,19 @@ class Sender:
             self.acked[message.partition()][sequence] = message.offset()
 
     def _run(self) -> None:
-        while not self._ended:
-            if not self._running.is_set():
-                self._producer.poll(0.005)
-                continue
-            for _ in range(self._random.randrange(1, 20)):
-                self._send()
-            self._producer.poll(self._random.choice([0.01, 0.02, 0.04]))
+        try:
+            while not self._ended:
+                self._turn()
+        except KafkaException as error:  # fatal: the producer takes no more
+            self.errors.append(str(error))
+
+    def _turn(self) -> None:
+        if not self._running.is_set():
+            self._producer.poll(0.005)
+            return
+        for _ in range(self._random.randrange(1, 20)):
+            self._send()
+        self._producer.poll(self._random.choice([0.01, 0.02, 0.04]))
 
     def _send(self) -> None:
         partition = self._random.randrange(self.partitions)
@@ -89,15 +106,18 @@ class Sender:
         try:
             self._producer.produce(
                 self.topic,
-                key=str(sequence).encode(),
+                key=self.key_of(sequence),
                 value=value_of(self.name, partition, sequence),
                 partition=partition,
-                on_delivery=self._on_delivery,
+                on_delivery=partial(self._on_delivery, sequence),
             )
         except BufferError:
             self._producer.poll(0.01)
             return
         self.sent[partition] = sequence + 1
+
+    def key_of(self, sequence: int) -> bytes:
+        return str(sequence % self.keys if self.keys else sequence).encode()
 
     def resume(self) -> None:
         self._running.set()
@@ -107,8 +127,10 @@ class Sender:
         self._running.clear()
         deadline = time.monotonic() + timeout
         while len(self._producer):
-            if time.monotonic() > deadline:
-                raise AssertionError(f"{self.name}: {len(self._producer)} records were not answered in {timeout} s")
+            if self.errors or time.monotonic() > deadline:
+                raise AssertionError(
+                    f"{self.errors} {self.name}: {len(self._producer)} records were not answered in {timeout} s"
+                )
             time.sleep(0.01)
 
     def close(self) -> None:
@@ -117,6 +139,20 @@ class Sender:
         self._thread.join(10)
         self._producer.purge()
         self._producer.flush(1)
+
+
+def new_reader(servers: str) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "reader",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "fetch.wait.max.ms": 20,
+            "check.crcs": True,
+            **_CLIENT,
+        }
+    )
 
 
 class Reader:
@@ -146,17 +182,7 @@ class Reader:
 
     def check(self) -> None:
         """Everything acknowledged is there, once, in order, without gaps. All senders are paused."""
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self._servers,
-                "group.id": "reader",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "error",
-                "fetch.wait.max.ms": 20,
-                "check.crcs": True,
-                **_CLIENT,
-            }
-        )
+        consumer = new_reader(self._servers)
         try:
             self._read(consumer)
         finally:
@@ -215,3 +241,50 @@ class Reader:
                         f"{sender.name} {partition} {sequence}: acknowledged at {offset}, is at {at}"
                     )
             self._compared[sender.name, partition] = len(acked)
+
+
+class CompactedReader:
+    """Reads a compacted topic of one sender: each key's last value is there, and nothing that was not sent."""
+
+    def __init__(self, servers: str, sender: Sender) -> None:
+        self._servers = servers
+        self._sender = sender
+        self.kept = 0
+
+    def check(self) -> None:
+        assert self._sender.errors == []
+        consumer = new_reader(self._servers)
+        self.kept = 0
+        try:
+            for partition in range(self._sender.partitions):
+                self._check_partition(consumer, partition)
+        finally:
+            consumer.close()
+
+    def _check_partition(self, consumer: Consumer, partition: int) -> None:
+        sender = self._sender
+        low, high = consumer.get_watermark_offsets(TopicPartition(sender.topic, partition), timeout=20)
+        assert high == sender.sent[partition], (
+            f"{sender.topic}-{partition} ends at {high}, {sender.sent[partition]} sent"
+        )
+        consumer.assign([TopicPartition(sender.topic, partition, low)])
+        latest: dict[bytes, int] = {}
+        previous = -1
+        deadline = time.monotonic() + 40
+        while previous < high - 1:  # the last record is never cleaned away
+            assert time.monotonic() < deadline, f"{sender.topic}-{partition}: read up to {previous} of {high}"
+            for message in consumer.consume(500, 0.2):
+                assert message.error() is None, message.error()
+                offset = message.offset()
+                assert offset > previous
+                previous = offset
+                # One producer, nothing lost: a record's offset is its sequence.
+                assert message.value() == value_of(sender.name, partition, offset), (
+                    f"{sender.topic}-{partition}@{offset}"
+                )
+                latest[message.key()] = offset
+                self.kept += 1
+        sent = sender.sent[partition]
+        assert latest == {
+            sender.key_of(sequence): sequence for sequence in range(max(0, sent - (sender.keys or 0)), sent)
+        }
