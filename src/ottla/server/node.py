@@ -7,9 +7,7 @@ when every partition is loaded and led.
 from __future__ import annotations
 
 import asyncio
-import resource
 import socket
-import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -30,7 +28,6 @@ from ottla.log.cleaner import Cleaner
 from ottla.log.file_names import LOCK
 from ottla.log.log_directory import LogDirectory
 from ottla.log.log_store import LogDirectoryError, LogStore
-from ottla.log.open_files import DEFAULT_OPEN_FILES
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import RESOURCE_BROKER, MetadataImage
 from ottla.metadata.meta_properties import (
@@ -45,6 +42,7 @@ from ottla.protocol.generated.allocate_producer_ids_request import AllocateProdu
 from ottla.replication.replicas import Replicas
 from ottla.runtime.buffers import BufferPool
 from ottla.runtime.clock import SystemClock, SystemRandom
+from ottla.runtime.descriptors import Descriptors
 from ottla.runtime.disk import DiskStorage
 from ottla.runtime.listener import Limits, Listener, bind
 from ottla.runtime.timers import LoopTimers
@@ -56,8 +54,6 @@ from ottla.server.registration import LocalController, Registration
 
 log = get_logger(__name__)
 
-SPARE_DESCRIPTORS = 512
-"""Indexes, checkpoints and snapshots being written, the loop, the sockets of listeners."""
 
 _SYNC_THREADS = 8
 
@@ -183,6 +179,7 @@ class Node:
                 self._storage,
                 self._random,
                 config.data_dirs,
+                open_files=Descriptors.available().segments,
                 producer_id_expiration_ms=config.producer_id_expiration_ms,
                 on_directory_failed=self._on_directory_failed,
             )
@@ -240,7 +237,7 @@ class Node:
     def _listen(self, broker: Broker) -> None:
         config, pool = self.config, BufferPool()
         limits = Limits(
-            max_connections=min(config.max_connections, _connections_by_descriptors()),
+            max_connections=min(config.max_connections, Descriptors.available().connections),
             max_connections_per_ip=config.max_connections_per_ip,
             idle_ms=config.connections_max_idle_ms,
             max_frame=config.socket_request_max_bytes,
@@ -332,14 +329,6 @@ class Node:
             self._unlock_metadata_dir()
             self._unlock_metadata_dir = None
         self.broker = None
-
-
-def _connections_by_descriptors() -> int:
-    """How many connections leave enough descriptors for the logs: without them a log directory would seem to fail."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY:
-        return sys.maxsize
-    return max(soft - DEFAULT_OPEN_FILES - SPARE_DESCRIPTORS, soft // 2)
 
 
 def _in_threads(calls: Iterable[Callable[[], None]]) -> None:

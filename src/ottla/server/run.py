@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
-import resource
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
@@ -15,6 +13,7 @@ from typing import Any
 from ottla.env.config.load import load
 from ottla.env.config.problems import ConfigError
 from ottla.env.config.properties import MalformedEscape, parse_properties
+from ottla.runtime import descriptors
 from ottla.server.errors import StartupError
 from ottla.server.node import Node
 
@@ -52,7 +51,7 @@ def read_properties(file: Path, overrides: Sequence[str] = ()) -> dict[str, str]
 
 def run(node: Node, on_started: Callable[[Node], None] | None = None) -> int:
     """Start, serve until SIGTERM or SIGINT, stop cleanly; a second signal ends at once."""
-    raise_open_files_limit()
+    descriptors.raise_limit()
     return run_loop(_serve(node, on_started))
 
 
@@ -80,14 +79,6 @@ async def _serve(node: Node, on_started: Callable[[Node], None] | None) -> int:
             loop.remove_signal_handler(number)
         await node.stop()
     return 0
-
-
-def raise_open_files_limit() -> None:
-    """Each connection is a descriptor: take all that the hard limit allows, as the JVM does."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def run_loop(main: Coroutine[Any, Any, int]) -> int:
