@@ -81,6 +81,7 @@ class ServerProcess:
         log_dirs: list[Path] | None = None,
         limits: Mapping[int, int] | None = None,
     ) -> None:
+        """`limits`: resource limits of the process, soft and hard."""
         self.directory = directory
         self.log_dirs = log_dirs or [directory / "data"]
         self.port, self.controller_port = free_ports(2)
@@ -114,7 +115,7 @@ class ServerProcess:
 
     def _limit(self) -> None:
         for kind, value in self._limits.items():
-            resource.setrlimit(kind, (value, resource.getrlimit(kind)[1]))
+            resource.setrlimit(kind, (value, value))
 
     def start(self, timeout: float = 20) -> float:
         """Start and wait for the first answer; the seconds that took."""

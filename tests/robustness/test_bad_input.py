@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import struct
 import time
 from collections.abc import Iterator
@@ -207,6 +208,27 @@ def test_others_are_answered_meanwhile(server, name):
     # The bound is for the 99th percentile: the largest wait also has what the other tests do on the same cores.
     assert waits.count > 20
     assert waits.p99_ms < 100
+
+
+def test_a_flood_of_connections_leaves_descriptors_for_the_logs(tmp_path):
+    properties = {"replica.high.watermark.checkpoint.interval.ms": "50", "num.partitions": "40"}
+    with ServerProcess(tmp_path, properties=properties, limits={resource.RLIMIT_NOFILE: 400}) as victim:
+        with connect(victim) as connection:
+            assert create_topic(connection, "t", 150) == 0
+            with abuse.connections(victim.port, 600):
+                for partition in range(150):
+                    assert produce(connection, "t", partition, b"x") == (0, 0)
+                time.sleep(0.3)
+        with connect(victim) as connection:
+            assert [produce(connection, "t", partition, b"y")[0] for partition in range(150)] == [0] * 150
+        victim.assert_no_traceback()
+        assert "directory.failed" not in victim.log_text()
+        assert "too many connections" in victim.log_text()
+
+
+def test_the_server_takes_the_descriptors_that_it_may_have(server):
+    soft, hard = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
+    assert soft == hard
 
 
 def test_twenty_thousand_mutated_frames(tmp_path):
