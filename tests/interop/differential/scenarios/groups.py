@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ottla.model.ids import Uuid
+from ottla.protocol.generated.consumer_protocol_subscription import ConsumerProtocolSubscription
 from ottla.protocol.generated.delete_groups_request import DeleteGroupsRequest
 from ottla.protocol.generated.describe_groups_request import DescribeGroupsRequest
 from ottla.protocol.generated.find_coordinator_request import FindCoordinatorRequest
@@ -31,6 +32,8 @@ from tests.interop.differential.pair import Pair, Pending, Side
 from tests.interop.differential.scenario import scenario
 
 SESSION_MS = 20_000
+SUBSCRIPTION = b"\0\0" + ConsumerProtocolSubscription(["t"]).to_bytes(0)
+"""Readable: Apache Kafka looks into the subscriptions of consumers, and never answers when it cannot."""
 
 
 def coordinator(pair: Pair) -> None:
@@ -40,7 +43,7 @@ def coordinator(pair: Pair) -> None:
 
 
 def join(pair: Pair, version: int, group: str, member: str = "member", *, instance: str | None = None, names: tuple[str, ...] = ("range",), kind: str = "consumer", timeout_ms: int = SESSION_MS, fixed: str | None = None) -> Pending:
-    protocols = [JoinGroupRequestProtocol(name, b"meta-" + name.encode()) for name in names]
+    protocols = [JoinGroupRequestProtocol(name, SUBSCRIPTION) for name in names]
 
     def build(side: Side) -> JoinGroupRequest:
         known = fixed if fixed is not None else side.memory.get(member, "")
@@ -99,8 +102,8 @@ def join_group_refused(pair: Pair, version: int) -> None:
     join(pair, version, group, fixed="unknown").finish()
     if version >= 5:
         join(pair, version, group, instance="static", fixed="unknown").finish()
-        join(pair, version, group, instance="", fixed="").finish()
-        join(pair, version, group, instance="a b", fixed="").finish()
+        join(pair, version, pair.name("empty"), instance="", fixed="").finish()
+        join(pair, version, pair.name("blank"), instance="a b", fixed="").finish()
 
 
 @scenario(JoinGroupRequest)
