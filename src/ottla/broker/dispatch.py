@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Awaitable, Callable
-from struct import Struct
-from struct import error as StructError  # noqa: N812 - the module spells its exception in lower case
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.apis import ServedApi
@@ -16,49 +14,40 @@ from ottla.broker.connection import CloseConnection, Connection
 from ottla.broker.context import RequestContext
 from ottla.env.logging import get_logger
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.protocol.generated.index import APIS, MODULES
-from ottla.protocol.primitives import DecodeError, Message, skip_tags
+from ottla.protocol.api import decode_request_header, encode_response, request_class, response_class
+from ottla.protocol.generated.index import APIS
+from ottla.protocol.primitives import DecodeError
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
 log = get_logger(__name__)
 
-_HEADER = Struct(">hhih").unpack_from
-_RESPONSE_V0 = Struct(">ii").pack
-_RESPONSE_V1 = Struct(">iix").pack
 _API_VERSIONS = 18
 
 
 class Route:
     """Everything needed to answer one API: its classes, versions and handler."""
 
-    __slots__ = ("api_key", "flexible_from", "handle", "max_version", "min_version", "readers", "request", "response")
+    __slots__ = ("api_key", "handle", "max_version", "min_version", "request", "response")
 
     def __init__(self, served: ServedApi) -> None:
         api = APIS[served.api_key]
         self.api_key = served.api_key
         self.min_version = api.min_version
         self.max_version = served.max_version if served.max_version is not None else api.max_version
-        self.flexible_from = api.flexible_from
-        self.request = message_class(f"{api.name}Request")
-        self.response = message_class(f"{api.name}Response")
-        self.readers = self.request.READERS
+        self.request = request_class(served.api_key)
+        self.response = response_class(served.api_key)
         module = importlib.import_module(f"ottla.broker.handlers.{served.module}")
         self.handle: Callable[[RequestContext, Any], Any] = module.handle
 
     def frame(self, response: Any, version: int, correlation_id: int) -> list[Any]:
         """The response as byte pieces (and file regions), length prefix first."""
-        flexible = version >= self.flexible_from and self.api_key != _API_VERSIONS
-        pieces: list[Any] = [b""]
         try:
-            response.WRITERS[version](response, pieces)
+            return encode_response(response, version, correlation_id)
         except Exception as error:  # a bug of the handler: the peer must not wait for this answer for ever
             log.error("response.failed", api=APIS[self.api_key].name, version=version, error=repr(error))
             raise CloseConnection(f"{type(response).__name__} v{version} cannot be written") from error
-        length = sum(map(len, pieces))
-        pieces[0] = _RESPONSE_V1(length + 5, correlation_id) if flexible else _RESPONSE_V0(length + 4, correlation_id)
-        return pieces
 
     def failure(self, request: Any, error: KafkaError) -> Any:
         """This API's response that says only the error; per-item errors are the handlers' own business."""
@@ -69,29 +58,6 @@ class Route:
                 response.error_message = error.message
             return response
         raise CloseConnection(f"{type(request).__name__} failed with {error.code.name}: {error.message}")
-
-
-def message_class(name: str) -> type[Message]:
-    module = importlib.import_module(f"ottla.protocol.generated.{MODULES[name]}")
-    cls: type[Message] = getattr(module, name)
-    return cls
-
-
-def _client(frame: memoryview, length: int, *, flexible: bool) -> tuple[str | None, int]:
-    """The client id and where the body begins. Any negative length is a null, as Kafka reads it."""
-    pos = 10
-    client_id = None
-    if length >= 0:
-        pos += length
-        if pos > len(frame):
-            raise DecodeError(f"a client id of {length} bytes is longer than its frame")
-        client_id = str(frame[10:pos], "utf-8", "replace")
-    if flexible:
-        try:
-            pos = skip_tags(frame, pos) if frame[pos] else pos + 1
-        except IndexError as error:
-            raise DecodeError("the request header ends in the middle of its tagged fields") from error
-    return client_id, pos
 
 
 class Dispatcher:
@@ -112,17 +78,13 @@ class Dispatcher:
         return route
 
     def dispatch(self, connection: Connection, frame: memoryview) -> None:
-        try:
-            api_key, version, correlation_id, client_length = _HEADER(frame, 0)
-        except StructError as error:
-            raise DecodeError(f"a frame of {len(frame)} bytes is too short for a request header") from error
+        api_key, version, correlation_id, client_id, pos = decode_request_header(frame)
         route = self._routes.get(api_key) or self._route(api_key)
         if not route.min_version <= version <= route.max_version:
             if api_key != _API_VERSIONS:
                 raise CloseConnection(f"{APIS[api_key].name} v{version} is not supported")
             connection.peer.send(self._unsupported_api_versions(route, correlation_id))
             return
-        client_id, pos = _client(frame, client_length, flexible=version >= route.flexible_from)
         request, _ = route.request.decode(frame, pos, version)
         context = RequestContext(self.broker, connection, api_key, version, client_id)
         try:
