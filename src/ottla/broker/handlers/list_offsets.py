@@ -19,6 +19,8 @@ EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 _SINCE_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+_EARLIEST_KNOWN = min(_SINCE_VERSION)
+_ISOLATION_LEVELS = (0, 1)
 _CONSUMER = -1
 _DEBUG_CONSUMER = -2
 
@@ -34,8 +36,12 @@ def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsR
     for topic in request.topics:
         partitions = []
         for item in topic.partitions:
-            if (topic.name, item.partition_index) in twice:
-                partitions.append(ListOffsetsPartitionResponse(item.partition_index, int(ErrorCode.INVALID_REQUEST)))
+            key = (topic.name, item.partition_index)
+            if key in twice:
+                if key in seen:  # once is enough
+                    seen.remove(key)
+                    refused = ListOffsetsPartitionResponse(item.partition_index, int(ErrorCode.INVALID_REQUEST))
+                    partitions.append(refused)
                 continue
             try:
                 partitions.append(_look_up(context, request, topic.name, item))
@@ -48,6 +54,10 @@ def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsR
 def _look_up(
     context: RequestContext, request: ListOffsetsRequest, topic: str, item: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
+    if request.isolation_level not in _ISOLATION_LEVELS:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown isolation level {request.isolation_level}")
+    if item.timestamp < _EARLIEST_KNOWN:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     if item.timestamp < 0 and context.version < _SINCE_VERSION.get(item.timestamp, 0):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     partition = context.broker.replicas.get(topic, item.partition_index)
@@ -65,7 +75,10 @@ def _offset(partition: Partition, timestamp: int, request: ListOffsetsRequest) -
             return -1, partition.readable_end(request.isolation_level), partition.leader_epoch
         return -1, log.log_end_offset, partition.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return -1, log.log_start_offset, log.epochs.epoch_for_offset(log.log_start_offset)
+        start = log.log_start_offset
+        # The log learns an epoch with its first batch; until then it is the leader's.
+        epoch = log.epochs.epoch_for_offset(start) if start < log.log_end_offset else partition.leader_epoch
+        return -1, start, epoch
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return -1, -1, -1
     found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
