@@ -294,6 +294,26 @@ def test_a_reset_with_the_last_bytes_is_noticed(play):
     play(main)
 
 
+def test_a_bug_costs_its_connection_only(play, capsys):
+    async def main(loop):
+        def rule(payload: bytes) -> bytes:
+            if payload == b"bug":
+                raise ZeroDivisionError
+            return frame(payload)
+
+        rig, other = Rig(loop, rule), Rig(loop, rule)
+        await rig.ask(frame(b"fine") + frame(b"bug") + frame(b"never"))
+        assert await rig.read(8) == frame(b"fine")
+        assert await rig.read(1) == b""
+        await other.ask(frame(b"fine"))
+        assert await other.read(8) == frame(b"fine")
+        rig.close()
+        other.close()
+
+    play(main)
+    assert "connection.failed" in capsys.readouterr().err
+
+
 def test_closing_cancels_what_waits(play):
     async def main(loop):
         cancelled: list[bool] = []

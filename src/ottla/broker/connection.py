@@ -59,6 +59,9 @@ class Connection:
             self.dispatcher.dispatch(self, frame)
         except (DecodeError, CloseConnection) as error:
             self.refuse(str(error))
+        except Exception as error:  # a bug in dispatching costs this connection, not the loop
+            log.error("connection.failed", peer=f"{self.client_host}:{self.client_port}", exc_info=error)
+            self.peer.close()
 
     def refuse(self, reason: str) -> None:
         """Disconnect the peer and say why, once."""
