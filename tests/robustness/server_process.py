@@ -166,11 +166,11 @@ class ServerProcess:
         return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
 
     def assert_no_traceback(self) -> None:
+        """Nor any event that stands for a bug of ours."""
         text = self.log_text()
-        at = text.find("Traceback")
-        if at < 0:
-            at = text.find("request.failed")
-        assert at < 0, text[max(0, at - 500) : at + 3000]
+        for sign in ("Traceback", "request.failed", "response.failed", "connection.failed", "Exception in callback"):
+            at = text.find(sign)
+            assert at < 0, text[max(0, at - 500) : at + 3000]
 
     def __enter__(self) -> Self:
         self.format()
