@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from ottla.broker.context import RequestContext
+from ottla.broker.internal_topics import offsets_topic
+from ottla.coordinator.records import OFFSETS_TOPIC
 from ottla.env.logging import get_logger
 from ottla.protocol.generated.create_topics_request import CreatableTopic, CreateTopicsRequest
 
@@ -15,10 +17,15 @@ MAX_AT_ONCE = 1000
 
 async def create_missing(context: RequestContext, names: list[str]) -> None:
     """Create topics with the broker's defaults. What cannot be created stays unknown to the caller's answer."""
-    request = CreateTopicsRequest(
-        topics=[CreatableTopic(name, USE_DEFAULT, USE_DEFAULT) for name in names[:MAX_AT_ONCE]], timeout_ms=TIMEOUT_MS
-    )
+    topics = [_topic(context, name) for name in names[:MAX_AT_ONCE]]
+    request = CreateTopicsRequest(topics=topics, timeout_ms=TIMEOUT_MS)
     response = await context.broker.controller.submit(request, context)
     for topic in response.topics:
         if topic.error_code:
             log.warning("topic.not_created", topic=topic.name, reason=topic.error_message)
+
+
+def _topic(context: RequestContext, name: str) -> CreatableTopic:
+    if name == OFFSETS_TOPIC:
+        return offsets_topic(context.broker.groups.settings)
+    return CreatableTopic(name, USE_DEFAULT, USE_DEFAULT)

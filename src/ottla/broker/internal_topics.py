@@ -21,7 +21,7 @@ async def create_offsets_topic(context: RequestContext) -> None:
         return
     groups.creating_topic = True
     try:
-        request = CreateTopicsRequest(topics=[_offsets_topic(groups.settings)], timeout_ms=TIMEOUT_MS)
+        request = CreateTopicsRequest(topics=[offsets_topic(groups.settings)], timeout_ms=TIMEOUT_MS)
         # As the broker itself, not for the client: it needs no right to create topics.
         response = await context.broker.controller.submit(request, None)
     finally:
@@ -31,7 +31,7 @@ async def create_offsets_topic(context: RequestContext) -> None:
             log.warning("topic.not_created", topic=topic.name, reason=topic.error_message)
 
 
-def _offsets_topic(settings: GroupSettings) -> CreatableTopic:
+def offsets_topic(settings: GroupSettings) -> CreatableTopic:
     configs = {
         "cleanup.policy": "compact",
         "compression.type": "producer",

@@ -58,9 +58,9 @@ class ConfigRules:
         validate_client_metrics(name, values)
 
     def is_list(self, resource_type: int, name: str) -> bool:
-        """Whether APPEND and SUBTRACT make sense."""
+        """Whether APPEND and SUBTRACT make sense. Kafka's controller knows no lists of client-metrics subscriptions."""
         setting = _TABLES.get(resource_type, {}).get(name)
-        return setting is not None and setting.kind is Kind.LIST
+        return setting is not None and setting.kind is Kind.LIST and resource_type != RESOURCE_CLIENT_METRICS
 
     def default_value(self, resource_type: int, name: str) -> str | None:
         setting = _TABLES.get(resource_type, {}).get(name)

@@ -199,6 +199,9 @@ def _check_values(
         state.rules.check_group(values, cluster=cluster, node=node)
     elif kind == RESOURCE_CLIENT_METRICS:
         state.rules.check_client_metrics(name, values)
+    elif kind == RESOURCE_BROKER_LOGGER and records:
+        # There are no loggers with levels of their own here, so none that could be asked for exists.
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Logger {records[0].name} does not exist!")
     else:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
 

@@ -159,7 +159,13 @@ def _succeeded(
     values = {config.name: config.value for config in topic.configs if config.value is not None}
     rows = state.rules.topic_rows(values, cluster=state.cluster_config(), node=state.node_config())
     result.configs = [
-        CreatableTopicConfigs(row.name, None if row.sensitive else row.value, row.read_only, row.source, row.sensitive)
+        CreatableTopicConfigs(
+            row.name,
+            None if row.sensitive else values.get(row.name, row.value),  # as it was given, not as it is read
+            row.read_only,
+            row.source,
+            row.sensitive,
+        )
         for row in rows
     ]
     result.num_partitions = len(partitions)

@@ -33,7 +33,8 @@ def update_features(
     records: list[Message] = []
     try:
         for update in request.feature_updates:
-            records += _update(state, update, _upgrade_type(update, context), proposed)
+            # Version 0 has allow_downgrade instead, which Kafka reads and does not heed.
+            records += _update(state, update, update.upgrade_type, proposed)
     except KafkaError as error:
         text = f"The update failed for all features since the following feature had an error: {error.message}"
         return Decision(UpdateFeaturesResponse(error_code=error.code, error_message=text))
@@ -45,12 +46,6 @@ def update_features(
         ]
     response = UpdateFeaturesResponse(error_code=OK.code, error_message=OK.message, results=results)
     return Decision(response, [] if request.validate_only else records)
-
-
-def _upgrade_type(update: FeatureUpdateKey, context: RequestContext) -> int:
-    if context.version == 0:
-        return SAFE_DOWNGRADE if update.allow_downgrade else UPGRADE
-    return update.upgrade_type
 
 
 def _update(

@@ -84,7 +84,7 @@ def leader_and_isr_updates(
 def elect_leaders(
     state: ControllerState, request: ElectLeadersRequest, _context: RequestContext
 ) -> Decision[Message, ElectLeadersResponse]:
-    if request.election_type not in (PREFERRED, UNCLEAN):
+    if request.election_type not in (PREFERRED, UNCLEAN) and request.topic_partitions != []:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
     records: list[Message] = []
     results = []

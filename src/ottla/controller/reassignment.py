@@ -52,7 +52,7 @@ def alter_partition_reassignments(
     response = AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_code=ErrorCode.NONE,
-        error_message=None,
+        error_message=None if responses else "",
         responses=responses,
     )
     return Decision(response, records)

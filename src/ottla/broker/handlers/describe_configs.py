@@ -39,11 +39,12 @@ def _resource(
     try:
         rows = _rows(context, asked.resource_type, asked.resource_name)
     except KafkaError as error:
-        message = error.message
+        # An unknown topic is told by its code alone.
+        message = "" if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else error.message
         return DescribeConfigsResult(int(error.code), message, asked.resource_type, asked.resource_name)
     keys = asked.configuration_keys
     configs = [_row(row, request) for row in rows if not keys or row.name in keys]
-    return DescribeConfigsResult(0, None, asked.resource_type, asked.resource_name, configs)
+    return DescribeConfigsResult(0, "", asked.resource_type, asked.resource_name, configs)
 
 
 def _rows(context: RequestContext, resource_type: int, name: str) -> list[ConfigRow]:
@@ -65,8 +66,18 @@ def _rows(context: RequestContext, resource_type: int, name: str) -> list[Config
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
         return describe_client_metrics(overrides)
     if resource_type == RESOURCE_BROKER_LOGGER:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "There are no loggers with levels of their own here")
-    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type}")
+        return _loggers(context, name)
+    raise KafkaError(ErrorCode.INVALID_REQUEST)
+
+
+def _loggers(context: RequestContext, name: str) -> list[ConfigRow]:
+    """None: there are no loggers with levels of their own here."""
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+    if name != str(context.broker.node_id):
+        expected = f"Unexpected broker id, expected {context.broker.node_id} but received {name}"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, expected)
+    return []
 
 
 def _broker(context: RequestContext, name: str) -> list[ConfigRow]:

@@ -6,7 +6,7 @@ from ottla.broker.context import RequestContext
 from ottla.broker.handlers.metadata import TOPIC_OPERATIONS
 from ottla.broker.handlers.produce import INTERNAL_TOPICS
 from ottla.metadata.image import MetadataImage, PartitionRegistration, TopicImage
-from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.errors import ErrorCode
 from ottla.model.topic_names import is_topic_name
 from ottla.protocol.generated.describe_topic_partitions_request import DescribeTopicPartitionsRequest
 from ottla.protocol.generated.describe_topic_partitions_response import (
@@ -20,15 +20,13 @@ from ottla.protocol.generated.describe_topic_partitions_response import (
 def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
     image = context.broker.image
     cursor = request.cursor
-    if cursor is not None and cursor.partition_index < 0:
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST, f"DescribeTopicPartitionsRequest cursor partition must be valid: {cursor}"
-        )
     fetch_all = not request.topics
     names = sorted(image.topics_by_name) if fetch_all else sorted({topic.name for topic in request.topics})
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
-    limit = min(context.broker.config.max_request_partition_size_limit, request.response_partition_limit)
+        if cursor.partition_index < 0 or (not fetch_all and cursor.topic_name not in names):
+            return _refused(request)
+    limit = max(min(context.broker.config.max_request_partition_size_limit, request.response_partition_limit), 1)
     response = DescribeTopicPartitionsResponse()
     for name in names:
         start = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
@@ -48,9 +46,18 @@ def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> 
     return response
 
 
+def _refused(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    """A cursor that points nowhere."""
+    code = int(ErrorCode.INVALID_REQUEST)
+    topics = [DescribeTopicPartitionsResponseTopic(code, topic.name) for topic in request.topics]
+    return DescribeTopicPartitionsResponse(topics=topics)
+
+
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_topic_name(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
-    return DescribeTopicPartitionsResponseTopic(int(code), name, is_internal=name in INTERNAL_TOPICS)
+    return DescribeTopicPartitionsResponseTopic(
+        int(code), name, is_internal=name in INTERNAL_TOPICS, topic_authorized_operations=TOPIC_OPERATIONS
+    )
 
 
 def _topic(image: MetadataImage, topic: TopicImage, indexes: list[int]) -> DescribeTopicPartitionsResponseTopic:

@@ -72,7 +72,8 @@ def _answer(context: RequestContext, request: MetadataRequest) -> MetadataRespon
     if everything:
         topics = [_topic(image, topic, request) for topic in image.topics_by_name.values()]
     else:
-        topics = [_requested(image, asked, request) for asked in request.topics or ()]
+        answers = [_requested(image, asked, request) for asked in request.topics or ()]
+        topics = list({answer.name or answer.topic_id: answer for answer in answers}.values())
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(

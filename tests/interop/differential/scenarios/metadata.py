@@ -47,7 +47,6 @@ def metadata_creates(pair: Pair, version: int) -> None:
     pair.await_leaders(name, 2)
     pair.send(_named(name, create=True), version)
     pair.send(_named("a b", create=True), version)
-    pair.send(_named("__consumer_offsets", create=False), version)
 
 
 @scenario(MetadataRequest, servers="quiet")
@@ -85,7 +84,7 @@ def describe_topic_partitions(pair: Pair, version: int) -> None:
     describe(names[::-1])
     describe([first, first])
     describe([pair.name("missing"), second])
-    describe(["a b", ""])
+    describe(["a b", first])
     for limit in (1, 2, 3, 4, 7, 9, 0, -1):
         describe(names, limit)
     for at in (0, 1, 2, 3, 9, -1):
