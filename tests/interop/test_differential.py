@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import importlib
+import itertools
+import os
 import pkgutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
+from hypothesis import HealthCheck, given, settings
 
+from ottla.broker.apis import BROKER_APIS
 from tests.interop.differential import scenarios
+from tests.interop.differential.bad_frames import bad_frames, cut_frames
 from tests.interop.differential.pair import Pair, Side
+from tests.interop.differential.replay import recorded, replay, topics_asked_for
 from tests.interop.differential.scenario import SCENARIOS, Scenario
+from tests.interop.differential.scenarios.groups import coordinator
+from tests.interop.differential.scenarios.produce import ids_ready
+from tests.interop.differential.sequences import Step, run, sequences
 from tests.interop.differential.servers import two_servers
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("requires_apache_kafka")]
@@ -44,9 +53,60 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
         yield get
 
 
+def new_pair(servers: Servers, name: str, flavour: str = "default") -> Pair:
+    left, right = (Side(side.address) for side in servers(flavour))
+    return Pair(left, right, name)
+
+
 @pytest.mark.parametrize("each", SCENARIOS, ids=lambda each: f"{each.name}-v{each.version}")
 def test_same_answers(each: Scenario, servers: Servers) -> None:
-    left, right = (Side(side.address) for side in servers(each.servers))
-    pair = Pair(left, right, f"{each.name}.v{each.version}")
+    pair = new_pair(servers, f"{each.name}.v{each.version}", each.servers)
     each.run(pair, each.version)
     pair.check()
+
+
+def test_bad_frames_have_the_same_end(servers: Servers) -> None:
+    pair = new_pair(servers, "frames")
+    for what, data in bad_frames():
+        pair.send_bytes(data, what)
+    for what, data in cut_frames():
+        pair.send_bytes(data, what, end=True)
+    pair.check()
+
+
+def test_recorded_requests_have_the_same_answers(servers: Servers) -> None:
+    pair = new_pair(servers, "recorded")
+    topic = pair.create(pair.name("t"), 2)
+    coordinator(pair)
+    ids_ready(pair)
+    requests = list(recorded(set(BROKER_APIS)))
+    assert len(requests) > 100
+    for name in topics_asked_for(requests):
+        if not name.startswith("__"):
+            pair.create(name, 3)
+    for request in requests:
+        replay(pair, request, topic)
+    pair.check()
+
+
+_examples = itertools.count()
+
+
+# The seed is fixed: CI asks the same every time. More, and others: `--hypothesis-seed=N` with EXAMPLES=500.
+@pytest.mark.timeout(180)
+@settings(
+    max_examples=int(os.environ.get("EXAMPLES", "25")), derandomize="EXAMPLES" not in os.environ,
+    suppress_health_check=list(HealthCheck), database=None,
+)  # fmt: skip
+@given(steps=sequences)
+def test_made_up_sequences_have_the_same_answers(servers: Servers, steps: list[Step]) -> None:
+    pair = new_pair(servers, f"made-up.{next(_examples)}")
+    run(pair, steps)
+    pair.check()
+
+
+def test_ottla_had_no_traceback(servers: Servers) -> None:
+    for flavour in FLAVOURS:
+        log = servers(flavour)[1].address.log_file.read_text(errors="replace")
+        assert "Traceback" not in log, log[-5000:]
+        assert "request.failed" not in log, log[-5000:]

@@ -39,6 +39,7 @@ SETS = (
     Allowed("CreateTopicsResponse.topics[].configs", "hash order"),
     Allowed("DeleteTopicsResponse.responses", "hash order of the topics asked for"),
     Allowed("CreateTopicsResponse.topics", "hash order of the topics asked for"),
+    Allowed("ElectLeadersResponse.replica_election_results", "hash order when all partitions are asked for"),
     Allowed("JoinGroupResponse.members", "hash order of the members; the leader looks them up by id"),
     Allowed("DescribeGroupsResponse.groups[].members", "hash order of the members"),
 )

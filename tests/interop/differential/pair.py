@@ -8,6 +8,7 @@ function of the Side.
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeAlias
@@ -27,6 +28,8 @@ from tests.support.frames import RawConnection
 
 CLOSED = "closed"
 SILENT = "silent"
+AFTERWARDS = 0.2
+"""Seconds to wait for what may follow an answer that is already there."""
 Outcome: TypeAlias = "Message | str"
 Request: TypeAlias = "Message | Callable[[Side], Message]"
 
@@ -171,16 +174,22 @@ class Pair:
         self.start(request, version)
         self.send(ApiVersionsRequest(), 0)
 
-    def send_bytes(self, data: bytes, shown: str, *, end: bool = False) -> None:
-        """Raw bytes, compared by outcome: closed, silent, or the frame that comes back after its correlation id."""
+    def send_bytes(self, data: bytes, shown: str, *, end: bool = False, timeout: float = 1.0) -> None:
+        """Raw bytes on new connections, compared by what becomes of them: closed, silent or answered (and then?)."""
         outcomes = []
         for side in self.sides:
+            side.close()
             side.connection.send_raw(data)
             if end:
-                side.connection.socket.shutdown(1)
+                side.connection.socket.shutdown(socket.SHUT_WR)
+        sent = time.monotonic()
         for side in self.sides:
+            side.connection.socket.settimeout(max(timeout - (time.monotonic() - sent), AFTERWARDS))
             frame = side.receive_frame()
-            outcomes.append(frame if isinstance(frame, str) else f"answered: {frame[4:40].hex()}")
+            if not isinstance(frame, str):
+                side.connection.socket.settimeout(AFTERWARDS)
+                frame = f"answered, then {side.receive_frame()!s:.8}"
+            outcomes.append(frame)
             side.close()
         if outcomes[0] != outcomes[1]:
             self._report(shown, [("outcome", *outcomes)])
