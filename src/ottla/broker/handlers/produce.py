@@ -94,9 +94,9 @@ class Append:
         return TopicProduceResponse(name, topic.topic_id, partitions)
 
     def _partition(self, topic: TopicProduceData, index: int, records: Any) -> PartitionProduceResponse:
+        partition = self._find(topic, index)
         if not -1 <= self._acks <= 1:
             raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
-        partition = self._find(topic, index)
         if records is None:
             raise KafkaError(ErrorCode.INVALID_RECORD)
         if self._transactional_id is None and len(records) > ATTRIBUTES_LOW and records[ATTRIBUTES_LOW] & TRANSACTIONAL:

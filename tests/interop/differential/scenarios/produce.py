@@ -92,6 +92,7 @@ def produce_refused(pair: Pair, version: int) -> None:
     for acks in (2, -2, 32767):
         pair.send(produce(topic, good, version=version, acks=acks), version)
     pair.send(produce(topic, good, version=version, partition=5), version)
+    pair.send(produce(topic, good, version=version, partition=5, acks=2), version)
     pair.send(produce(topic, good, version=version, partition=-1), version)
     if version < 7:
         pair.send(produce(topic, batch(b"a", compression=ZSTD), version=version), version)
