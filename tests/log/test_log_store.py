@@ -121,6 +121,18 @@ def test_delete_waits_then_removes(dirs: list[Path]) -> None:
     again.shutdown(NOW)
 
 
+def test_delete_with_index_entries_in_memory(dirs: list[Path]) -> None:
+    """Found by the benchmark: the entries were written to the old name after the rename, and the directory failed."""
+    store = opened(dirs[:1])
+    log = store.create(B0, TOPIC_ID, CONFIG, NOW)
+    for _ in range(4):
+        append(log, b"x" * 5000)
+    store.delete(B0, NOW)
+    assert store.online_directories() == store.directories
+    assert next(iter(dirs[0].glob("*-delete/*.index"))).stat().st_size > 0
+    store.shutdown(NOW)
+
+
 def test_a_sync_under_way_does_not_mind_the_deletion(dirs: list[Path]) -> None:
     """The sync runs in a thread; the partition may go while it does. That is no failure of the disk."""
     store = opened(dirs[:1])

@@ -387,6 +387,8 @@ class ReplicaLog(LocalLog):
 
     def rename_directory(self, directory: str) -> None:
         try:
+            for segment in self._segments:
+                segment.flush_indexes()
             self.log_dir.storage.rename(self.directory, directory)
             self._moved_to(directory)
         except OSError as error:

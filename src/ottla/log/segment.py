@@ -156,8 +156,7 @@ class Segment:
         self._time_index = None
 
     def moved_to(self, directory: str) -> None:
-        """The partition's folder was renamed."""
-        self.flush_indexes()
+        """The partition's folder was renamed; its indexes were written out before."""
         self.directory = directory
         self._offset_index = None
         self._time_index = None

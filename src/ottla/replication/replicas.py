@@ -148,7 +148,11 @@ class Replicas:
             partition.gone()
             for callback in self._on_removed:
                 callback(partition)
-            self._logs.delete(partition.topic_partition, self._clock.time_ms())
+            try:
+                self._logs.delete(partition.topic_partition, self._clock.time_ms())
+            except KafkaError as error:
+                # The directory is offline now; the others must still hear of their partitions.
+                log.error("partition.not_deleted", partition=str(partition.topic_partition), reason=error.message)
 
     def on_directory_failed(self, partitions: Iterable[TopicPartition]) -> None:
         """Their directory went offline: whoever waits must look again and get KAFKA_STORAGE_ERROR."""
