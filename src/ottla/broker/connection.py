@@ -8,7 +8,7 @@ touches a socket: `Peer` is the channel's side.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.broker.deferred import Deferred
@@ -81,7 +81,10 @@ class Connection:
             self._pending = answer
             answer.then(lambda response: self._answer(response, route, context.version, correlation_id))
             return
-        self._pending = asyncio.ensure_future(self._finish(answer, route, context, request, correlation_id))
+        task = self._pending = asyncio.ensure_future(self._finish(answer, route, context, request, correlation_id))
+        if isinstance(answer, Coroutine):
+            # A task that is cancelled before its first step never gets to await the handler.
+            task.add_done_callback(lambda _: answer.close())
 
     async def _finish(
         self, answer: Awaitable[Any], route: Route, context: RequestContext, request: Any, correlation_id: int
