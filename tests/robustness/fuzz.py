@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import struct
 import tempfile
 import time
@@ -168,10 +169,10 @@ class Worker(asyncio.Protocol):
 
 
 class Fuzz:
-    def __init__(self, port: int, frames: Frames, workers: int = 24) -> None:
+    def __init__(self, server: ServerProcess, frames: Frames, workers: int = 24) -> None:
         self.frames = frames
         self.outcomes: Counter[str] = Counter()
-        self._port = port
+        self._ports = itertools.cycle([server.port] * 9 + [server.controller_port])
         self._workers = workers
         self._tasks: set[asyncio.Task[None]] = set()
         self.loop: asyncio.AbstractEventLoop
@@ -200,7 +201,7 @@ class Fuzz:
 
     async def _connect(self, worker: Worker) -> None:
         try:
-            await self.loop.create_connection(lambda: worker, "127.0.0.1", self._port)
+            await self.loop.create_connection(lambda: worker, "127.0.0.1", next(self._ports))
         except OSError as error:
             if not self._done.done():
                 self._done.set_exception(error)
@@ -218,16 +219,19 @@ def prepare(server: ServerProcess) -> bytes:
 def run(server: ServerProcess, count: int, seed: int) -> str:
     """Send `count` mutated frames to a fresh server; the figures."""
     topic_id = prepare(server)
-    Fuzz(server.port, Frames(seeds(topic_id), min(2000, count), seed + 1)).run()  # handlers and buffers are loaded now
+    Fuzz(server, Frames(seeds(topic_id), min(2000, count), seed + 1)).run()  # handlers and buffers are loaded now
     before = server.rss_bytes()
     started = time.monotonic()
     with Pinger(server.port) as pinger:
-        outcomes = Fuzz(server.port, Frames(seeds(topic_id), count, seed)).run()
+        outcomes = Fuzz(server, Frames(seeds(topic_id), count, seed)).run()
     seconds = time.monotonic() - started
     grown = (server.rss_bytes() - before) / 2**20
     server.assert_no_traceback()
     assert sum(outcomes.values()) == count, outcomes
     assert grown < 50, f"memory grew by {grown:.1f} MiB"
+    server.kill()
+    server.start()  # nothing was written that cannot be read again
+    server.assert_no_traceback()
     return (
         f"{count} mutated frames in {seconds:.0f} s: {dict(outcomes)}; others meanwhile {pinger.waits}; "
         f"memory {before / 2**20:.0f} MiB, grew by {grown:.1f} MiB"

@@ -45,6 +45,7 @@ PROPERTIES = {
     "log.message.timestamp.type": "CreateTime",
     "metadata.log.max.record.bytes.between.snapshots": "20000",
 }
+CLEAN_ENDS = 0.1
 COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE = 14, 15
 _FOLDER = re.compile(r"(.+)-(\d+)")
 
@@ -97,11 +98,7 @@ class KillRounds:
         for thread in background:
             thread.start()
         time.sleep(self.random.uniform(0.05, 0.5))
-        if self.random.random() < 0.7:
-            self.proxy.muted = True
-            time.sleep(self.random.uniform(0.001, 0.05))
-        self._kill()
-        self.proxy.muted = False
+        self._end()
         for thread in background:
             thread.join()
         for _ in range(self.random.choice([0, 0, 0, 1, 2])):
@@ -118,6 +115,22 @@ class KillRounds:
             self.proxy.muted = False
             self.starts.append(self.server.start())
         self.verify()
+
+    def _end(self) -> None:
+        """Mostly a kill, often with the last answers lost before; now and then a clean end, which loses nothing either.
+
+        A clean end with lost answers is not tried: Kafka's producer snapshot knows a producer's last batch only, so
+        that an earlier one that is sent again is out of order, there as here.
+        """
+        if self.random.random() < CLEAN_ENDS:
+            code, _ = self.server.stop()
+            assert code == 0
+            return
+        if self.random.random() < 0.7:
+            self.proxy.muted = True
+            time.sleep(self.random.uniform(0.001, 0.05))
+        self._kill()
+        self.proxy.muted = False
 
     def _kill(self) -> None:
         self.server.kill()

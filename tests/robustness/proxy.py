@@ -24,6 +24,7 @@ class _Side(asyncio.Protocol):
         if self.other is None:
             self._proxy.connect(self)
         else:
+            self.other.other = self
             for data in self.other._early:
                 transport.write(data)
 
@@ -76,7 +77,6 @@ class LossyProxy:
             if client.transport is not None:
                 client.transport.abort()
             return
-        client.other = server
         if client.transport is not None and client.transport.is_closing() and server.transport is not None:
             server.transport.abort()
 
