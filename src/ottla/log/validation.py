@@ -150,7 +150,7 @@ def _is_exactly_one(header: BatchHeader, length: int, version: int) -> bool:
     return (
         header.batch_length + LOG_OVERHEAD == length
         and header.magic == MAGIC_V2
-        and (version >= FIRST_ZSTD_VERSION or header.attributes & COMPRESSION_MASK != ZSTD)
+        and (version >= FIRST_ZSTD_VERSION or header.attributes & COMPRESSION_MASK < ZSTD)
     )
 
 
@@ -169,7 +169,11 @@ def _single_batch(buf: bytearray | memoryview, version: int) -> int:
         raise _request_error(version, "are only allowed to contain record batches with magic version 2")
     if size < HEADER_BYTES:
         raise corrupt_size(size)
-    if version < FIRST_ZSTD_VERSION and buf[22] & 7 == ZSTD:
+    codec = buf[22] & COMPRESSION_MASK
+    if version < FIRST_ZSTD_VERSION and codec > ZSTD:
+        unknown = unknown_codec(codec)
+        raise RefusedRequestError(unknown.code, unknown.message)
+    if version < FIRST_ZSTD_VERSION and codec == ZSTD:
         raise RefusedRequestError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"Produce requests with version {version} are not allowed to use ZStandard compression",

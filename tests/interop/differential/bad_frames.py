@@ -44,10 +44,16 @@ def bad_frames() -> Iterator[tuple[str, bytes]]:
     yield "a compact array of 2^31", _request(METADATA, 9, b"\x80\x80\x80\x80\x08", flexible=True)
     yield "an unknown tagged field", _request(METADATA, 9, b"\x01\x00\x00\x00\x01\x05\x02ab", flexible=True)
     yield "a tagged field that is cut", _request(METADATA, 9, b"\x01\x00\x00\x00\x01\x05\x7fab", flexible=True)
-    yield "two tagged fields with the same tag", _request(METADATA, 9, b"\x01\x00\x00\x00\x02\x05\x00\x05\x00", flexible=True)
+    yield (
+        "two tagged fields with the same tag",
+        _request(METADATA, 9, b"\x01\x00\x00\x00\x02\x05\x00\x05\x00", flexible=True),
+    )
     for length in (-2, -32768, 32767):
         yield f"a client id of {length}", frame(struct.pack(">hhih", METADATA, 1, 7, length) + struct.pack(">i", 0))
-    yield "a client id that is not UTF-8", frame(struct.pack(">hhih", METADATA, 1, 7, 2) + b"\xff\xfe" + struct.pack(">i", 0))
+    yield (
+        "a client id that is not UTF-8",
+        frame(struct.pack(">hhih", METADATA, 1, 7, 2) + b"\xff\xfe" + struct.pack(">i", 0)),
+    )
     yield "no client id", frame(struct.pack(">hhi", METADATA, 1, 7))
     yield "HTTP", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
     yield "TLS", bytes.fromhex("1603010200010001fc0303") + bytes(32)

@@ -21,13 +21,23 @@ def batch(
 
 
 def produce(
-    topic: str, records: bytes | None, *, version: int, partition: int = 0, acks: int = -1, transactional_id: str | None = None
+    topic: str,
+    records: bytes | None,
+    *,
+    version: int,
+    partition: int = 0,
+    acks: int = -1,
+    transactional_id: str | None = None,
 ) -> Request:
     """Produce to one partition, by name or (from v13) by id."""
 
     def build(side: Side) -> ProduceRequest:
         data = [PartitionProduceData(partition, records)]
-        entry = TopicProduceData(topic_id=side.topic_id(topic), partition_data=data) if version >= 13 else TopicProduceData(topic, partition_data=data)
+        entry = (
+            TopicProduceData(topic_id=side.topic_id(topic), partition_data=data)
+            if version >= 13
+            else TopicProduceData(topic, partition_data=data)
+        )
         return ProduceRequest(transactional_id, acks, 5_000, [entry])
 
     return build

@@ -22,6 +22,7 @@ from ottla.protocol.generated.delete_topics_request import DeleteTopicsRequest
 from ottla.protocol.generated.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.generated.metadata_request import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.primitives import DecodeError, Message, skip_tags
+from tests.interop.differential.allowed import USED
 from tests.interop.differential.servers import Address
 from tests.interop.differential.trees import Symbols, differences
 from tests.support.frames import RawConnection
@@ -192,7 +193,7 @@ class Pair:
             outcomes.append(frame)
             side.close()
         if outcomes[0] != outcomes[1]:
-            self._report(shown, [("outcome", *outcomes)])
+            self._report(shown, [("outcome", outcomes[0], outcomes[1])])
 
     def remember(self, name: str, get: Callable[[Any], Any]) -> None:
         """Keep a value of each side's last answer under a name in `side.memory`."""
@@ -251,9 +252,12 @@ class Pair:
             for side, outcome in zip(self.sides, outcomes, strict=True)
         ]
         found = differences(*trees)
+        left, right = (side.symbols.before for side in self.sides)
+        USED.update(path for path in left if left[path] != right.get(path))
         varies = any(side.symbols.length_varies for side in self.sides)
         if not found and not varies and isinstance(outcomes[0], Message):
-            found = differences(*(f"{side.length} bytes" for side in self.sides), path="length")
+            sizes = [f"{side.length} bytes" for side in self.sides]
+            found = differences(sizes[0], sizes[1], "length")
         if found:
             self._report(shown, found)
         return Answers(*outcomes)
@@ -261,7 +265,10 @@ class Pair:
     def _report(self, shown: str, found: Iterable[tuple[str, Any, Any]]) -> None:
         lines = [f"request {self._count}: {shown}"]
         for path, left, right in found:
-            lines += [f"  {path or 'answer'}", *(f"    {s.name:7} {_value(path, v)}" for s, v in zip(self.sides, (left, right), strict=True))]
+            lines += [
+                f"  {path or 'answer'}",
+                *(f"    {s.name:7} {_value(path, v)}" for s, v in zip(self.sides, (left, right), strict=True)),
+            ]
         self._found.append("\n".join(lines))
 
 

@@ -1,8 +1,8 @@
 """`@scenario(SomeRequest)` makes a function a test that runs once for each version of that request.
 
-    @scenario(DeleteTopicsRequest)
-    def delete_topics_unknown(pair: Pair, version: int) -> None:
-        pair.send(DeleteTopicsRequest(topic_names=[pair.name("nothing")], timeout_ms=5000), version)
+@scenario(DeleteTopicsRequest)
+def delete_topics_unknown(pair: Pair, version: int) -> None:
+    pair.send(DeleteTopicsRequest(topic_names=[pair.name("nothing")], timeout_ms=5000), version)
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ class Scenario(NamedTuple):
 SCENARIOS: list[Scenario] = []
 
 
-def scenario(request: type[Message], *, servers: str = "default", versions: range | None = None) -> Callable[[Step], Step]:
+def scenario(
+    request: type[Message], *, servers: str = "default", versions: range | None = None
+) -> Callable[[Step], Step]:
     """`servers` names a configuration of FLAVOURS in test_differential.py; `versions` narrows."""
     entry = APIS[request.API_KEY]
     last = entry.max_version - entry.latest_unstable

@@ -6,13 +6,18 @@ each example, whatever they were called before.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 from hypothesis import strategies as st
 
 from ottla.protocol.generated.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.protocol.generated.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from ottla.protocol.generated.delete_records_request import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.protocol.generated.delete_records_request import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from ottla.protocol.generated.delete_topics_request import DeleteTopicsRequest
 from ottla.protocol.generated.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest, FetchTopic
@@ -21,10 +26,12 @@ from ottla.protocol.generated.incremental_alter_configs_request import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from ottla.protocol.generated.init_producer_id_request import InitProducerIdRequest
 from ottla.protocol.generated.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.generated.metadata_request import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.generated.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.interop.differential.batches import T0, batch, produce
-from tests.interop.differential.pair import Pair
+from tests.interop.differential.pair import Pair, Side
 
 TOPIC = 2
 CONFIGS = st.sampled_from(
@@ -50,6 +57,14 @@ class Produce(NamedTuple):
     keyed: bool
     acks: int
     at: int
+
+
+class Idempotent(NamedTuple):
+    topic: int
+    partition: int
+    sequence: int
+    epoch: int
+    records: int
 
 
 class Fetch(NamedTuple):
@@ -79,7 +94,7 @@ class Configure(NamedTuple):
 
 class Grow(NamedTuple):
     topic: int
-    count: int
+    partitions: int
 
 
 class Delete(NamedTuple):
@@ -90,20 +105,29 @@ class Look(NamedTuple):
     topic: int
 
 
-Step = Create | Produce | Fetch | ListOffsets | DeleteRecords | Configure | Grow | Delete | Look
+Step = Create | Produce | Idempotent | Fetch | ListOffsets | DeleteRecords | Configure | Grow | Delete | Look
 
 _topic = st.integers(0, 1)
 _partition = st.integers(0, 2)
 _offset = st.integers(-1, 12)
 _values = st.lists(st.none() | st.binary(max_size=60), min_size=1, max_size=3)
 _produce = st.builds(
-    Produce, _topic, _partition, _values, st.integers(0, 4), st.booleans(), st.sampled_from([-1, -1, 1, 3]), st.integers(0, 5)
+    Produce,
+    _topic,
+    _partition,
+    _values,
+    st.integers(0, 4),
+    st.booleans(),
+    st.sampled_from([-1, -1, 1, 3]),
+    st.integers(0, 5),
 )
+_idempotent = st.builds(Idempotent, _topic, _partition, st.integers(-1, 6), st.integers(-1, 2), st.integers(1, 3))
 _steps = st.one_of(
     st.builds(Create, _topic, st.integers(0, 3), st.none() | CONFIGS),
     _produce,
     _produce,
-    _produce,
+    _idempotent,
+    _idempotent,
     st.builds(Fetch, _topic, _partition, _offset, st.sampled_from([0, 1, 1 << 20]), st.integers(0, 1)),
     st.builds(ListOffsets, _topic, _partition, st.integers(-5, 0) | st.integers(T0 - 1, T0 + 60)),
     st.builds(DeleteRecords, _topic, _partition, _offset),
@@ -120,6 +144,8 @@ sequences: st.SearchStrategy[list[Step]] = st.tuples(_first, st.lists(_steps, mi
 
 def run(pair: Pair, steps: list[Step]) -> None:
     names = [pair.name("zero"), pair.name("one")]
+    pair.send(InitProducerIdRequest(None, 0), 4)
+    pair.remember("producer", lambda answer: answer.producer_id)
     for step in steps:
         _run(pair, step, names[step.topic])
 
@@ -134,6 +160,8 @@ def _run(pair: Pair, step: Step, name: str) -> None:
         case Produce(_, partition, values, codec, keyed, acks, at):
             data = batch(*values, key=b"k" if keyed else None, compression=codec, at=T0 + at * 10)
             pair.send(produce(name, data, version=12, partition=partition, acks=acks), 12)
+        case Idempotent(_, partition, sequence, epoch, count):
+            pair.send(partial(_idempotent_batch, name, partition, sequence, epoch, count), 12)
         case Fetch(_, partition, offset, max_bytes, isolation):
             wanted = FetchPartition(partition, fetch_offset=offset, partition_max_bytes=max_bytes)
             topics = [FetchTopic(name, partitions=[wanted])]
@@ -158,3 +186,9 @@ def _run(pair: Pair, step: Step, name: str) -> None:
         case Look(_):
             pair.send(MetadataRequest([MetadataRequestTopic(name=name)], False), 12)
             pair.send(DescribeConfigsRequest([DescribeConfigsResource(TOPIC, name, None)], True), 4)
+
+
+def _idempotent_batch(name: str, partition: int, sequence: int, epoch: int, count: int, side: Side) -> ProduceRequest:
+    fields = {"producer_id": side.memory["producer"], "producer_epoch": epoch, "base_sequence": sequence}
+    data = PartitionProduceData(partition, batch(*[b"i"] * count, **fields))
+    return ProduceRequest(None, -1, 5_000, [TopicProduceData(name, partition_data=[data])])

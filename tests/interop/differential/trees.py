@@ -34,11 +34,13 @@ class Symbols:
         self._ports = ports
         self._known: dict[tuple[str, object], str] = {}
         self._counts: dict[str, int] = {}
-        self.used: set[str] = set()
         self.length_varies = False
+        self.before: dict[str, list[Any]] = {}
+        """What the rules of `allowed` changed in the last tree, as it was, by the rule's path."""
 
     def tree(self, message: Struct) -> Any:
         self.length_varies = False
+        self.before = {}
         return self._value(message, type(message).__name__, "")
 
     def symbol(self, kind: str, value: object) -> str:
@@ -52,7 +54,7 @@ class Symbols:
 
     def _value(self, value: Any, path: str, field: str) -> Any:
         if path in _MASKED:
-            self.used.add(path)
+            self.before.setdefault(path, []).append(value)
             self.length_varies = True
             return "<masked>" if value not in (-1, 0, None, "") else value
         if isinstance(value, Struct):
@@ -62,7 +64,7 @@ class Symbols:
                 value = self._advertised(value)
             found = [self._value(item, f"{path}[]", field) for item in value]
             if path in _SETS and len(found) > 1:
-                self.used.add(path)
+                self.before.setdefault(path, []).append(list(found))
                 found.sort(key=repr)
             return found
         if isinstance(value, str):
@@ -102,7 +104,7 @@ class Symbols:
         for text in sorted(self._texts, key=len, reverse=True):
             found = found.replace(text, self._texts[text])
         for port in self._ports:
-            found = found.replace(str(port), "<port>")
+            found = found.replace(f":{port}", ":<port>")
         found = _UUID4.sub(lambda match: self.symbol("uuid", match.group()), found)
         found = _MILLIS.sub(_now, found)
         self.length_varies = self.length_varies or found != value
@@ -126,7 +128,10 @@ class Symbols:
             del fields["crc"], fields["batch_length"]
             tree: dict[str, Any] = {name: self._number(each, name) for name, each in fields.items()}
             tree["records"] = [
-                {name: self._number(each, name) if isinstance(each, int) else each for name, each in r._asdict().items()}
+                {
+                    name: self._number(each, name) if isinstance(each, int) else each
+                    for name, each in r._asdict().items()
+                }
                 for r in iterate_records(records, position)
             ]
             found.append(tree)
@@ -146,5 +151,9 @@ def differences(left: Any, right: Any, path: str = "") -> list[tuple[str, Any, A
     if isinstance(left, dict) and isinstance(right, dict) and left.keys() == right.keys():
         return [found for name in left for found in differences(left[name], right[name], f"{path}.{name}")]
     if isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
-        return [found for i, pair in enumerate(zip(left, right, strict=True)) for found in differences(*pair, f"{path}[{i}]")]
+        return [
+            found
+            for i, pair in enumerate(zip(left, right, strict=True))
+            for found in differences(*pair, f"{path}[{i}]")
+        ]
     return [] if left == right else [(path.lstrip("."), left, right)]

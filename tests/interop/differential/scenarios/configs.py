@@ -33,11 +33,16 @@ def describe_configs(pair: Pair, version: int) -> None:
     pair.send(DescribeConfigsRequest([DescribeConfigsResource(TOPIC, topic, None)], True, True), version)
     pair.send(DescribeConfigsRequest([DescribeConfigsResource(TOPIC, topic, None)]), version)
     pair.send(DescribeConfigsRequest([DescribeConfigsResource(BROKER, "1", None)], True, True), version)
-    pair.send(DescribeConfigsRequest([DescribeConfigsResource(kind, name, ["retention.ms"]) for kind, name in resources[:6]]), version)
+    pair.send(
+        DescribeConfigsRequest([DescribeConfigsResource(kind, name, ["retention.ms"]) for kind, name in resources[:6]]),
+        version,
+    )
     pair.send(DescribeConfigsRequest([]), version)
 
 
-def _incremental(pair: Pair, version: int, kind: int, name: str, *changes: tuple[str, int, str | None], validate_only: bool = False) -> None:
+def _incremental(
+    pair: Pair, version: int, kind: int, name: str, *changes: tuple[str, int, str | None], validate_only: bool = False
+) -> None:
     resource = AlterConfigsResource(kind, name, [AlterableConfig(*each) for each in changes])
     pair.send(IncrementalAlterConfigsRequest([resource], validate_only), version)
 
@@ -167,7 +172,18 @@ def list_config_resources(pair: Pair, version: int) -> None:
     _incremental(pair, 1, GROUP, pair.name("g"), ("consumer.session.timeout.ms", SET, "50000"))
     _incremental(pair, 1, CLIENT_METRICS, pair.name("m"), ("interval.ms", SET, "5000"))
     pair.settle()
-    for kinds in ([], [TOPIC], [GROUP], [CLIENT_METRICS], [BROKER], [BROKER_LOGGER], [GROUP, CLIENT_METRICS], [GROUP, GROUP], [99], [0]):
+    for kinds in (
+        [],
+        [TOPIC],
+        [GROUP],
+        [CLIENT_METRICS],
+        [BROKER],
+        [BROKER_LOGGER],
+        [GROUP, CLIENT_METRICS],
+        [GROUP, GROUP],
+        [99],
+        [0],
+    ):
         pair.send(ListConfigResourcesRequest(kinds), version)
     _incremental(pair, 1, GROUP, pair.name("g"), ("consumer.session.timeout.ms", DELETE, None))
     _incremental(pair, 1, CLIENT_METRICS, pair.name("m"), ("interval.ms", DELETE, None))

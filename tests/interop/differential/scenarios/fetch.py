@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from ottla.model.ids import Uuid
-from ottla.protocol.generated.delete_records_request import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.protocol.generated.delete_records_request import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from ottla.protocol.generated.delete_topics_request import DeleteTopicsRequest
 from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from tests.interop.differential.batches import batch, produce
 from tests.interop.differential.pair import Pair, Side
 from tests.interop.differential.scenario import scenario
+from tests.support.apache_kafka import CLUSTER_ID
 
 MIB = 1 << 20
 
 
 def _topic(side: Side, topic: str, version: int, *partitions: FetchPartition) -> FetchTopic:
-    return FetchTopic(topic_id=side.topic_id(topic), partitions=list(partitions)) if version >= 13 else FetchTopic(topic, partitions=list(partitions))
+    return (
+        FetchTopic(topic_id=side.topic_id(topic), partitions=list(partitions))
+        if version >= 13
+        else FetchTopic(topic, partitions=list(partitions))
+    )
 
 
 def _filled(pair: Pair, name: str, batches: int = 4, partitions: int = 1) -> str:
@@ -30,9 +40,30 @@ def fetch_offsets(pair: Pair, version: int) -> None:
     topic = _filled(pair, "t")
     pair.send(DeleteRecordsRequest([DeleteRecordsTopic(topic, [DeleteRecordsPartition(0, 3)])], 5_000), 2)
 
-    def fetch(offset: int, *, partition: int = 0, limit: int = MIB, max_bytes: int = MIB, isolation: int = 0, epoch: int = -1, min_bytes: int = 0, last_epoch: int = -1) -> None:
+    def fetch(
+        offset: int,
+        *,
+        partition: int = 0,
+        limit: int = MIB,
+        max_bytes: int = MIB,
+        isolation: int = 0,
+        epoch: int = -1,
+        min_bytes: int = 0,
+        last_epoch: int = -1,
+    ) -> None:
         wanted = FetchPartition(partition, epoch, offset, last_epoch, -1, limit)
-        pair.send(lambda side: FetchRequest(None, -1, max_wait_ms=50, min_bytes=min_bytes, max_bytes=max_bytes, isolation_level=isolation, topics=[_topic(side, topic, version, wanted)]), version)
+        pair.send(
+            lambda side: FetchRequest(
+                None,
+                -1,
+                max_wait_ms=50,
+                min_bytes=min_bytes,
+                max_bytes=max_bytes,
+                isolation_level=isolation,
+                topics=[_topic(side, topic, version, wanted)],
+            ),
+            version,
+        )
 
     for offset in (0, 2, 3, 4, 5, 7, 8, 9, 100, -1, -5, 2**62):
         fetch(offset)
@@ -76,30 +107,61 @@ def fetch_unknown(pair: Pair, version: int) -> None:
     topic = _filled(pair, "t", 1)
     part = FetchPartition(0, fetch_offset=0, partition_max_bytes=MIB)
     if version >= 13:
-        unknown = [FetchTopic(topic_id=Uuid(b"unknown-topic-id"), partitions=[part]), FetchTopic(topic_id=Uuid(bytes(16)), partitions=[part])]
+        unknown = [
+            FetchTopic(topic_id=Uuid(b"unknown-topic-id"), partitions=[part]),
+            FetchTopic(topic_id=Uuid(bytes(16)), partitions=[part]),
+        ]
     else:
         unknown = [FetchTopic(name, partitions=[part]) for name in (pair.name("missing"), "a b", "")]
+
+    def fetch(*before: FetchTopic, epoch: int = -1, cluster: str | None = None) -> None:
+        def build(side: Side) -> FetchRequest:
+            topics = [*before, _topic(side, topic, version, part)]
+            return FetchRequest(cluster, max_wait_ms=0, session_epoch=epoch, topics=topics)
+
+        pair.send(build, version)
+
     for each in unknown:
         pair.send(FetchRequest(max_wait_ms=0, topics=[each]), version)
-        pair.send(lambda side, each=each: FetchRequest(max_wait_ms=0, topics=[each, _topic(side, topic, version, part)]), version)  # type: ignore[misc]
-        pair.send(lambda side, each=each: FetchRequest(max_wait_ms=0, session_epoch=0, topics=[each, _topic(side, topic, version, part)]), version)  # type: ignore[misc]
-    for cluster in ("other", "5L6g3nShT-eMCtK--X86sw"):
-        pair.send(lambda side, cluster=cluster: FetchRequest(cluster, max_wait_ms=0, topics=[_topic(side, topic, version, part)]), version)  # type: ignore[misc]
+        fetch(each)
+        fetch(each, epoch=0)
+    fetch(cluster="other")
+    fetch(cluster=CLUSTER_ID)
 
 
 @scenario(FetchRequest, versions=range(7, 19))
 def fetch_sessions(pair: Pair, version: int) -> None:
     topic, other = _filled(pair, "t", 2, 2), _filled(pair, "u", 1)
 
-    def fetch(epoch: int, *partitions: tuple[str, int, int], session: int | None = None, forget: tuple[tuple[str, int], ...] = (), remember: bool = False, isolation: int = 0) -> None:
+    def fetch(
+        epoch: int,
+        *partitions: tuple[str, int, int],
+        session: int | None = None,
+        forget: tuple[tuple[str, int], ...] = (),
+        remember: bool = False,
+        isolation: int = 0,
+    ) -> None:
         def build(side: Side) -> FetchRequest:
-            topics = [_topic(side, name, version, FetchPartition(p, fetch_offset=offset, partition_max_bytes=MIB)) for name, p, offset in partitions]
+            topics = [
+                _topic(side, name, version, FetchPartition(p, fetch_offset=offset, partition_max_bytes=MIB))
+                for name, p, offset in partitions
+            ]
             forgotten = [
-                ForgottenTopic(topic_id=side.topic_id(name), partitions=[p]) if version >= 13 else ForgottenTopic(name, partitions=[p])
+                ForgottenTopic(topic_id=side.topic_id(name), partitions=[p])
+                if version >= 13
+                else ForgottenTopic(name, partitions=[p])
                 for name, p in forget
             ]
             known = side.memory.get("session", 0) if session is None else session
-            return FetchRequest(max_wait_ms=0, max_bytes=MIB, isolation_level=isolation, session_id=known or 0, session_epoch=epoch, topics=topics, forgotten_topics_data=forgotten)
+            return FetchRequest(
+                max_wait_ms=0,
+                max_bytes=MIB,
+                isolation_level=isolation,
+                session_id=known or 0,
+                session_epoch=epoch,
+                topics=topics,
+                forgotten_topics_data=forgotten,
+            )
 
         pair.send(build, version)
         if remember:
@@ -132,14 +194,19 @@ def fetch_sessions(pair: Pair, version: int) -> None:
 
 @scenario(FetchRequest, versions=range(7, 19))
 def fetch_session_topic_gone(pair: Pair, version: int) -> None:
-    from ottla.protocol.generated.delete_topics_request import DeleteTopicsRequest
-
     topic, kept = _filled(pair, "gone", 1), _filled(pair, "kept", 1)
     part = FetchPartition(0, fetch_offset=2, partition_max_bytes=MIB)
-    pair.send(lambda side: FetchRequest(max_wait_ms=0, session_epoch=0, topics=[_topic(side, topic, version, part), _topic(side, kept, version, part)]), version)
+    pair.send(
+        lambda side: FetchRequest(
+            max_wait_ms=0,
+            session_epoch=0,
+            topics=[_topic(side, topic, version, part), _topic(side, kept, version, part)],
+        ),
+        version,
+    )
     pair.remember("session", lambda answer: answer.session_id)
     pair.send(DeleteTopicsRequest(topic_names=[topic], timeout_ms=5_000), 5)
     pair.await_gone(topic)
     pair.settle()
-    for epoch in (1, 2):
-        pair.send(lambda side, epoch=epoch: FetchRequest(max_wait_ms=0, session_id=side.memory["session"], session_epoch=epoch), version)  # type: ignore[misc]
+    pair.send(lambda side: FetchRequest(session_id=side.memory["session"], session_epoch=1), version)
+    pair.send(lambda side: FetchRequest(session_id=side.memory["session"], session_epoch=2), version)

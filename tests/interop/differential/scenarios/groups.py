@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ottla.model.ids import Uuid
 from ottla.protocol.generated.consumer_protocol_subscription import ConsumerProtocolSubscription
 from ottla.protocol.generated.delete_groups_request import DeleteGroupsRequest
@@ -42,7 +44,18 @@ def coordinator(pair: Pair) -> None:
     pair.wait(HeartbeatRequest("any", 1, "any"), 4, lambda a: a.error_code == 25)
 
 
-def join(pair: Pair, version: int, group: str, member: str = "member", *, instance: str | None = None, names: tuple[str, ...] = ("range",), kind: str = "consumer", timeout_ms: int = SESSION_MS, fixed: str | None = None) -> Pending:
+def join(
+    pair: Pair,
+    version: int,
+    group: str,
+    member: str = "member",
+    *,
+    instance: str | None = None,
+    names: tuple[str, ...] = ("range",),
+    kind: str = "consumer",
+    timeout_ms: int = SESSION_MS,
+    fixed: str | None = None,
+) -> Pending:
     protocols = [JoinGroupRequestProtocol(name, SUBSCRIPTION) for name in names]
 
     def build(side: Side) -> JoinGroupRequest:
@@ -52,7 +65,14 @@ def join(pair: Pair, version: int, group: str, member: str = "member", *, instan
     return pair.start(build, version)
 
 
-def joined(pair: Pair, version: int, group: str, member: str = "member", instance: str | None = None, names: tuple[str, ...] = ("range",)) -> None:
+def joined(
+    pair: Pair,
+    version: int,
+    group: str,
+    member: str = "member",
+    instance: str | None = None,
+    names: tuple[str, ...] = ("range",),
+) -> None:
     """A member of an empty group, told its id first where the version asks so; remembers `member` and its id."""
     for _ in range(2):
         join(pair, version, group, member, instance=instance, names=names).finish()
@@ -62,7 +82,19 @@ def joined(pair: Pair, version: int, group: str, member: str = "member", instanc
     pair.remember(member, lambda answer: answer.member_id)
 
 
-def sync(pair: Pair, version: int, group: str, member: str = "member", *, generation: int = 1, leader: bool = True, instance: str | None = None, kind: str | None = "consumer", name: str | None = "range", fixed: str | None = None) -> Pending:
+def sync(
+    pair: Pair,
+    version: int,
+    group: str,
+    member: str = "member",
+    *,
+    generation: int = 1,
+    leader: bool = True,
+    instance: str | None = None,
+    kind: str | None = "consumer",
+    name: str | None = "range",
+    fixed: str | None = None,
+) -> Pending:
     def build(side: Side) -> SyncGroupRequest:
         known = fixed if fixed is not None else side.memory[member]
         given = [SyncGroupRequestAssignment(known, b"assignment")] if leader else []
@@ -142,7 +174,10 @@ def group_of_two(pair: Pair, version: int) -> None:
     second = sync(other, min(version, 5), group, "two", generation=2, leader=False)
     sync(pair, min(version, 5), group, "one", generation=2).finish()
     second.finish()
-    pair.send(lambda side: LeaveGroupRequest(group, members=[MemberIdentity(side.memory["two"]), MemberIdentity("unknown")]), 5)
+    pair.send(
+        lambda side: LeaveGroupRequest(group, members=[MemberIdentity(side.memory["two"]), MemberIdentity("unknown")]),
+        5,
+    )
     pair.send(lambda side: HeartbeatRequest(group, 2, side.memory["one"]), 4)
 
 
@@ -173,9 +208,13 @@ def heartbeat_refused(pair: Pair, version: int) -> None:
     pair.send(lambda side: HeartbeatRequest(group, 1, side.memory["member"]), version)
     sync(pair, 5, group).finish()
     for generation in (0, 2, -1):
-        pair.send(lambda side, generation=generation: HeartbeatRequest(group, generation, side.memory["member"]), version)  # type: ignore[misc]
+        pair.send(partial(_beat, group, generation), version)
     pair.send(HeartbeatRequest(group, 1, ""), version)
     pair.send(lambda side: HeartbeatRequest(group, 1, side.memory["member"], "x"), version)
+
+
+def _beat(group: str, generation: int, side: Side) -> HeartbeatRequest:
+    return HeartbeatRequest(group, generation, side.memory["member"])
 
 
 @scenario(LeaveGroupRequest)
@@ -225,7 +264,16 @@ def list_groups(pair: Pair, version: int) -> None:
     topic = pair.create(pair.name("t"))
     joined(pair, 9, group)
     _commit(pair, 8, offsets, topic, 0, 5)
-    for states, kinds in (([], []), (["Empty"], []), (["stable", "Empty"], []), (["Nonsense"], []), ([], ["classic"]), ([], ["Consumer"]), ([], ["nonsense"]), (["CompletingRebalance"], ["Classic"])):
+    for states, kinds in (
+        ([], []),
+        (["Empty"], []),
+        (["stable", "Empty"], []),
+        (["Nonsense"], []),
+        ([], ["classic"]),
+        ([], ["Consumer"]),
+        ([], ["nonsense"]),
+        (["CompletingRebalance"], ["Classic"]),
+    ):
         pair.send(ListGroupsRequest(states, kinds), version)
     pair.send(lambda side: LeaveGroupRequest(group, members=[MemberIdentity(side.memory["member"])]), 5)
     pair.send(DeleteGroupsRequest([group, offsets]), 2)
@@ -238,7 +286,19 @@ def describe_groups_unknown(pair: Pair, version: int) -> None:
     pair.send(DescribeGroupsRequest([]), version)
 
 
-def _commit(pair: Pair, version: int, group: str, topic: str, partition: int, offset: int, *, member: str = "", generation: int = -1, metadata: str | None = "note", instance: str | None = None) -> None:
+def _commit(
+    pair: Pair,
+    version: int,
+    group: str,
+    topic: str,
+    partition: int,
+    offset: int,
+    *,
+    member: str = "",
+    generation: int = -1,
+    metadata: str | None = "note",
+    instance: str | None = None,
+) -> None:
     def build(side: Side) -> OffsetCommitRequest:
         entry = OffsetCommitRequestPartition(partition, offset, 3, metadata)
         topics = [OffsetCommitRequestTopic(topic, side.topic_id(topic) if version >= 10 else Uuid(bytes(16)), [entry])]
@@ -247,9 +307,23 @@ def _commit(pair: Pair, version: int, group: str, topic: str, partition: int, of
     pair.send(build, version)
 
 
-def _fetch(pair: Pair, version: int, group: str, topics: dict[str, list[int]] | None, member: str | None = None, epoch: int = -1) -> None:
+def _fetch(
+    pair: Pair,
+    version: int,
+    group: str,
+    topics: dict[str, list[int]] | None,
+    member: str | None = None,
+    epoch: int = -1,
+) -> None:
     def build(side: Side) -> OffsetFetchRequest:
-        asked = None if topics is None else [OffsetFetchRequestTopics(t, side.topic_id(t) if version >= 10 else Uuid(bytes(16)), p) for t, p in topics.items()]
+        asked = (
+            None
+            if topics is None
+            else [
+                OffsetFetchRequestTopics(t, side.topic_id(t) if version >= 10 else Uuid(bytes(16)), p)
+                for t, p in topics.items()
+            ]
+        )
         old = None if topics is None else [OffsetFetchRequestTopic(t, p) for t, p in topics.items()]
         return OffsetFetchRequest(group, old, [OffsetFetchRequestGroup(group, member, epoch, asked)], True)
 
@@ -293,7 +367,15 @@ def offset_fetch(pair: Pair, version: int) -> None:
     _commit(pair, 8, group, topic, 0, 5)
     _commit(pair, 8, group, topic, 2, 6)
     _commit(pair, 8, group, other, 0, 7, metadata=None)
-    for topics in ({topic: [0, 1, 2]}, {topic: [0], other: [0]}, {topic: [9]}, {topic: []}, {pair.name("missing"): [0]}, {}):
+    asked: tuple[dict[str, list[int]], ...] = (
+        {topic: [0, 1, 2]},
+        {topic: [0], other: [0]},
+        {topic: [9]},
+        {topic: []},
+        {pair.name("missing"): [0]},
+        {},
+    )
+    for topics in asked:
         _fetch(pair, version, group, topics)
     if version >= 2:
         _fetch(pair, version, group, None)

@@ -69,7 +69,12 @@ def metadata_by_id(pair: Pair, version: int) -> None:
     pair.send(lambda side: topics(side.topic_id(name), named=name), version)
     if version < 12:
         pair.send(_named(None), version)
-    pair.send(lambda side: MetadataRequest([MetadataRequestTopic(side.topic_id(name), None), MetadataRequestTopic(name=name)], False), version)
+    pair.send(
+        lambda side: MetadataRequest(
+            [MetadataRequestTopic(side.topic_id(name), None), MetadataRequestTopic(name=name)], False
+        ),
+        version,
+    )
 
 
 @scenario(DescribeTopicPartitionsRequest)

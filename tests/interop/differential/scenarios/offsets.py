@@ -7,7 +7,11 @@ from ottla.protocol.generated.alter_replica_log_dirs_request import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
-from ottla.protocol.generated.delete_records_request import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.protocol.generated.delete_records_request import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from ottla.protocol.generated.describe_log_dirs_request import DescribableLogDirTopic, DescribeLogDirsRequest
 from ottla.protocol.generated.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.generated.offset_for_leader_epoch_request import (
@@ -24,7 +28,9 @@ from tests.interop.differential.scenario import scenario
 def list_offsets(pair: Pair, version: int) -> None:
     topic = pair.create(pair.name("t"), 2)
 
-    def ask(timestamp: int, *, partition: int = 0, name: str = topic, epoch: int = -1, isolation: int = 0, replica: int = -1) -> None:
+    def ask(
+        timestamp: int, *, partition: int = 0, name: str = topic, epoch: int = -1, isolation: int = 0, replica: int = -1
+    ) -> None:
         wanted = ListOffsetsPartition(partition, epoch, timestamp)
         pair.send(ListOffsetsRequest(replica, isolation, [ListOffsetsTopic(name, [wanted])], 1000), version)
 
@@ -33,7 +39,22 @@ def list_offsets(pair: Pair, version: int) -> None:
         ask(timestamp)
     for i, (at, codec) in enumerate(((T0, 0), (T0 + 5000, 1), (T0 + 2000, 3), (T0 + 5000, 0))):
         pair.send(produce(topic, batch(b"a%d" % i, b"b", b"c", at=at, compression=codec), version=9), 9)
-    times = (0, T0 - 1, T0, T0 + 1, T0 + 10, T0 + 20, T0 + 21, T0 + 2005, T0 + 4999, T0 + 5000, T0 + 5010, T0 + 5020, T0 + 5021, 2**62)
+    times = (
+        0,
+        T0 - 1,
+        T0,
+        T0 + 1,
+        T0 + 10,
+        T0 + 20,
+        T0 + 21,
+        T0 + 2005,
+        T0 + 4999,
+        T0 + 5000,
+        T0 + 5010,
+        T0 + 5020,
+        T0 + 5021,
+        2**62,
+    )
     for timestamp in (*specials, *times):
         ask(timestamp)
         ask(timestamp, isolation=1)
@@ -128,7 +149,9 @@ def alter_replica_log_dirs(pair: Pair, version: int) -> None:
     def move(path: str, name: str, *partitions: int) -> None:
         def build(side: Side) -> AlterReplicaLogDirsRequest:
             where = path.replace("{dir}", str(side.address.directory))
-            return AlterReplicaLogDirsRequest([AlterReplicaLogDir(where, [AlterReplicaLogDirTopic(name, list(partitions))])])
+            return AlterReplicaLogDirsRequest(
+                [AlterReplicaLogDir(where, [AlterReplicaLogDirTopic(name, list(partitions))])]
+            )
 
         pair.send(build, version)
 

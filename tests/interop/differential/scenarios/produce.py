@@ -121,7 +121,10 @@ def produce_unknown_topics(pair: Pair, version: int) -> None:
     names = (pair.name("missing"), "a b", "")
     entries = [TopicProduceData(name, partition_data=[good]) for name in names]
     if version >= 13:
-        entries = [TopicProduceData(topic_id=each, partition_data=[good]) for each in (Uuid(b"unknown-topic-id"), Uuid(bytes(16)))]
+        entries = [
+            TopicProduceData(topic_id=each, partition_data=[good])
+            for each in (Uuid(b"unknown-topic-id"), Uuid(bytes(16)))
+        ]
     for entry in entries:
         pair.send(ProduceRequest(None, -1, 5_000, [entry]), version)
         pair.send_unanswered(ProduceRequest(None, 0, 5_000, [entry]), version)
@@ -142,7 +145,9 @@ def produce_topic_rules(pair: Pair, version: int) -> None:
     compact = pair.create(pair.name("compact"), 1, cleanup_policy="compact")
     pair.send(produce(compact, batch(b"a", b"b", key=None), version=version), version)
     pair.send(produce(compact, batch(b"a", b"b", key=None, compression=LZ4), version=version), version)
-    mixed = bytes(build_batch([SimpleRecord(T0, b"k", b"v"), SimpleRecord(T0, None, b"v"), SimpleRecord(T0, None, b"v")]))
+    mixed = bytes(
+        build_batch([SimpleRecord(T0, b"k", b"v"), SimpleRecord(T0, None, b"v"), SimpleRecord(T0, None, b"v")])
+    )
     pair.send(produce(compact, mixed, version=version), version)
     pair.send(produce(compact, batch(b"a", None), version=version), version)
     append_time = pair.create(pair.name("append"), 1, message_timestamp_type="LogAppendTime")
@@ -168,7 +173,9 @@ def produce_topic_rules(pair: Pair, version: int) -> None:
         topic = pair.create(pair.name(name), 1, compression_type=name)
         for compression in (0, GZIP, SNAPPY, LZ4):
             pair.send(produce(topic, batch(b"a" * 50, b"b" * 50, compression=compression), version=version), version)
-        pair.send(produce(topic, batch(b"a", compression=GZIP) + batch(b"b", compression=GZIP), version=version), version)
+        pair.send(
+            produce(topic, batch(b"a", compression=GZIP) + batch(b"b", compression=GZIP), version=version), version
+        )
     lonely = pair.create(pair.name("lonely"), 1, min_insync_replicas="2")
     pair.send(produce(lonely, batch(b"a"), version=version), version)
     pair.send(produce(lonely, batch(b"a"), version=version, acks=1), version)
@@ -241,6 +248,13 @@ def init_producer_id(pair: Pair, version: int) -> None:
 @scenario(DescribeProducersRequest)
 def describe_producers(pair: Pair, version: int) -> None:
     topic = pair.create(pair.name("t"))
-    for name, partitions in ((topic, [0]), (topic, [3]), (topic, []), (pair.name("missing"), [0]), ("a b", [0]), ("", [0])):
+    for name, partitions in (
+        (topic, [0]),
+        (topic, [3]),
+        (topic, []),
+        (pair.name("missing"), [0]),
+        ("a b", [0]),
+        ("", [0]),
+    ):
         pair.send(DescribeProducersRequest([TopicRequest(name, partitions)]), version)
     pair.send(DescribeProducersRequest([]), version)

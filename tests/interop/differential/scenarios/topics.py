@@ -45,8 +45,14 @@ def create_topics(pair: Pair, version: int) -> None:
     create(CreatableTopic(pair.name("dry"), 3, 1), validate_only=True)
     create(CreatableTopic(pair.name("dry"), 0, 1), validate_only=True)
     create(CreatableTopic(pair.name("defaults"), -1, -1))
-    create(CreatableTopic(pair.name("a"), 1, 1), CreatableTopic(pair.name("b"), 0, 1), CreatableTopic(pair.name("c"), 2, 1))
-    create(CreatableTopic(pair.name("same"), 1, 1), CreatableTopic(pair.name("same"), 2, 1), CreatableTopic(pair.name("not"), 1, 1))
+    create(
+        CreatableTopic(pair.name("a"), 1, 1), CreatableTopic(pair.name("b"), 0, 1), CreatableTopic(pair.name("c"), 2, 1)
+    )
+    create(
+        CreatableTopic(pair.name("same"), 1, 1),
+        CreatableTopic(pair.name("same"), 2, 1),
+        CreatableTopic(pair.name("not"), 1, 1),
+    )
     for partitions, factor in ((0, 1), (-2, 1), (1, 0), (1, -2), (1, 2), (1, 32767), (10_001, 1), (2147483647, 1)):
         create(CreatableTopic(pair.name(f"p{partitions}r{factor}"), partitions, factor))
     for name in (*INVALID_NAMES, "__cluster_metadata"):
@@ -58,8 +64,12 @@ def create_topics(pair: Pair, version: int) -> None:
 
 @scenario(CreateTopicsRequest)
 def create_topics_assigned(pair: Pair, version: int) -> None:
-    def create(name: str, assignments: list[CreatableReplicaAssignment], partitions: int = -1, factor: int = -1) -> None:
-        pair.send(CreateTopicsRequest([CreatableTopic(pair.name(name), partitions, factor, assignments)], 5_000), version)
+    def create(
+        name: str, assignments: list[CreatableReplicaAssignment], partitions: int = -1, factor: int = -1
+    ) -> None:
+        pair.send(
+            CreateTopicsRequest([CreatableTopic(pair.name(name), partitions, factor, assignments)], 5_000), version
+        )
 
     create("good", _assignment([1], [1]))
     create("both", _assignment([1]), 1, 1)
@@ -177,7 +187,9 @@ def delete_topics_by_id(pair: Pair, version: int) -> None:
 def create_partitions(pair: Pair, version: int) -> None:
     name = pair.create(pair.name("t"), 2)
 
-    def grow(count: int, assignments: list[list[int]] | None = None, topic: str = name, validate_only: bool = False) -> None:
+    def grow(
+        count: int, assignments: list[list[int]] | None = None, topic: str = name, validate_only: bool = False
+    ) -> None:
         given = None if assignments is None else [CreatePartitionsAssignment(each) for each in assignments]
         pair.send(CreatePartitionsRequest([CreatePartitionsTopic(topic, count, given)], 5_000, validate_only), version)
 
