@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 
 from ottla.broker.apis import BROKER_APIS
 from tests.interop.differential import allowed, scenarios
@@ -96,12 +96,19 @@ _examples = itertools.count()
 _made_up_ready: list[bool] = []
 
 
-# The seed is fixed: CI asks the same every time. More, and others: `--hypothesis-seed=N` with EXAMPLES=500.
-@pytest.mark.timeout(180)
+EXAMPLES = os.environ.get("EXAMPLES")
+"""CI asks the same every time and shows the first difference as it is. More, others and shrunk:
+`EXAMPLES=500 pytest tests/interop/test_differential.py -k made_up --hypothesis-seed=N`."""
+
+
+@pytest.mark.timeout(3600 if EXAMPLES else 150)
 @settings(
-    max_examples=int(os.environ.get("EXAMPLES", "60")), derandomize="EXAMPLES" not in os.environ,
-    suppress_health_check=list(HealthCheck), database=None,
-)  # fmt: skip
+    max_examples=int(EXAMPLES or 80),
+    derandomize=EXAMPLES is None,
+    phases=list(Phase) if EXAMPLES else [Phase.generate],
+    suppress_health_check=list(HealthCheck),
+    database=None,
+)
 @given(steps=sequences)
 def test_made_up_sequences_have_the_same_answers(servers: Servers, steps: list[Step]) -> None:
     if not _made_up_ready:

@@ -107,9 +107,10 @@ class Look(NamedTuple):
 
 Step = Create | Produce | Idempotent | Fetch | ListOffsets | DeleteRecords | Configure | Grow | Delete | Look
 
-_topic = st.integers(0, 1)
-_partition = st.integers(0, 2)
-_offset = st.integers(-1, 12)
+# Mostly the same topic and partition: what happens there depends on what happened before.
+_topic = st.sampled_from([0, 0, 0, 1])
+_partition = st.sampled_from([0, 0, 0, 1, 2])
+_offset = st.integers(-1, 8)
 _values = st.lists(st.none() | st.binary(max_size=60), min_size=1, max_size=3)
 _produce = st.builds(
     Produce,
@@ -137,7 +138,7 @@ _steps = st.one_of(
     st.builds(Look, _topic),
 )
 _first = st.builds(Create, st.just(0), st.integers(1, 3), st.none() | CONFIGS)
-sequences: st.SearchStrategy[list[Step]] = st.tuples(_first, st.lists(_steps, min_size=4, max_size=30)).map(
+sequences: st.SearchStrategy[list[Step]] = st.tuples(_first, st.lists(_steps, min_size=10, max_size=40)).map(
     lambda parts: [parts[0], *parts[1]]
 )
 
