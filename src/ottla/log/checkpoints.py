@@ -59,10 +59,13 @@ def decode_lines(path: str, data: bytes, fields: int) -> list[list[str]]:
     return entries
 
 
-def write_offsets(storage: Storage, path: str, offsets: Mapping[TopicPartition, Offset]) -> None:
+def write_offsets(storage: Storage, path: str, offsets: Mapping[TopicPartition, Offset], *, sync: bool = True) -> None:
     """`recovery-point-`, `replication-`, `log-start-` and `cleaner-offset-checkpoint`."""
-    lines = (f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items())
-    storage.write_atomic(path, encode_lines(lines))
+    data = encode_lines(f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items())
+    if sync:
+        storage.write_atomic(path, data)
+    else:
+        write_unsynced(storage, path, data)
 
 
 def read_offsets(storage: Storage, path: str) -> dict[TopicPartition, Offset]:

@@ -343,25 +343,29 @@ class LogStore:
         self._deleted = waiting
         return removed
 
-    def checkpoint_recovery_points(self) -> None:
-        self._checkpoint(RECOVERY_POINT_CHECKPOINT, lambda log: log.recovery_point)
+    # A checkpoint that only saves work after a crash need not wait for the disk: without `sync` a power cut may leave
+    # an older one, and more of the log is looked through.
+
+    def checkpoint_recovery_points(self, *, sync: bool = True) -> None:
+        self._checkpoint(RECOVERY_POINT_CHECKPOINT, lambda log: log.recovery_point, sync=sync)
 
     def checkpoint_deletion(self) -> None:
         """After partitions were deleted: a namesake that is created next must not inherit their offsets in a crash."""
         self.checkpoint_recovery_points()
         self.checkpoint_log_start_offsets()
 
-    def checkpoint_log_start_offsets(self) -> None:
+    def checkpoint_log_start_offsets(self, *, sync: bool = True) -> None:
         """Only those that the first segment's name does not tell."""
         self._checkpoint(
             LOG_START_OFFSET_CHECKPOINT,
             lambda log: log.log_start_offset if log.log_start_offset > log.segments[0].base_offset else None,
+            sync=sync,
         )
 
-    def checkpoint_high_watermarks(self) -> None:
-        self._checkpoint(HIGH_WATERMARK_CHECKPOINT, lambda log: log.high_watermark)
+    def checkpoint_high_watermarks(self, *, sync: bool = True) -> None:
+        self._checkpoint(HIGH_WATERMARK_CHECKPOINT, lambda log: log.high_watermark, sync=sync)
 
-    def _checkpoint(self, name: str, value: Callable[[PartitionLog], Offset | None]) -> None:
+    def _checkpoint(self, name: str, value: Callable[[PartitionLog], Offset | None], *, sync: bool) -> None:
         for log_dir in self.online_directories():
             offsets = {}
             for partition, log in self._logs.items():
@@ -369,7 +373,7 @@ class LogStore:
                 if offset is not None:
                     offsets[partition] = offset
             try:
-                write_offsets(self._storage, f"{log_dir.path}/{name}", offsets)
+                write_offsets(self._storage, f"{log_dir.path}/{name}", offsets, sync=sync)
             except OSError as error:
                 log_dir.storage_error(error)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.env.logging import get_logger
@@ -47,9 +48,16 @@ class Housekeeping:
     def start(self) -> None:
         config = self._config
         self._every(config.log_retention_check_interval_ms, self._retain, first_ms=FIRST_RETENTION_CHECK_MS)
-        self._every(config.log_flush_offset_checkpoint_interval_ms, self._logs.checkpoint_recovery_points)
-        self._every(config.log_flush_start_offset_checkpoint_interval_ms, self._logs.checkpoint_log_start_offsets)
-        self._every(config.replica_high_watermark_checkpoint_interval_ms, self._logs.checkpoint_high_watermarks)
+        logs = self._logs
+        self._every(
+            config.log_flush_offset_checkpoint_interval_ms, partial(logs.checkpoint_recovery_points, sync=False)
+        )
+        self._every(
+            config.log_flush_start_offset_checkpoint_interval_ms, partial(logs.checkpoint_log_start_offsets, sync=False)
+        )
+        self._every(
+            config.replica_high_watermark_checkpoint_interval_ms, partial(logs.checkpoint_high_watermarks, sync=False)
+        )
         self._every(config.producer_id_expiration_check_interval_ms, self._expire_producers)
         self._every(DELETED_FILES_CHECK_MS, self._remove_files)
         self._every(config.log_flush_scheduler_interval_ms, self._flush_due)

@@ -8,6 +8,7 @@ from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
 from ottla.broker.fetch_sessions import FIRST_TOPIC_ID_VERSION, FetchContext, PartitionKey
 from ottla.broker.leadership import current_leader, leader_endpoints
+from ottla.log.results import LogSlice
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_LEADER_EPOCH
 from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest
@@ -65,7 +66,7 @@ def _unread(index: int, code: ErrorCode) -> PartitionData:
 class Fetch:
     """One reading of all partitions of a request. `read` may run again after a wait."""
 
-    __slots__ = ("_context", "_leader_errors", "_request", "_slices", "answers", "bytes_read", "fetch_context", "stop")
+    __slots__ = ("_context", "_leader_errors", "_request", "answers", "bytes_read", "fetch_context", "stop")
 
     def __init__(self, context: RequestContext, request: FetchRequest, fetch_context: FetchContext) -> None:
         self._context = context
@@ -123,7 +124,7 @@ class Fetch:
         if limit > 0 or first:
             found = partition.read(wanted.fetch_offset, limit, isolation_level=isolation_level, min_one_batch=first)
             if found.length:
-                data.records = found if found.length >= SENDFILE_FROM_BYTES else found.read()
+                data.records = found if found.length >= SENDFILE_FROM_BYTES else _read(partition, found)
             if isolation_level == READ_COMMITTED:
                 data.aborted_transactions = _aborted(partition, wanted.fetch_offset, found.length)
         return data
@@ -170,6 +171,13 @@ class Fetch:
         if self._leader_errors:
             response.node_endpoints = leader_endpoints(self._context, self._leader_errors, NodeEndpoint)
         return response
+
+
+def _read(partition: Partition, found: LogSlice) -> bytes:
+    try:
+        return found.read()
+    except OSError as error:
+        raise partition.log.log_dir.storage_error(error) from error
 
 
 def _aborted(partition: Partition, offset: int, length: int) -> list[AbortedTransaction]:
