@@ -8,17 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.controller.node import Node, node_properties
-from tests.support.apache_kafka import ApacheKafka
-from tests.support.kafka_tools import (
-    ConfigCommand,
-    DumpLogSegments,
-    MetadataQuorumCommand,
-    MetadataShell,
-    Result,
-    StorageTool,
-    TopicCommand,
-)
 
 from ottla.metadata.image import MetadataImage
 from ottla.model.ids import uuid_to_str
@@ -29,6 +18,17 @@ from ottla.protocol.generated.incremental_alter_configs_request import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
+)
+from tests.controller.node import Node, node_properties
+from tests.support.apache_kafka import ApacheKafka
+from tests.support.kafka_tools import (
+    ConfigCommand,
+    DumpLogSegments,
+    MetadataQuorumCommand,
+    MetadataShell,
+    Result,
+    StorageTool,
+    TopicCommand,
 )
 
 pytestmark = [
