@@ -98,7 +98,7 @@ def create_topic(servers: str) -> None:
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
-    admin = AdminClient({"bootstrap.servers": servers})
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 3})
     try:
         admin.create_topics([NewTopic(TOPIC, PARTITIONS)])[TOPIC].result(TIMEOUT_S)
     except KafkaException as error:
@@ -114,7 +114,7 @@ def write(servers: str) -> None:
         if error is not None:
             failures.append(str(error))
 
-    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
+    producer = Producer({"bootstrap.servers": servers, "log_level": 3, "enable.idempotence": True})
     for number in range(RECORDS):
         who, page = PEOPLE[number % len(PEOPLE)], PAGES[number * 7 % len(PAGES)]
         producer.produce(TOPIC, key=who, value=f"{who} looked at {page} ({number})", on_delivery=on_delivery)
@@ -127,7 +127,9 @@ def write(servers: str) -> None:
 def read(servers: str) -> list[Any]:
     from confluent_kafka import Consumer
 
-    consumer = Consumer({"bootstrap.servers": servers, "group.id": "demo", "auto.offset.reset": "earliest"})
+    consumer = Consumer(
+        {"bootstrap.servers": servers, "log_level": 3, "group.id": "demo", "auto.offset.reset": "earliest"}
+    )
     consumer.subscribe([TOPIC])
     try:
         return list(_messages(consumer))
