@@ -12,15 +12,14 @@ import signal
 import subprocess
 import sys
 import time
-import uuid
 from abc import ABC, abstractmethod
-from base64 import urlsafe_b64encode
 from pathlib import Path
 
 from tests.support.apache_kafka import BENCH_JVM, free_port
 from tests.support.kafka_jars import VERSION, classpath, java
 
 from bench.wire import Connection, WireError
+from ottla.model.ids import new_uuid, uuid_to_str
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -78,7 +77,8 @@ class Server(ABC):
         self.properties.write_text(
             _PROPERTIES.format(port=self.port, controller_port=self._controller_port, folder=self.folder)
         )
-        cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # By Kafka's rule for random ids: one that began with a dash would be taken for a flag.
+        cluster_id = uuid_to_str(new_uuid(os.urandom))
         command = self._tool("format", "-t", cluster_id, "-c", str(self.properties), "--standalone")
         done = subprocess.run(command, capture_output=True, timeout=60, env=self._environment(), check=False)
         if done.returncode:
