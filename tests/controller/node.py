@@ -15,9 +15,9 @@ from ottla.controller.state import ControllerState, RequestContext
 from ottla.env.config.load import load
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.meta_properties import load_ensemble
+from ottla.model.ids import METADATA_DIR
 from ottla.protocol.generated.broker_heartbeat_request import BrokerHeartbeatRequest
 from ottla.protocol.primitives import Message
-from ottla.raft.metadata_log import METADATA_DIR
 from ottla.raft.node import RaftNode
 from ottla.raft.voters import VoterEndpoint
 from ottla.runtime.clock import SystemClock, SystemRandom

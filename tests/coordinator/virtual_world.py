@@ -9,13 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.coordinator.groups.coordinator import GroupCoordinator
-from ottla.coordinator.records import OFFSETS_TOPIC
 from ottla.coordinator.settings import GroupSettings
 from ottla.log.results import AppendResult
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage, PartitionRegistration, TopicImage
 from ottla.model.errors import KafkaError
 from ottla.model.ids import TopicPartition, Uuid
+from ottla.model.topic_names import OFFSETS_TOPIC
 from ottla.protocol.records import assign_offset, parse_header
 
 START_MS = 1_700_000_000_000

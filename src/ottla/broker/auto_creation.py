@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ottla.broker.context import RequestContext
 from ottla.broker.internal_topics import offsets_topic
-from ottla.coordinator.records import OFFSETS_TOPIC
 from ottla.env.logging import get_logger
+from ottla.model.topic_names import OFFSETS_TOPIC
 from ottla.protocol.generated.create_topics_request import CreatableTopic, CreateTopicsRequest
 
 log = get_logger(__name__)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ottla.broker.context import RequestContext
-from ottla.coordinator.records import OFFSETS_TOPIC
 from ottla.coordinator.settings import GroupSettings
 from ottla.env.logging import get_logger
 from ottla.model.errors import ErrorCode
+from ottla.model.topic_names import OFFSETS_TOPIC
 from ottla.protocol.generated.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
 log = get_logger(__name__)

@@ -28,9 +28,8 @@ from ottla.metadata.meta_properties import (
     verify_ensemble,
     write_meta_properties,
 )
-from ottla.model.ids import NodeId, Uuid, new_uuid
+from ottla.model.ids import METADATA_DIR, NodeId, Uuid, new_uuid
 from ottla.protocol.primitives import Message
-from ottla.raft.metadata_log import METADATA_DIR
 from ottla.raft.snapshots import BOOTSTRAP_SNAPSHOT, encode_snapshot
 from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
 

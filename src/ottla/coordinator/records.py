@@ -17,8 +17,6 @@ from ottla.protocol.generated.offset_commit_key import OffsetCommitKey
 from ottla.protocol.generated.offset_commit_value import OffsetCommitValue
 from ottla.protocol.primitives import DecodeError, Message
 
-OFFSETS_TOPIC = "__consumer_offsets"
-
 MessageT = TypeVar("MessageT", bound=Message)
 
 _INT16 = Struct(">h")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from ottla.model.ids import METADATA_TOPIC, TopicPartition
+from ottla.model.ids import TopicPartition
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
@@ -26,7 +26,6 @@ INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 DELETE_DIR_SUFFIX = "-delete"
 FUTURE_DIR_SUFFIX = "-future"
 STRAY_DIR_SUFFIX = "-stray"
-METADATA_DIR = f"{METADATA_TOPIC}-0"
 
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"

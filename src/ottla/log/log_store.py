@@ -28,7 +28,6 @@ from ottla.log.file_names import (
     HIGH_WATERMARK_CHECKPOINT,
     LOCK,
     LOG_START_OFFSET_CHECKPOINT,
-    METADATA_DIR,
     RECOVERY_POINT_CHECKPOINT,
     STRAY_DIR_SUFFIX,
     parse_partition_dir,
@@ -43,7 +42,7 @@ from ottla.log.recovery import create_partition_log, load_partition_log
 from ottla.log.replica_log import DEFAULT_PRODUCER_ID_EXPIRATION_MS
 from ottla.log.retention import delete_old_segments
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.model.ids import ZERO_UUID, Offset, TimestampMs, TopicPartition, Uuid
+from ottla.model.ids import METADATA_DIR, ZERO_UUID, Offset, TimestampMs, TopicPartition, Uuid
 
 _log = get_logger(__name__)
 

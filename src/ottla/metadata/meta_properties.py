@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from ottla.env.config.properties import MalformedEscape, parse_properties
 from ottla.env.seams import Storage
 from ottla.model.ids import NodeId, Uuid, uuid_from_str, uuid_to_str
 
@@ -34,7 +35,10 @@ def read_meta_properties(storage: Storage, log_dir: str) -> MetaProperties | Non
     path = f"{log_dir}/{FILE_NAME}"
     if not storage.exists(path):
         return None
-    values = parse_properties(storage.read_bytes(path).decode("latin-1"))
+    try:
+        values = parse_properties(storage.read_bytes(path).decode("latin-1"))
+    except MalformedEscape as error:
+        raise MetaPropertiesError(f"{path}: {error}") from error
     version = values.get("version", "0")
     if version not in ("0", "1"):
         raise MetaPropertiesError(f"{path}: Unknown meta.properties version number {version}")
@@ -120,15 +124,3 @@ def complete_directory_ids(
             complete[log_dir] = replace(properties, directory_id=new_directory_id())
             write_meta_properties(storage, log_dir, complete[log_dir], now_ms)
     return complete
-
-
-def parse_properties(text: str) -> dict[str, str]:
-    """Java's properties format, as far as Kafka writes it: `name=value` lines, comments, backslash escapes."""
-    values = {}
-    for line in text.splitlines():
-        stripped = line.strip()
-        if not stripped or stripped[0] in "#!":
-            continue
-        name, _, value = stripped.partition("=")
-        values[name.strip().replace("\\", "")] = value.strip().replace("\\", "")
-    return values

@@ -31,6 +31,8 @@ UNASSIGNED_DIRECTORY_ID = ZERO_UUID
 MIGRATING_DIRECTORY_ID = Uuid(bytes(15) + b"\x02")
 
 METADATA_TOPIC = "__cluster_metadata"
+METADATA_DIR = f"{METADATA_TOPIC}-0"
+"""The folder of its one partition."""
 
 NO_PRODUCER_ID: ProducerId = -1
 NO_PRODUCER_EPOCH: ProducerEpoch = -1

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 
 from ottla.env.logging import get_logger
 from ottla.env.seams import Clock, Storage
-from ottla.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID, uuid_to_str
+from ottla.model.ids import METADATA_TOPIC_ID, uuid_to_str
 from ottla.protocol.records import BatchHeader, parse_header
 from ottla.raft.epochs import LeaderEpochs
 from ottla.raft.errors import MetadataLogError
 from ottla.raft.segment import Segment, segment_path
 
-METADATA_DIR = f"{METADATA_TOPIC}-0"
 _PARTITION_METADATA = f"version: 0\ntopic_id: {uuid_to_str(METADATA_TOPIC_ID)}"
 
 log = get_logger(__name__)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,13 +10,12 @@ from pathlib import Path
 from ottla.controller.format import FormatRequest
 from ottla.env.config.broker.config import BrokerConfig
 from ottla.env.config.load import load
-from ottla.env.config.problems import ConfigError
 from ottla.metadata.meta_properties import MetaPropertiesError, read_meta_properties
 from ottla.model.ids import uuid_from_str, uuid_to_str
 from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
 from ottla.runtime.disk import DiskStorage
 from ottla.server.errors import StartupError
-from ottla.server.run import read_properties
+from ottla.server.run import exit_code, read_properties
 from ottla.server.storage import run_format, voter_endpoints
 
 _VOTER = re.compile(r"(\d+)@(.+):(\d+):([A-Za-z0-9_-]{22})")
@@ -43,17 +41,12 @@ def info_from_file(file: Path) -> int:
 
 
 def _with_config(file: Path, work: Callable[[BrokerConfig], list[str]]) -> int:
-    try:
+    def command() -> int:
         for line in work(load(read_properties(file))):
             print(line)
-    except ConfigError as error:
-        for problem in error.problems:
-            print(f"ottla: {file}: {problem}", file=sys.stderr)
-        return 1
-    except StartupError as error:
-        print(f"ottla: {error}", file=sys.stderr)
-        return 1
-    return 0
+        return 0
+
+    return exit_code(file, command)
 
 
 def format_request(config: BrokerConfig, options: FormatOptions) -> FormatRequest:

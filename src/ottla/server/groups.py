@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from ottla.env.seams import Clock, RandomSource, Timers
     from ottla.replication.replicas import Replicas
 
-OFFSETS_TOPIC = "__consumer_offsets"
-
 
 def make_groups(
     config: BrokerConfig, clock: Clock, random: RandomSource, timers: Timers, replicas: Replicas

@@ -38,6 +38,7 @@ from ottla.metadata.meta_properties import (
     load_ensemble,
 )
 from ottla.model.ids import TopicPartition, new_uuid
+from ottla.model.topic_names import OFFSETS_TOPIC
 from ottla.protocol.generated.allocate_producer_ids_request import AllocateProducerIdsRequest
 from ottla.replication.replicas import Replicas
 from ottla.runtime.buffers import BufferPool
@@ -47,7 +48,7 @@ from ottla.runtime.disk import DiskStorage
 from ottla.runtime.listener import Limits, Listener, bind
 from ottla.runtime.timers import LoopTimers
 from ottla.server.errors import StartupError
-from ottla.server.groups import OFFSETS_TOPIC, make_groups
+from ottla.server.groups import make_groups
 from ottla.server.housekeeping import Housekeeping
 from ottla.server.quorum import open_quorum
 from ottla.server.registration import LocalController, Registration

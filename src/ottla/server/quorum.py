@@ -12,9 +12,9 @@ from ottla.controller.state import ControllerSettings, ControllerState
 from ottla.env.config.broker.config import BrokerConfig
 from ottla.env.seams import Clock, RandomSource, Storage
 from ottla.metadata.meta_properties import MetaProperties
-from ottla.model.ids import ZERO_UUID
+from ottla.model.ids import METADATA_DIR, ZERO_UUID
 from ottla.raft.errors import RaftError
-from ottla.raft.metadata_log import METADATA_DIR, MetadataLogConfig
+from ottla.raft.metadata_log import MetadataLogConfig
 from ottla.raft.node import RaftConfig, RaftNode
 from ottla.raft.snapshot_store import SnapshotRetention
 from ottla.raft.voters import Voter, VoterEndpoint, VoterSet

@@ -20,9 +20,13 @@ from ottla.server.node import Node
 
 def run_from_file(file: Path, overrides: Sequence[str] = ()) -> int:
     """`ottla server start`: the exit code."""
+    return exit_code(file, lambda: run(Node(load(read_properties(file, overrides)))))
+
+
+def exit_code(file: Path, command: Callable[[], int]) -> int:
+    """What `command` returns, or 1 after a line for each thing that is wrong with `file` or the machine."""
     try:
-        properties = read_properties(file, overrides)
-        return run(Node(load(properties)))
+        return command()
     except ConfigError as error:
         for problem in error.problems:
             print(f"ottla: {file}: {problem}", file=sys.stderr)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from ottla.env.config.load import load
-from ottla.env.config.problems import ConfigError
 from ottla.env.config.properties import parse_properties
 from ottla.server.errors import StartupError
 from ottla.server.node import Node
-from ottla.server.run import read_properties, run
+from ottla.server.run import exit_code, read_properties, run
 from ottla.server.storage import format_standalone, is_formatted
 
 PROPERTIES = """\
@@ -34,23 +32,20 @@ group.initial.rebalance.delay.ms=0
 def up(directory: Path, host: str, port: int) -> int:
     """The exit code."""
     file = directory / "server.properties"
-    try:
-        found = file.exists()
-        text = new_properties(directory, host, port)
-        config = load(read_properties(file) if found else parse_properties(text))
-        node = Node(config)
-        node.bind()
-        if not found:
-            write_properties(file, text)
-        if not is_formatted(config):
-            format_standalone(config, node.ports)
-        return run(node, _greet)
-    except ConfigError as error:
-        for problem in error.problems:
-            print(f"ottla: {file}: {problem}", file=sys.stderr)
-    except StartupError as error:
-        print(f"ottla: {error}", file=sys.stderr)
-    return 1
+    return exit_code(file, lambda: _up(file, host, port))
+
+
+def _up(file: Path, host: str, port: int) -> int:
+    found = file.exists()
+    text = new_properties(file.parent, host, port)
+    config = load(read_properties(file) if found else parse_properties(text))
+    node = Node(config)
+    node.bind()
+    if not found:
+        write_properties(file, text)
+    if not is_formatted(config):
+        format_standalone(config, node.ports)
+    return run(node, _greet)
 
 
 def new_properties(directory: Path, host: str, port: int) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from ottla.broker.context import RequestContext
 from ottla.broker.handlers.metadata import TOPIC_OPERATIONS
-from ottla.broker.handlers.produce import INTERNAL_TOPICS
 from ottla.metadata.image import MetadataImage, PartitionRegistration, TopicImage
 from ottla.model.errors import ErrorCode
-from ottla.model.topic_names import is_topic_name
+from ottla.model.topic_names import INTERNAL_TOPICS, is_topic_name
 from ottla.protocol.generated.describe_topic_partitions_request import DescribeTopicPartitionsRequest
 from ottla.protocol.generated.describe_topic_partitions_response import (
     Cursor,

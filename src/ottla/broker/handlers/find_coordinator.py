@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from ottla.broker.context import RequestContext
 from ottla.broker.internal_topics import create_offsets_topic
-from ottla.coordinator.records import OFFSETS_TOPIC
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NO_NODE, NodeId, uuid_from_str
+from ottla.model.topic_names import OFFSETS_TOPIC
 from ottla.protocol.generated.find_coordinator_request import FindCoordinatorRequest
 from ottla.protocol.generated.find_coordinator_response import Coordinator, FindCoordinatorResponse
 

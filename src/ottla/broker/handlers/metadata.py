@@ -6,11 +6,10 @@ from collections.abc import Awaitable
 
 from ottla.broker.auto_creation import create_missing
 from ottla.broker.context import RequestContext
-from ottla.broker.handlers.produce import INTERNAL_TOPICS
 from ottla.metadata.image import MetadataImage, PartitionRegistration, TopicImage
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ZERO_UUID
-from ottla.model.topic_names import is_topic_name
+from ottla.model.topic_names import INTERNAL_TOPICS, is_topic_name
 from ottla.protocol.generated.metadata_request import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.generated.metadata_response import (
     MetadataResponse,

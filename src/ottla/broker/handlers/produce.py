@@ -16,6 +16,7 @@ from ottla.log.validation import RefusedRequestError, response_message
 from ottla.log.validation_records import RecordValidationError
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Offset
+from ottla.model.topic_names import INTERNAL_TOPICS
 from ottla.protocol.generated.produce_request import ProduceRequest, TopicProduceData
 from ottla.protocol.generated.produce_response import (
     BatchIndexAndErrorMessage,
@@ -33,7 +34,6 @@ ACKS_ALL = -1
 ATTRIBUTES_LOW = 22
 """The low byte of a batch's attributes, where the transactional bit is: checked before the batch is looked into."""
 TRANSACTIONAL = 0x10
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 ADMIN_CLIENT_ID = "__admin_client"
 _NO_LOG_START = frozenset(
     {

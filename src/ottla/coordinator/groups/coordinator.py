@@ -13,7 +13,6 @@ from ottla.coordinator.decisions import GroupDecision, Waiter
 from ottla.coordinator.groups.join import UNKNOWN_MEMBER_ID, Caller
 from ottla.coordinator.groups.machine import GroupMachine
 from ottla.coordinator.partitioning import partition_for
-from ottla.coordinator.records import OFFSETS_TOPIC
 from ottla.coordinator.runtime import Shard
 from ottla.coordinator.settings import GroupSettings
 from ottla.env.logging import get_logger
@@ -22,6 +21,7 @@ from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Uuid
+from ottla.model.topic_names import OFFSETS_TOPIC
 from ottla.protocol.generated.heartbeat_request import HeartbeatRequest
 from ottla.protocol.generated.join_group_request import JoinGroupRequest
 from ottla.protocol.generated.join_group_response import JoinGroupResponse
