@@ -181,11 +181,12 @@ CALLS = (
 )  # fmt: skip
 MASKS = (
     (re.compile(r"^\[?\d{4}-\d\d-\d\d[ T][\d:,.]+\]?( INFO| WARN| ERROR)?", re.MULTILINE), "TIME"),
+    # Before the ids: `console-consumer-12345` has 22 characters too.
+    (re.compile(r"(console-consumer|perf-consumer|consumer-g)-[\w-]+"), "MEMBER"),
     (re.compile(r"(?<![\w-])[\w-]{22}(?![\w-])"), "ID"),
     (re.compile(r"[ \t]+"), " "),
     (re.compile(r"adminclient-\d+"), "CLIENT"),
     (re.compile(r"^\s*at .*\n", re.MULTILINE), ""),
-    (re.compile(r"(console-consumer|perf-consumer|consumer-g)-[\w-]+"), "MEMBER"),
 )
 
 
