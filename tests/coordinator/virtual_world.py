@@ -109,7 +109,9 @@ class MemoryPartition:
         self.failure: KafkaError | None = None
         self._waiters: list[tuple[int, Callable[[], None]]] = []
 
-    def append_internal(self, batch: bytearray, *, now_ms: int) -> AppendResult:
+    def append_internal(
+        self, batch: bytearray, *, now_ms: int, guard: object = None, transaction_version: int = 0
+    ) -> AppendResult:
         if self.failure is not None:
             raise self.failure
         first = self.log.log_end_offset
@@ -179,7 +181,7 @@ class World:
         return found
 
     def machine(self, index: int = 0) -> Any:
-        return self.coordinator._shards[index].machine
+        return self.coordinator.shards[index].machine
 
     def _publish(self) -> None:
         registration = PartitionRegistration((1,), (1,), 1, self.epoch, self.epoch)

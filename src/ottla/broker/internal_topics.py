@@ -17,15 +17,15 @@ TIMEOUT_MS = 30_000
 async def create_offsets_topic(context: RequestContext) -> None:
     """Create `__consumer_offsets` unless somebody is at it; what goes wrong is logged and tried again next time."""
     groups = context.broker.groups
-    if groups.creating_topic:
+    if groups.shards.creating_topic:
         return
-    groups.creating_topic = True
+    groups.shards.creating_topic = True
     try:
         request = CreateTopicsRequest(topics=[offsets_topic(groups.settings)], timeout_ms=TIMEOUT_MS)
         # As the broker itself, not for the client: it needs no right to create topics.
         response = await context.broker.controller.submit(request, None)
     finally:
-        groups.creating_topic = False
+        groups.shards.creating_topic = False
     for topic in response.topics:
         if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             log.warning("topic.not_created", topic=topic.name, reason=topic.error_message)

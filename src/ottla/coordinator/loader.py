@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
-from ottla.coordinator.records import CoordinatorRecord, decode
+from ottla.coordinator.records import decode
 from ottla.env.logging import get_logger
 from ottla.model.ids import Offset, ProducerId
 from ottla.protocol.primitives import DecodeError
@@ -14,7 +15,7 @@ log = get_logger(__name__)
 
 
 class ReplayTarget(Protocol):
-    def replay(self, offset: int, producer_id: ProducerId, record: CoordinatorRecord) -> None: ...
+    def replay(self, offset: int, producer_id: ProducerId, record: Any) -> None: ...
 
     def replay_end_transaction(self, producer_id: ProducerId, *, committed: bool) -> None: ...
 
@@ -36,9 +37,15 @@ class Slice(Protocol):
 class Loader:
     """From the log's start up to its end at the time the load began."""
 
-    def __init__(self, partition_log: ReadableLog, target: ReplayTarget) -> None:
+    def __init__(
+        self,
+        partition_log: ReadableLog,
+        target: ReplayTarget,
+        decode_record: Callable[[bytes, bytes | None], Any] = decode,
+    ) -> None:
         self._log = partition_log
         self._target = target
+        self._decode_record = decode_record
         self._next_offset = partition_log.log_start_offset
         self._end_offset = partition_log.log_end_offset
         self.skipped = 0
@@ -71,9 +78,9 @@ class Loader:
             if parsed is not None:
                 self._target.replay(record.offset, producer_id, parsed)
 
-    def _decode(self, key: bytes | None, value: bytes | None, offset: Offset) -> CoordinatorRecord | None:
+    def _decode(self, key: bytes | None, value: bytes | None, offset: Offset) -> Any:
         try:
-            parsed = decode(key or b"", value)
+            parsed = self._decode_record(key or b"", value)
         except DecodeError as error:
             log.warning("coordinator_record.unreadable", offset=offset, reason=str(error))
             parsed = None

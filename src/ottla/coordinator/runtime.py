@@ -1,4 +1,4 @@
-"""A shard: one partition of the offsets topic and the machine that it holds, from load to unload.
+"""A shard: one partition of a coordinator's topic and the machine that it holds, from load to unload.
 
 Events (requests, timers) run one at a time and to their end: decide, append the records as one batch, replay them,
 and let the answers go when everything that the event may have seen is committed. An append that fails changes nothing
@@ -8,23 +8,70 @@ durable and turns the event's answers into its error. When leadership goes, so d
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 from functools import partial
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from ottla.coordinator.decisions import Answer, GroupDecision, TimedOperation
-from ottla.coordinator.groups.machine import GroupMachine
+from ottla.coordinator.decisions import Answer, Waiter
 from ottla.coordinator.loader import Loader
-from ottla.coordinator.records import CoordinatorRecord, encode
-from ottla.coordinator.settings import GroupSettings
 from ottla.coordinator.timers import KeyedTimers
 from ottla.env.logging import get_logger
-from ottla.env.seams import Clock, RandomSource, Timer, Timers
+from ottla.env.seams import Clock, Timer, Timers
+from ottla.log.producer_state import Verification
+from ottla.model.decision import Decision
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.model.ids import NO_PRODUCER_ID
-from ottla.protocol.records import SimpleRecord, build_batch
+from ottla.model.ids import NO_PRODUCER_ID, ProducerEpoch, ProducerId
+from ottla.protocol.records import SimpleRecord, build_batch, build_end_txn_marker
 from ottla.replication.partition import Partition
 
 log = get_logger(__name__)
+
+AnyDecision: TypeAlias = Decision[Any, list[Answer]]
+"""The records are the machine's own; the shard only hands them to its codec and back."""
+
+
+class Machine(Protocol):
+    def replay(self, offset: int, producer_id: ProducerId, record: Any) -> None: ...
+
+    def replay_end_transaction(self, producer_id: ProducerId, *, committed: bool) -> None: ...
+
+    def on_loaded(self) -> AnyDecision: ...
+
+    def on_unloaded(self) -> AnyDecision: ...
+
+
+MachineT = TypeVar("MachineT", bound=Machine)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardSpec(Generic[MachineT]):
+    """What tells the shards of one coordinator from those of another."""
+
+    make_machine: Callable[[KeyedTimers[Callable[[], AnyDecision]], Partition], MachineT]
+    encode: Callable[[Any], tuple[bytes, bytes | None]]
+    decode: Callable[[bytes, bytes | None], Any]
+    load_buffer_size: int
+    commit_timeout_ms: int
+    compression: int = 0
+
+
+class TransactionalProducer(NamedTuple):
+    """Whose transaction an event's records are part of."""
+
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    guard: Verification | None = None
+
+
+class EndOfTransaction(NamedTuple):
+    """What a marker says."""
+
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    coordinator_epoch: int
+    committed: bool
+    transaction_version: int = 0
 
 
 class ShardState(Enum):
@@ -33,21 +80,19 @@ class ShardState(Enum):
     CLOSED = "Closed"
 
 
-class Shard:
-    def __init__(
-        self, partition: Partition, settings: GroupSettings, clock: Clock, random: RandomSource, timers: Timers
-    ) -> None:
+class Shard(Generic[MachineT]):
+    def __init__(self, partition: Partition, spec: ShardSpec[MachineT], clock: Clock, timers: Timers) -> None:
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
         self.state = ShardState.LOADING
-        self._settings = settings
+        self._spec = spec
         self._clock = clock
         self._timers = timers
-        self._deadlines: KeyedTimers[TimedOperation] = KeyedTimers(timers, clock, self._on_deadline)
-        self.machine = GroupMachine(settings, clock, random, self._deadlines)
+        self._deadlines: KeyedTimers[Callable[[], AnyDecision]] = KeyedTimers(timers, clock, self._on_deadline)
+        self.machine = spec.make_machine(self._deadlines, partition)
         self._end_offset = 0
         self._parked: dict[object, tuple[list[Answer], Timer]] = {}
-        self._loader = Loader(partition.log, self.machine)
+        self._loader = Loader(partition.log, self.machine, spec.decode)
 
     # Load and unload
 
@@ -56,7 +101,7 @@ class Shard:
         if self.state is not ShardState.LOADING:
             return
         try:
-            done = self._loader.load_some(self._settings.offsets_load_buffer_size)
+            done = self._loader.load_some(self._spec.load_buffer_size)
         except KafkaError as error:
             log.error("shard.load_failed", partition=str(self.partition.topic_partition), reason=error.message)
             self.close()
@@ -66,12 +111,7 @@ class Shard:
             return
         self.state = ShardState.ACTIVE
         self._end_offset = self.partition.log.log_end_offset
-        log.debug(
-            "shard.loaded",
-            partition=str(self.partition.topic_partition),
-            groups=len(self.machine.groups),
-            skipped=self._loader.skipped,
-        )
+        log.debug("shard.loaded", partition=str(self.partition.topic_partition), skipped=self._loader.skipped)
         self._settle(self.machine.on_loaded())
 
     def close(self) -> None:
@@ -90,22 +130,41 @@ class Shard:
 
     # Events
 
-    def run(self, operation: Callable[[GroupMachine], GroupDecision]) -> None:
+    def run(self, operation: Callable[[MachineT], AnyDecision], producer: TransactionalProducer | None = None) -> None:
         """One event. KafkaError when the shard cannot take it or the operation refuses it; nothing happened then."""
+        self._require_active()
+        self._settle(operation(self.machine), producer)
+
+    def end_transaction(self, end: EndOfTransaction, waiter: Waiter) -> None:
+        """Append a transaction's marker and let the machine know; answered with None. KafkaError: not written."""
+        self._require_active()
+        now_ms = self._clock.time_ms()
+        marker = build_end_txn_marker(
+            commit=end.committed,
+            coordinator_epoch=end.coordinator_epoch,
+            timestamp=now_ms,
+            producer_id=end.producer_id,
+            producer_epoch=end.producer_epoch,
+        )
+        result = self.partition.append_internal(marker, now_ms=now_ms, transaction_version=end.transaction_version)
+        self.machine.replay_end_transaction(end.producer_id, committed=end.committed)
+        self._end_offset = result.last_offset + 1
+        self._answer_when_committed([Answer(waiter, None)])
+
+    def _require_active(self) -> None:
         if self.state is ShardState.LOADING:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         if self.state is ShardState.CLOSED or not self.partition.is_leader:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
-        self._settle(operation(self.machine))
 
-    def _on_deadline(self, operation: TimedOperation) -> None:
+    def _on_deadline(self, operation: Callable[[], AnyDecision]) -> None:
         if self.state is ShardState.ACTIVE:
             self._settle(operation())
 
-    def _settle(self, decision: GroupDecision) -> None:
+    def _settle(self, decision: AnyDecision, producer: TransactionalProducer | None = None) -> None:
         if decision.records:
             try:
-                self._append(decision.records)
+                self._append(decision.records, producer)
             except KafkaError as error:
                 refusal = KafkaError(coordinator_error(error.code), error.message)
                 log.warning("shard.append_failed", partition=str(self.partition.topic_partition), reason=error.message)
@@ -114,15 +173,25 @@ class Shard:
         if decision.response:
             self._answer_when_committed(decision.response)
 
-    def _append(self, records: list[CoordinatorRecord]) -> None:
+    def _append(self, records: list[Any], producer: TransactionalProducer | None) -> None:
         now_ms = self._clock.time_ms()
-        batch = build_batch(
-            [SimpleRecord(now_ms, *encode(record)) for record in records],
-            compression=self._settings.offsets_topic_compression_codec,
-        )
-        result = self.partition.append_internal(batch, now_ms=now_ms)
+        simple = [SimpleRecord(now_ms, *self._spec.encode(record)) for record in records]
+        if producer is None:
+            batch = build_batch(simple, compression=self._spec.compression)
+            result = self.partition.append_internal(batch, now_ms=now_ms)
+        else:
+            batch = build_batch(
+                simple,
+                compression=self._spec.compression,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                base_sequence=0,
+                transactional=True,
+            )
+            result = self.partition.append_internal(batch, now_ms=now_ms, guard=producer.guard)
+        producer_id = NO_PRODUCER_ID if producer is None else producer.producer_id
         for offset, record in enumerate(records, result.first_offset):
-            self.machine.replay(offset, NO_PRODUCER_ID, record)
+            self.machine.replay(offset, producer_id, record)
         self._end_offset = result.last_offset + 1
 
     # Answers
@@ -132,7 +201,7 @@ class Shard:
             _deliver(answers)
             return
         key = object()
-        timeout_ms = self._settings.offsets_commit_timeout_ms
+        timeout_ms = self._spec.commit_timeout_ms
         self._parked[key] = answers, self._timers.call_later(timeout_ms, partial(self._give_up, key))
         self.partition.when_high_watermark(self._end_offset, partial(self._release, key))
 

@@ -15,6 +15,7 @@ from ottla.model.ids import LeaderEpoch, NodeId, Offset, TopicPartition, Uuid
 
 if TYPE_CHECKING:
     from ottla.log.partition_log import PartitionLog
+    from ottla.log.producer_state import Verification
     from ottla.log.results import AppendResult, LogSlice
     from ottla.metadata.image import PartitionRegistration
 
@@ -72,33 +73,58 @@ class Partition:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def append_as_leader(
-        self, batches: bytearray | memoryview, *, now_ms: int, required_acks: int = -1, version: int = 13
+        self,
+        batches: bytearray | memoryview,
+        *,
+        now_ms: int,
+        required_acks: int = -1,
+        version: int = 13,
+        guard: Verification | None = None,
     ) -> AppendResult:
         """Append what a Produce request of `version` carries; `batches` is patched in place."""
         self.require_leader()
-        # A topic never needs more replicas in sync than it has.
-        wanted = min(self.log.config.min_insync_replicas, len(self.replicas))
-        if required_acks == -1 and len(self.isr) < wanted:
-            raise KafkaError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"The size of the current ISR {set(self.isr)} is insufficient to satisfy the min.isr requirement of "
-                f"{self.log.config.min_insync_replicas} for partition {self.topic_partition}",
-            )
-        result = self.log.append_as_leader(batches, leader_epoch=self.leader_epoch, now_ms=now_ms, version=version)
+        if required_acks == -1:
+            self._require_min_isr()
+        result = self.log.append_as_leader(
+            batches, leader_epoch=self.leader_epoch, now_ms=now_ms, version=version, guard=guard
+        )
         if result.flush_due:
             # flush.messages asks for a sync before the answer; whoever sets it pays for it here, on the loop.
             self.log.flush(now_ms)
         self._advance_high_watermark()
         return result
 
-    def append_internal(self, batches: bytearray | memoryview, *, now_ms: int) -> AppendResult:
+    def append_internal(
+        self,
+        batches: bytearray | memoryview,
+        *,
+        now_ms: int,
+        guard: Verification | None = None,
+        transaction_version: int = 0,
+    ) -> AppendResult:
         """Append a coordinator's own batch (group metadata, offsets, transaction state, markers)."""
         self.require_leader()
+        self._require_min_isr()
         result = self.log.append_as_leader(
-            batches, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=AppendOrigin.COORDINATOR
+            batches,
+            leader_epoch=self.leader_epoch,
+            now_ms=now_ms,
+            origin=AppendOrigin.COORDINATOR,
+            guard=guard,
+            transaction_version=transaction_version,
         )
         self._advance_high_watermark()
         return result
+
+    def _require_min_isr(self) -> None:
+        # A topic never needs more replicas in sync than it has.
+        wanted = min(self.log.config.min_insync_replicas, len(self.replicas))
+        if len(self.isr) < wanted:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"The size of the current ISR {set(self.isr)} is insufficient to satisfy the min.isr requirement of "
+                f"{self.log.config.min_insync_replicas} for partition {self.topic_partition}",
+            )
 
     def readable_end(self, isolation_level: int) -> Offset:
         """The offset that a consumer may read up to."""

@@ -36,7 +36,7 @@ def handle(
     if context.version < _BATCHED_FROM:
         request.coordinator_keys = [request.key]
     wanted = request.key_type == GROUP and OFFSETS_TOPIC not in context.broker.image.topics_by_name
-    if wanted and request.coordinator_keys and not context.broker.groups.creating_topic:
+    if wanted and request.coordinator_keys and not context.broker.groups.shards.creating_topic:
         return _create_then_answer(context, request)
     return _answer(context, request)
 

@@ -12,9 +12,10 @@ from functools import partial
 from ottla.coordinator.decisions import GroupDecision, Waiter
 from ottla.coordinator.groups.join import UNKNOWN_MEMBER_ID, Caller
 from ottla.coordinator.groups.machine import GroupMachine
-from ottla.coordinator.partitioning import partition_for
-from ottla.coordinator.runtime import Shard
+from ottla.coordinator.records import decode, encode
+from ottla.coordinator.runtime import ShardSpec
 from ottla.coordinator.settings import GroupSettings
+from ottla.coordinator.shards import Shards
 from ottla.env.logging import get_logger
 from ottla.env.seams import Clock, RandomSource, Timers
 from ottla.metadata.delta import MetadataDelta
@@ -31,7 +32,6 @@ from ottla.protocol.generated.offset_commit_request import OffsetCommitRequest
 from ottla.protocol.generated.offset_delete_request import OffsetDeleteRequest
 from ottla.protocol.generated.offset_fetch_request import OffsetFetchRequestGroup
 from ottla.protocol.generated.sync_group_request import SyncGroupRequest
-from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 
 log = get_logger(__name__)
@@ -44,62 +44,33 @@ class GroupCoordinator:
         self, settings: GroupSettings, clock: Clock, random: RandomSource, timers: Timers, replicas: Replicas
     ) -> None:
         self.settings = settings
-        self._clock = clock
-        self._random = random
-        self._timers = timers
-        self._replicas = replicas
-        self._shards: dict[int, Shard] = {}
-        self._partition_count = 0
-        """Of the topic as it is; 0 as long as it does not exist."""
-        self.creating_topic = False
-        """Somebody is making the offsets topic; kept here so that only one does."""
+        spec = ShardSpec(
+            make_machine=lambda deadlines, _: GroupMachine(settings, clock, random, deadlines),
+            encode=encode,
+            decode=decode,
+            compression=settings.offsets_topic_compression_codec,
+            load_buffer_size=settings.offsets_load_buffer_size,
+            commit_timeout_ms=settings.offsets_commit_timeout_ms,
+        )
+        self.shards = Shards(OFFSETS_TOPIC, settings.offsets_topic_num_partitions, spec, clock, timers, replicas)
 
     def partition_for(self, group_id: str) -> int:
-        return partition_for(group_id, self._partition_count or self.settings.offsets_topic_num_partitions)
+        return self.shards.partition_for(group_id)
 
     # Leadership
 
     def on_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Subscriber of the metadata publisher, behind the replicas: their partitions know their leaders by now."""
-        topic = image.topics_by_name.get(OFFSETS_TOPIC)
-        self._partition_count = 0 if topic is None else len(topic.partitions)
-        if topic is None:
-            self._close(list(self._shards))
-        elif delta.reloaded:
-            self._elect(set(topic.partitions) | set(self._shards))
-        elif topic.id in delta.partitions:
-            self._elect(delta.partitions[topic.id])
+        self.shards.on_metadata(delta, image)
         if delta.topics_deleted:
             self._forget_topics({deleted.name: deleted.id for deleted in delta.topics_deleted.values()})
 
     def close(self) -> None:
         """The node stops: whoever waits is sent to look for another coordinator."""
-        self._close(list(self._shards))
-
-    def _elect(self, indexes: set[int]) -> None:
-        held = self._replicas.by_name.get(OFFSETS_TOPIC, {})
-        for index in sorted(indexes):
-            partition = held.get(index)
-            shard = self._shards.get(index)
-            if partition is None or not partition.is_leader:
-                self._close([index])
-            elif shard is None or shard.partition is not partition or shard.leader_epoch != partition.leader_epoch:
-                self._close([index])
-                self._open(index, partition)
-
-    def _open(self, index: int, partition: Partition) -> None:
-        shard = Shard(partition, self.settings, self._clock, self._random, self._timers)
-        self._shards[index] = shard
-        shard.load()
-
-    def _close(self, indexes: list[int]) -> None:
-        for index in indexes:
-            shard = self._shards.pop(index, None)
-            if shard is not None:
-                shard.close()
+        self.shards.close()
 
     def _forget_topics(self, topics: Mapping[str, Uuid]) -> None:
-        for shard in list(self._shards.values()):
+        for shard in self.shards:
             try:
                 shard.run(lambda machine: machine.forget_topics(topics))
             except KafkaError as error:
@@ -167,9 +138,8 @@ class GroupCoordinator:
 
     def list_groups(self, states: list[str], types: list[str], waiter: Waiter) -> None:
         """The groups of all shards of this node, as one list; one shard that cannot answer fails the whole."""
-        shards = list(self._shards.values())
-        gather = _Gather(len(shards), waiter)
-        for shard in shards:
+        gather = _Gather(len(self.shards), waiter)
+        for shard in self.shards:
             try:
                 shard.run(lambda machine: machine.list_groups(states, types, gather.add))
             except KafkaError as error:
@@ -184,13 +154,7 @@ class GroupCoordinator:
             self._run(group_id, operation, waiter)
 
     def _run(self, group_id: str, operation: Operation, waiter: Waiter) -> None:
-        shard = self._shards.get(self.partition_for(group_id))
-        try:
-            if shard is None:
-                raise KafkaError(ErrorCode.NOT_COORDINATOR)
-            shard.run(operation)
-        except KafkaError as error:
-            waiter(error)
+        self.shards.run(group_id, operation, waiter)
 
 
 class _Gather:

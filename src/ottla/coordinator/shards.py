@@ -1,0 +1,106 @@
+"""The shards of one coordinator on this node: they come and go with the leadership of its topic's partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Generic
+
+from ottla.coordinator.decisions import Waiter
+from ottla.coordinator.partitioning import partition_for
+from ottla.coordinator.runtime import AnyDecision, MachineT, Shard, ShardSpec, TransactionalProducer
+from ottla.env.seams import Clock, Timers
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import MetadataImage
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.replication.partition import Partition
+from ottla.replication.replicas import Replicas
+
+
+class Shards(Generic[MachineT]):
+    def __init__(
+        self,
+        topic: str,
+        default_partitions: int,
+        spec: ShardSpec[MachineT],
+        clock: Clock,
+        timers: Timers,
+        replicas: Replicas,
+    ) -> None:
+        self.topic = topic
+        self._default_partitions = default_partitions
+        self._spec = spec
+        self._clock = clock
+        self._timers = timers
+        self._replicas = replicas
+        self._shards: dict[int, Shard[MachineT]] = {}
+        self._partition_count = 0
+        """Of the topic as it is; 0 as long as it does not exist."""
+        self.creating_topic = False
+        """Somebody is making the topic; kept here so that only one does."""
+
+    def __iter__(self) -> Iterator[Shard[MachineT]]:
+        return iter(list(self._shards.values()))
+
+    def __len__(self) -> int:
+        return len(self._shards)
+
+    def __getitem__(self, index: int) -> Shard[MachineT]:
+        """KafkaError(NOT_COORDINATOR) for a partition that this node does not lead."""
+        shard = self._shards.get(index)
+        if shard is None:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        return shard
+
+    def partition_for(self, key: str) -> int:
+        return partition_for(key, self._partition_count or self._default_partitions)
+
+    def run(
+        self,
+        key: str,
+        operation: Callable[[MachineT], AnyDecision],
+        waiter: Waiter,
+        producer: TransactionalProducer | None = None,
+    ) -> None:
+        """One event of the shard that holds `key`; the waiter hears of a refusal too."""
+        try:
+            self[self.partition_for(key)].run(operation, producer)
+        except KafkaError as error:
+            waiter(error)
+
+    # Leadership
+
+    def on_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Behind the replicas: their partitions know their leaders by now."""
+        topic = image.topics_by_name.get(self.topic)
+        self._partition_count = 0 if topic is None else len(topic.partitions)
+        if topic is None:
+            self.close()
+        elif delta.reloaded:
+            self._elect(set(topic.partitions) | set(self._shards))
+        elif topic.id in delta.partitions:
+            self._elect(delta.partitions[topic.id])
+
+    def close(self) -> None:
+        """The node stops, or the topic is gone: whoever waits is sent to look for another coordinator."""
+        for index in list(self._shards):
+            self._close(index)
+
+    def _elect(self, indexes: set[int]) -> None:
+        held = self._replicas.by_name.get(self.topic, {})
+        for index in sorted(indexes):
+            partition = held.get(index)
+            shard = self._shards.get(index)
+            if partition is None or not partition.is_leader:
+                self._close(index)
+            elif shard is None or shard.partition is not partition or shard.leader_epoch != partition.leader_epoch:
+                self._close(index)
+                self._open(index, partition)
+
+    def _open(self, index: int, partition: Partition) -> None:
+        shard = self._shards[index] = Shard(partition, self._spec, self._clock, self._timers)
+        shard.load()
+
+    def _close(self, index: int) -> None:
+        shard = self._shards.pop(index, None)
+        if shard is not None:
+            shard.close()
