@@ -8,8 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule
 
-from ottla.coordinator.groups.join import Caller
-from ottla.coordinator.groups.states import GroupState
+from ottla.coordinator.groups.classic.join import Caller
+from ottla.coordinator.groups.classic.states import GroupState
 from ottla.coordinator.settings import GroupSettings
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.heartbeat_request import HeartbeatRequest

@@ -7,8 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.coordinator.records import (
+    _KIND_RECORDS,
+    GroupKindRecord,
     GroupMetadataRecord,
     OffsetCommitRecord,
+    _schemas,
     decode,
     encode,
     offset_commit_value,
@@ -78,8 +81,18 @@ def test_golden_bytes() -> None:
     assert value.hex() == ("00030008636f6e73756d657200000002000572616e676500036d2d31000000000000000700000000")
 
 
-def test_records_of_other_protocols_are_passed_over() -> None:
-    assert decode(b"\x00\x03\x00\x01g", b"\x00\x00rest") is None
+def test_records_of_unknown_types_are_passed_over() -> None:
+    assert decode(b"\x00\x63\x00\x01g", b"\x00\x00rest") is None
+
+
+@pytest.mark.parametrize("key_type", sorted(_KIND_RECORDS))
+def test_records_of_every_kind_of_group_survive_their_bytes(key_type: int) -> None:
+    key_schema, value_schema = _schemas(key_type)
+    for value in (value_schema(), None):
+        record = GroupKindRecord(key_schema(), value)
+        key, body = encode(record)
+        assert key[:2] == key_type.to_bytes(2, "big")
+        assert decode(key, body) == record
 
 
 @pytest.mark.parametrize("key", [b"", b"\x00", b"\x00\x01", b"\x00\x02\x7f\xff", b"\x00\x01\x00\x01g"])

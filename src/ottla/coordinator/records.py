@@ -1,12 +1,15 @@
 """The records of `__consumer_offsets`, as Kafka 4.3 writes them.
 
 A key is its record type (int16) and the generated key message; a value its version (int16) and the generated value.
-Key types 0 and 1 are both offset commits; type 2 is the classic group. The types of other group protocols are kept
-in the log but skipped on load (`decode` gives None). Values are written in the versions that Kafka 4.3.1 itself writes.
+Key types 0 and 1 are both offset commits; type 2 is the classic group; the other kinds of groups keep several records
+for each group (`GroupKindRecord`). A type that nobody here knows stays in the log and is skipped on load (`decode`
+gives None). Values are written in the versions that Kafka 4.3.1 itself writes.
 """
 
 from __future__ import annotations
 
+from functools import cache
+from importlib import import_module
 from struct import Struct
 from typing import NamedTuple, TypeAlias, TypeVar
 
@@ -41,7 +44,38 @@ class GroupMetadataRecord(NamedTuple):
     value: GroupMetadataValue | None
 
 
-CoordinatorRecord: TypeAlias = OffsetCommitRecord | GroupMetadataRecord
+class GroupKindRecord(NamedTuple):
+    """A record of a consumer, share or streams group: its generated key and value. The key's class tells its type."""
+
+    key: Message
+    value: Message | None
+
+
+CoordinatorRecord: TypeAlias = OffsetCommitRecord | GroupMetadataRecord | GroupKindRecord
+
+_KIND_RECORDS = {
+    3: "ConsumerGroupMetadata",
+    4: "ConsumerGroupPartitionMetadata",
+    5: "ConsumerGroupMemberMetadata",
+    6: "ConsumerGroupTargetAssignmentMetadata",
+    7: "ConsumerGroupTargetAssignmentMember",
+    8: "ConsumerGroupCurrentMemberAssignment",
+    10: "ShareGroupMemberMetadata",
+    11: "ShareGroupMetadata",
+    12: "ShareGroupTargetAssignmentMetadata",
+    13: "ShareGroupTargetAssignmentMember",
+    14: "ShareGroupCurrentMemberAssignment",
+    15: "ShareGroupStatePartitionMetadata",
+    16: "ConsumerGroupRegularExpression",
+    17: "StreamsGroupMetadata",
+    19: "StreamsGroupMemberMetadata",
+    20: "StreamsGroupTargetAssignmentMetadata",
+    21: "StreamsGroupTargetAssignmentMember",
+    22: "StreamsGroupCurrentMemberAssignment",
+    23: "StreamsGroupTopology",
+}
+_KIND_VERSION = 0
+"""Of all their keys and values."""
 
 
 def encode(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
@@ -49,8 +83,11 @@ def encode(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
     if isinstance(record, OffsetCommitRecord):
         key = _INT16.pack(_OFFSET_COMMIT_KEY_TYPE) + OffsetCommitKey(*record[:3]).to_bytes(0)
         return key, _encode_value(record.value, _offset_value_version(record.value))
-    key = _INT16.pack(_GROUP_METADATA_KEY_TYPE) + GroupMetadataKey(record.group_id).to_bytes(0)
-    return key, _encode_value(record.value, _GROUP_METADATA_VALUE_VERSION)
+    if isinstance(record, GroupMetadataRecord):
+        key = _INT16.pack(_GROUP_METADATA_KEY_TYPE) + GroupMetadataKey(record.group_id).to_bytes(0)
+        return key, _encode_value(record.value, _GROUP_METADATA_VALUE_VERSION)
+    key = _INT16.pack(record.key.API_KEY) + record.key.to_bytes(_KIND_VERSION)
+    return key, _encode_value(record.value, _KIND_VERSION)
 
 
 def decode(key: bytes, value: bytes | None) -> CoordinatorRecord | None:
@@ -65,7 +102,21 @@ def decode(key: bytes, value: bytes | None) -> CoordinatorRecord | None:
     if key_type == _GROUP_METADATA_KEY_TYPE:
         group, _ = GroupMetadataKey.decode(key, 2, 0)
         return GroupMetadataRecord(group.group, _decode_value(GroupMetadataValue, value))
+    if key_type in _KIND_RECORDS:
+        key_schema, value_schema = _schemas(key_type)
+        return GroupKindRecord(key_schema.decode(key, 2, _KIND_VERSION)[0], _decode_value(value_schema, value))
     return None
+
+
+@cache
+def _schemas(key_type: int) -> tuple[type[Message], type[Message]]:
+    """Imported when the first such record is read: most nodes never see most kinds."""
+    name = _KIND_RECORDS[key_type]
+    module = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
+    generated = "ottla.protocol.generated"
+    key = import_module(f"{generated}.{module}_key")
+    value = import_module(f"{generated}.{module}_value")
+    return getattr(key, f"{name}Key"), getattr(value, f"{name}Value")
 
 
 def offset_commit_value(

@@ -1,5 +1,5 @@
 """Groups and their offsets: the state machine behind one partition of `__consumer_offsets`.
 
-`machine` is the whole; `group`, `members` and `protocol_selection` are the nouns; `join`, `sync`, `membership` and
-`rebalance` the classic protocol; `offsets` and `listing` the rest of the APIs.
+`machine` is the whole and `group` what all kinds have in common; each kind is a folder (`classic`, `consumer`); offsets,
+listing and expiry ask a group, whatever its kind.
 """

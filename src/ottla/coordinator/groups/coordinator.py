@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from ottla.coordinator.decisions import GroupDecision, Waiter
-from ottla.coordinator.groups.join import UNKNOWN_MEMBER_ID, Caller
+from ottla.coordinator.groups.classic.join import UNKNOWN_MEMBER_ID, Caller
 from ottla.coordinator.groups.machine import GroupMachine
 from ottla.coordinator.records import decode, encode
 from ottla.coordinator.runtime import ShardSpec

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ottla.coordinator.decisions import Draft, GroupDecision
-from ottla.coordinator.groups.group import ClassicGroup
+from ottla.coordinator.groups.group import Group
 from ottla.coordinator.groups.offset_store import CommittedOffset, OffsetStore
 from ottla.coordinator.groups.shelf import Shelf
-from ottla.coordinator.groups.states import GroupState
-from ottla.coordinator.records import GroupMetadataRecord, OffsetCommitRecord
+from ottla.coordinator.records import OffsetCommitRecord
 from ottla.env.logging import get_logger
 from ottla.model.ids import ZERO_UUID, Uuid
 
@@ -55,12 +54,12 @@ class Expiry:
                         draft.records.append(OffsetCommitRecord(group_id, name, partition, None))
         return draft.decide()
 
-    def _expire_group(self, group: ClassicGroup, draft: Draft) -> None:
+    def _expire_group(self, group: Group, draft: Draft) -> None:
         left = self._expire_offsets(group, draft)
-        if not left and group.is_in(GroupState.EMPTY) and not self._store.has_open_transactions(group.group_id):
-            draft.records.append(GroupMetadataRecord(group.group_id, None))
+        if not left and group.is_empty and not self._store.has_open_transactions(group.group_id):
+            draft.records += group.tombstones()
 
-    def _expire_offsets(self, group: ClassicGroup, draft: Draft) -> int:
+    def _expire_offsets(self, group: Group, draft: Draft) -> int:
         """Append tombstones for what has expired; how many offsets stay."""
         now_ms = self._shelf.clock.time_ms()
         left = 0
@@ -75,22 +74,11 @@ class Expiry:
                     draft.records.append(OffsetCommitRecord(group.group_id, topic, partition, None))
         return left
 
-    def _is_expired(self, group: ClassicGroup, offset: CommittedOffset, now_ms: int) -> bool:
-        since_ms = self._unused_since(group, offset)
+    def _is_expired(self, group: Group, offset: CommittedOffset, now_ms: int) -> bool:
+        since_ms = group.unused_since(offset)
         if since_ms is None:
             return False
         if offset.expire_timestamp_ms >= 0:
             # Committed with a retention time of its own (OffsetCommit up to v4).
             return now_ms >= offset.expire_timestamp_ms
         return now_ms - since_ms >= self._shelf.settings.offsets_retention_ms
-
-    @staticmethod
-    def _unused_since(group: ClassicGroup, offset: CommittedOffset) -> int | None:
-        """None: not as long as the group is like this."""
-        if group.protocol_type is None:
-            return offset.commit_timestamp_ms
-        if group.is_in(GroupState.EMPTY):
-            return offset.commit_timestamp_ms if group.state_timestamp_ms is None else group.state_timestamp_ms
-        if group.uses_consumer_protocol and group.subscribed_topics is not None and group.is_in(GroupState.STABLE):
-            return offset.commit_timestamp_ms
-        return None

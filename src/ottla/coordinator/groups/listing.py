@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from ottla.coordinator.decisions import Draft, GroupDecision, Waiter
-from ottla.coordinator.groups.group import ClassicGroup
-from ottla.coordinator.groups.members import Member
+from ottla.coordinator.groups.classic.group import ClassicGroup
+from ottla.coordinator.groups.classic.members import Member
+from ottla.coordinator.groups.classic.states import GroupState
 from ottla.coordinator.groups.offset_store import OffsetStore
 from ottla.coordinator.groups.shelf import Shelf
-from ottla.coordinator.groups.states import GroupState
-from ottla.coordinator.records import GroupMetadataRecord, OffsetCommitRecord
+from ottla.coordinator.records import OffsetCommitRecord
 from ottla.env.logging import get_logger
-from ottla.model.errors import ErrorCode
+from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.delete_groups_response import DeletableGroupResult
 from ottla.protocol.generated.describe_groups_response import DescribedGroup, DescribedGroupMember
 from ottla.protocol.generated.list_groups_response import ListedGroup
 
 log = get_logger(__name__)
 
-CLASSIC_TYPE = "classic"
 _NOT_FOUND_ERROR_FROM = 6
 
 
@@ -30,18 +29,19 @@ class Listing:
         """Both filters ignore case; an empty one lets everything pass."""
         wanted_states = {state.strip().lower() for state in states}
         wanted_types = {name.strip().lower() for name in types}
-        if wanted_types and CLASSIC_TYPE not in wanted_types:
-            return []
         return [
-            ListedGroup(group.group_id, group.protocol_type or "", group.state.value, CLASSIC_TYPE)
+            ListedGroup(group.group_id, group.protocol_type or "", group.state_name, group.kind.value)
             for group in self._shelf.groups.values()
-            if not wanted_states or group.state.value.lower() in wanted_states
+            if (not wanted_types or group.kind.value in wanted_types)
+            and (not wanted_states or group.state_name.lower() in wanted_states)
         ]
 
     def describe(self, version: int, group_id: str) -> DescribedGroup:
         group = self._shelf.groups.get(group_id)
         if group is None:
-            return _not_found(version, group_id)
+            return _not_found(version, group_id, f"Group {group_id} not found.")
+        if not isinstance(group, ClassicGroup):
+            return _not_found(version, group_id, f"Group {group_id} is not a classic group.")
         stable = group.is_in(GroupState.STABLE)
         return DescribedGroup(
             group_id=group_id,
@@ -54,18 +54,17 @@ class Listing:
     def delete(self, group_id: str, waiter: Waiter) -> GroupDecision:
         """Tombstones for the offsets, then for the group."""
         draft = Draft()
-        group = self._shelf.groups.get(group_id)
-        if group is None or group.is_in(GroupState.DEAD):
-            code = ErrorCode.GROUP_ID_NOT_FOUND
-        elif not group.is_in(GroupState.EMPTY):
-            code = ErrorCode.NON_EMPTY_GROUP
+        code = ErrorCode.NONE
+        try:
+            group = self._shelf.group(group_id)
+            group.validate_delete()
+        except KafkaError as error:
+            code = error.code
         else:
-            code = ErrorCode.NONE
-            draft.records += [
-                OffsetCommitRecord(group_id, *target, None) for target in self._store.partitions(group_id)
-            ]
-            draft.records.append(GroupMetadataRecord(group_id, None))
-            log.info("group.deleted", group=group_id, offsets=len(draft.records) - 1)
+            offsets = [OffsetCommitRecord(group_id, *target, None) for target in self._store.partitions(group_id)]
+            draft.records += offsets
+            draft.records += group.tombstones()
+            log.info("group.deleted", group=group_id, kind=group.kind.value, offsets=len(offsets))
         draft.answer(waiter, DeletableGroupResult(group_id, code))
         return draft.decide()
 
@@ -82,9 +81,9 @@ def _described(group: ClassicGroup, member: Member) -> DescribedGroupMember:
     )
 
 
-def _not_found(version: int, group_id: str) -> DescribedGroup:
+def _not_found(version: int, group_id: str, message: str) -> DescribedGroup:
     described = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
     if version >= _NOT_FOUND_ERROR_FROM:
         described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-        described.error_message = f"Group {group_id} not found."
+        described.error_message = message
     return described

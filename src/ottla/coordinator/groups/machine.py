@@ -10,19 +10,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ottla.coordinator.decisions import Draft, GroupDecision, Waiter
+from ottla.coordinator.groups.classic.group import ClassicGroup
+from ottla.coordinator.groups.classic.group_records import describes, group_from_record, new_group_record
+from ottla.coordinator.groups.classic.join import Caller, Join
+from ottla.coordinator.groups.classic.membership import Membership
+from ottla.coordinator.groups.classic.rebalance import Rebalance
+from ottla.coordinator.groups.classic.states import GroupState
+from ottla.coordinator.groups.classic.sync import Sync
+from ottla.coordinator.groups.consumer.replay import ConsumerReplay
 from ottla.coordinator.groups.expiry import Expiry
-from ottla.coordinator.groups.group import ClassicGroup
-from ottla.coordinator.groups.group_records import describes, group_from_record, new_group_record
-from ottla.coordinator.groups.join import Caller, Join
+from ottla.coordinator.groups.group import Group
 from ottla.coordinator.groups.listing import Listing
-from ottla.coordinator.groups.membership import Membership
 from ottla.coordinator.groups.offset_store import CommittedOffset, OffsetStore
 from ottla.coordinator.groups.offsets import Offsets
-from ottla.coordinator.groups.rebalance import Rebalance
 from ottla.coordinator.groups.shelf import OperationTimers, Shelf
-from ottla.coordinator.groups.states import GroupState
-from ottla.coordinator.groups.sync import Sync
-from ottla.coordinator.records import CoordinatorRecord, GroupMetadataRecord, OffsetCommitRecord
+from ottla.coordinator.records import CoordinatorRecord, GroupKindRecord, GroupMetadataRecord, OffsetCommitRecord
 from ottla.coordinator.settings import GroupSettings
 from ottla.env.seams import Clock, RandomSource
 from ottla.model.errors import ErrorCode, KafkaError
@@ -48,9 +50,10 @@ class GroupMachine:
         self._offsets = Offsets(self._shelf, self._rebalance, self._store)
         self._listing = Listing(self._shelf, self._store)
         self._expiry = Expiry(self._shelf, self._store)
+        self._consumer_replay = ConsumerReplay(self._shelf)
 
     @property
-    def groups(self) -> Mapping[str, ClassicGroup]:
+    def groups(self) -> Mapping[str, Group]:
         return self._shelf.groups
 
     @property
@@ -114,6 +117,9 @@ class GroupMachine:
         """Apply one record that stands at `offset` in the log."""
         if isinstance(record, OffsetCommitRecord):
             self._replay_offset(offset, producer_id, record)
+        elif isinstance(record, GroupKindRecord):
+            # A record of a kind that no machine here knows is left alone, as it is in the log.
+            self._consumer_replay.replay(record)
         else:
             self._replay_group(record)
 
@@ -124,7 +130,7 @@ class GroupMachine:
         """The log has been replayed: sessions begin now; a group above a lowered group.max.size rebalances."""
         self._live = True
         draft = Draft()
-        for group in self._shelf.groups.values():
+        for group in self._classic_groups():
             for member in group.members.values():
                 self._rebalance.touch(group, member)
             if len(group.members) > self._shelf.settings.group_max_size:
@@ -136,7 +142,7 @@ class GroupMachine:
         """Another broker leads now: whoever waits here must look for it."""
         draft = Draft()
         error = KafkaError(ErrorCode.NOT_COORDINATOR)
-        for group in self._shelf.groups.values():
+        for group in self._classic_groups():
             for member in group.members.values():
                 join_waiter, sync_waiter = group.take_join_waiter(member), member.sync_waiter
                 member.sync_waiter = None
@@ -145,11 +151,15 @@ class GroupMachine:
                         draft.refuse(waiter, error)
         return draft.decide()
 
+    def _classic_groups(self) -> list[ClassicGroup]:
+        return [group for group in self._shelf.groups.values() if isinstance(group, ClassicGroup)]
+
     def _replay_group(self, record: GroupMetadataRecord) -> None:
-        group = self._shelf.groups.get(record.group_id)
+        group = self._shelf.classic(record.group_id)
         value = record.value
         if value is None:
-            self._shelf.groups.pop(record.group_id, None)
+            if group is not None:
+                del self._shelf.groups[record.group_id]
         elif self._live and group is not None and describes(group, value):
             # This very group decided the record: it keeps those who wait in it.
             if group.members:

@@ -7,11 +7,11 @@ to that. Nothing here changes an offset; the records do, when they are replayed.
 from __future__ import annotations
 
 from ottla.coordinator.decisions import Draft, GroupDecision, Waiter
-from ottla.coordinator.groups.group import ClassicGroup
+from ottla.coordinator.groups.classic.group import ClassicGroup
+from ottla.coordinator.groups.classic.rebalance import Rebalance
+from ottla.coordinator.groups.group import Group, PartitionCheck
 from ottla.coordinator.groups.offset_store import CommittedOffset, OffsetStore, TopicOffsets
-from ottla.coordinator.groups.rebalance import Rebalance
 from ottla.coordinator.groups.shelf import Shelf
-from ottla.coordinator.groups.states import GroupState
 from ottla.coordinator.records import OffsetCommitRecord, offset_commit_value
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import ZERO_UUID, Uuid
@@ -52,13 +52,13 @@ class Offsets:
     # Commit
 
     def commit(self, version: int, request: OffsetCommitRequest, waiter: Waiter) -> GroupDecision:
-        self._validate_commit(version, request)
+        check = self._validate_commit(version, request)
         draft = Draft()
         response = OffsetCommitResponse()
         for topic in request.topics:
             answer = OffsetCommitResponseTopic(topic.name, topic.topic_id)
             for partition in topic.partitions:
-                code = self._commit_one(request, topic, partition, draft)
+                code = self._commit_one(request, topic, partition, check, draft)
                 answer.partitions.append(OffsetCommitResponsePartition(partition.partition_index, code))
             response.topics.append(answer)
         draft.answer(waiter, response)
@@ -69,11 +69,14 @@ class Offsets:
         request: OffsetCommitRequest,
         topic: OffsetCommitRequestTopic,
         partition: OffsetCommitRequestPartition,
+        check: PartitionCheck | None,
         draft: Draft,
     ) -> ErrorCode:
         metadata = partition.committed_metadata
         if metadata is not None and _utf16_length(metadata) > self._shelf.settings.offset_metadata_max_bytes:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
+        if check is not None:
+            check(topic.name, topic.topic_id, partition.partition_index)
         now_ms = self._shelf.clock.time_ms()
         retention_ms = request.retention_time_ms
         expire_ms = -1 if retention_ms == _DEFAULT_RETENTION_MS else now_ms + retention_ms
@@ -83,37 +86,28 @@ class Offsets:
         draft.records.append(OffsetCommitRecord(request.group_id, topic.name, partition.partition_index, value))
         return ErrorCode.NONE
 
-    def _validate_commit(self, version: int, request: OffsetCommitRequest) -> None:
+    def _validate_commit(self, version: int, request: OffsetCommitRequest) -> PartitionCheck | None:
         group = self._shelf.groups.get(request.group_id)
-        generation_id = request.generation_id_or_member_epoch
+        epoch = request.generation_id_or_member_epoch
         if group is None:
             # A consumer without group management, or an administrator: replaying its commit makes a simple group.
-            if generation_id < 0:
-                return
+            if epoch < 0:
+                return None
             if version >= _GROUP_ID_NOT_FOUND_FROM:
                 raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-        if group.is_in(GroupState.DEAD):
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if generation_id < 0 and group.is_in(GroupState.EMPTY):
-            return
-        self._validate_member(group, generation_id, request)
-
-    def _validate_member(self, group: ClassicGroup, generation_id: int, request: OffsetCommitRequest) -> None:
-        """Only members of the current generation may commit to a group that has members."""
-        if generation_id < 0 and not request.member_id and request.group_instance_id is None:
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-        member = group.validate_member(request.member_id, request.group_instance_id)
-        if generation_id != group.generation_id:
-            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-        if group.is_in(GroupState.COMPLETING_REBALANCE):
-            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
-        self._rebalance.touch(group, member)
+        check = group.validate_offset_commit(request.member_id, request.group_instance_id, epoch, version=version)
+        if isinstance(group, ClassicGroup):
+            self._rebalance.touch_committing(group, request.member_id)
+        return check
 
     # Fetch
 
     def fetch(self, request: OffsetFetchRequestGroup, waiter: Waiter, *, require_stable: bool) -> GroupDecision:
         """`topics` of None asks for all; a group that nobody knows has no offsets, which is not an error."""
+        group = self._shelf.groups.get(request.group_id)
+        if group is not None:
+            group.validate_offset_fetch(request.member_id, request.member_epoch)
         topics = self._store.topics(request.group_id)
         if request.topics is None:
             answers = self._fetch_all(request.group_id, topics, require_stable=require_stable)
@@ -163,16 +157,13 @@ class Offsets:
 
     def delete(self, request: OffsetDeleteRequest, waiter: Waiter) -> GroupDecision:
         group = self._shelf.group(request.group_id)
-        if not group.is_in(GroupState.EMPTY, GroupState.DEAD) and not group.uses_consumer_protocol:
-            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+        group.validate_offset_delete()
         draft = Draft()
         topics = [self._delete_topic(group, topic, draft) for topic in request.topics]
         draft.answer(waiter, OffsetDeleteResponse(topics=topics))
         return draft.decide()
 
-    def _delete_topic(
-        self, group: ClassicGroup, topic: OffsetDeleteRequestTopic, draft: Draft
-    ) -> OffsetDeleteResponseTopic:
+    def _delete_topic(self, group: Group, topic: OffsetDeleteRequestTopic, draft: Draft) -> OffsetDeleteResponseTopic:
         subscribed = group.is_subscribed_to(topic.name)
         code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
         answer = OffsetDeleteResponseTopic(topic.name)

@@ -10,9 +10,11 @@ from collections.abc import Hashable
 from typing import Protocol
 
 from ottla.coordinator.decisions import TimedOperation
-from ottla.coordinator.groups.group import ClassicGroup
+from ottla.coordinator.groups.classic.group import ClassicGroup
+from ottla.coordinator.groups.group import Group
 from ottla.coordinator.settings import GroupSettings
 from ottla.env.seams import Clock, RandomSource
+from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, KafkaError
 
 
@@ -30,9 +32,16 @@ class Shelf:
         self.clock = clock
         self.random = random
         self.timers = timers
-        self.groups: dict[str, ClassicGroup] = {}
+        self.groups: dict[str, Group] = {}
+        self.image = MetadataImage()
+        """The committed metadata; the machine is told of each change."""
 
-    def group(self, group_id: str) -> ClassicGroup:
+    def classic(self, group_id: str) -> ClassicGroup | None:
+        """The group if it is a classic one."""
+        group = self.groups.get(group_id)
+        return group if isinstance(group, ClassicGroup) else None
+
+    def group(self, group_id: str) -> Group:
         group = self.groups.get(group_id)
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")

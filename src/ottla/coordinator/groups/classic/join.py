@@ -11,12 +11,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ottla.coordinator.decisions import Draft, GroupDecision, Waiter
-from ottla.coordinator.groups.group import ClassicGroup
-from ottla.coordinator.groups.group_records import group_record
-from ottla.coordinator.groups.members import Member, Protocols
-from ottla.coordinator.groups.rebalance import Rebalance, joined
+from ottla.coordinator.groups.classic.group import ClassicGroup
+from ottla.coordinator.groups.classic.group_records import group_record
+from ottla.coordinator.groups.classic.members import Member, Protocols
+from ottla.coordinator.groups.classic.rebalance import Rebalance, joined
+from ottla.coordinator.groups.classic.states import GroupState
 from ottla.coordinator.groups.shelf import Shelf, session_key
-from ottla.coordinator.groups.states import GroupState
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.join_group_request import JoinGroupRequest
 from ottla.protocol.generated.join_group_response import JoinGroupResponse
@@ -42,7 +42,7 @@ class Join:
 
     def join(self, caller: Caller, request: JoinGroupRequest, waiter: Waiter) -> GroupDecision:
         draft = Draft()
-        group = self._shelf.groups.get(request.group_id)
+        group = self._shelf.classic(request.group_id)
         if group is None:
             draft.answer(waiter, _refused(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
         elif not self._accepts(group, request.member_id):

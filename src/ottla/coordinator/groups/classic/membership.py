@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ottla.coordinator.decisions import Draft, GroupDecision, Waiter
-from ottla.coordinator.groups.group import ClassicGroup
-from ottla.coordinator.groups.rebalance import Rebalance
+from ottla.coordinator.groups.classic.group import ClassicGroup
+from ottla.coordinator.groups.classic.rebalance import Rebalance
+from ottla.coordinator.groups.classic.states import GroupState
 from ottla.coordinator.groups.shelf import Shelf
-from ottla.coordinator.groups.states import GroupState
 from ottla.env.logging import get_logger
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.heartbeat_request import HeartbeatRequest
@@ -32,7 +32,7 @@ class Membership:
         return draft.decide()
 
     def _beat(self, request: HeartbeatRequest) -> ErrorCode:
-        group = self._shelf.groups.get(request.group_id)
+        group = self._shelf.classic(request.group_id)
         if group is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         member = group.validate_member(request.member_id, request.group_instance_id)
@@ -45,7 +45,7 @@ class Membership:
 
     def leave(self, request: LeaveGroupRequest, waiter: Waiter) -> GroupDecision:
         draft = Draft()
-        group = self._shelf.groups.get(request.group_id)
+        group = self._shelf.classic(request.group_id)
         if group is None:
             unknown = [_answer_for(identity, ErrorCode.UNKNOWN_MEMBER_ID) for identity in request.members]
             draft.answer(waiter, LeaveGroupResponse(members=unknown))

@@ -6,12 +6,12 @@ The leader's assignment is the one thing of a generation that is written down: w
 from __future__ import annotations
 
 from ottla.coordinator.decisions import Draft, GroupDecision, Waiter
-from ottla.coordinator.groups.group import ClassicGroup
-from ottla.coordinator.groups.group_records import group_record
-from ottla.coordinator.groups.members import EMPTY_ASSIGNMENT, Member
-from ottla.coordinator.groups.rebalance import Rebalance
+from ottla.coordinator.groups.classic.group import ClassicGroup
+from ottla.coordinator.groups.classic.group_records import group_record
+from ottla.coordinator.groups.classic.members import EMPTY_ASSIGNMENT, Member
+from ottla.coordinator.groups.classic.rebalance import Rebalance
+from ottla.coordinator.groups.classic.states import GroupState
 from ottla.coordinator.groups.shelf import Shelf, sync_key
-from ottla.coordinator.groups.states import GroupState
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.sync_group_request import SyncGroupRequest
 from ottla.protocol.generated.sync_group_response import SyncGroupResponse
@@ -44,7 +44,7 @@ class Sync:
         return draft.decide()
 
     def _validate(self, request: SyncGroupRequest) -> tuple[ClassicGroup, Member]:
-        group = self._shelf.groups.get(request.group_id)
+        group = self._shelf.classic(request.group_id)
         if group is None or group.is_in(GroupState.EMPTY):
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         if group.is_in(GroupState.DEAD):

@@ -10,11 +10,11 @@ from __future__ import annotations
 from functools import partial
 
 from ottla.coordinator.decisions import Draft, GroupDecision
-from ottla.coordinator.groups.group import ClassicGroup
-from ottla.coordinator.groups.group_records import group_record
-from ottla.coordinator.groups.members import EMPTY_ASSIGNMENT, Member
+from ottla.coordinator.groups.classic.group import ClassicGroup
+from ottla.coordinator.groups.classic.group_records import group_record
+from ottla.coordinator.groups.classic.members import EMPTY_ASSIGNMENT, Member
+from ottla.coordinator.groups.classic.states import GroupState
 from ottla.coordinator.groups.shelf import Shelf, join_key, session_key, sync_key
-from ottla.coordinator.groups.states import GroupState
 from ottla.env.logging import get_logger
 from ottla.model.errors import ErrorCode
 from ottla.protocol.generated.join_group_response import JoinGroupResponse, JoinGroupResponseMember
@@ -95,7 +95,7 @@ class Rebalance:
 
     def _expire_join(self, group_id: str) -> GroupDecision:
         draft = Draft()
-        group = self._shelf.groups.get(group_id)
+        group = self._shelf.classic(group_id)
         if group is not None and group.is_in(GroupState.PREPARING_REBALANCE):
             self.complete_join(group, draft)
         return draft.decide()
@@ -110,7 +110,7 @@ class Rebalance:
 
     def _end_initial_delay(self, group_id: str, delay_ms: int, remaining_ms: int) -> GroupDecision:
         draft = Draft()
-        group = self._shelf.groups.get(group_id)
+        group = self._shelf.classic(group_id)
         if group is None or not group.is_in(GroupState.PREPARING_REBALANCE):
             return draft.decide()
         if group.new_member_added and remaining_ms != 0:
@@ -138,7 +138,7 @@ class Rebalance:
 
     def _expire_sync(self, group_id: str, generation_id: int) -> GroupDecision:
         draft = Draft()
-        group = self._shelf.groups.get(group_id)
+        group = self._shelf.classic(group_id)
         if group is None or group.generation_id != generation_id or not group.pending_sync_members:
             return draft.decide()
         if group.is_in(GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
@@ -154,6 +154,12 @@ class Rebalance:
         self.schedule_session(
             group.group_id, member.member_id, member.session_timeout_ms if timeout_ms is None else timeout_ms
         )
+
+    def touch_committing(self, group: ClassicGroup, member_id: str) -> None:
+        """A commit of a member is a sign of life too."""
+        member = group.members.get(member_id)
+        if member is not None and group.is_in(GroupState.STABLE, GroupState.PREPARING_REBALANCE):
+            self.touch(group, member)
 
     def schedule_session(self, group_id: str, member_id: str, timeout_ms: int) -> None:
         key = session_key(group_id, member_id)
@@ -176,7 +182,7 @@ class Rebalance:
 
     def _expire_session(self, group_id: str, member_id: str) -> GroupDecision:
         draft = Draft()
-        group = self._shelf.groups.get(group_id)
+        group = self._shelf.classic(group_id)
         if group is None:
             return draft.decide()
         member = group.members.get(member_id)

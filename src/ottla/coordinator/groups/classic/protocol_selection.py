@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable
 
-from ottla.coordinator.groups.members import Member, Protocols
+from ottla.coordinator.groups.classic.members import Member, Protocols
 
 
 class ProtocolCounts:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ottla.coordinator.groups.group import ClassicGroup
-from ottla.coordinator.groups.members import Member
-from ottla.coordinator.groups.states import GroupState
+from ottla.coordinator.groups.classic.group import ClassicGroup
+from ottla.coordinator.groups.classic.members import Member
+from ottla.coordinator.groups.classic.states import GroupState
 from ottla.coordinator.records import GroupMetadataRecord
 from ottla.protocol.generated.group_metadata_value import GroupMetadataValue, MemberMetadata
 

@@ -1,0 +1,100 @@
+"""A member of a consumer group: a value. A change makes a new one, and only replay puts it into the group.
+
+Partitions are kept with the epoch at which the member got them: an offset commit of an older epoch is accepted for
+those that it has had since then (KIP-1251).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import TypeAlias
+
+from ottla.coordinator.groups.classic.members import Protocols
+from ottla.model.ids import Uuid
+
+AssignedPartitions: TypeAlias = Mapping[Uuid, Mapping[int, int]]
+"""topic id -> partition -> the member epoch at which it was assigned."""
+
+TargetPartitions: TypeAlias = Mapping[Uuid, frozenset[int]]
+
+LEAVE_GROUP_EPOCH = -1
+LEAVE_GROUP_STATIC_EPOCH = -2
+JOIN_GROUP_EPOCH = 0
+
+
+class MemberState(IntEnum):
+    """The numbers stand in records."""
+
+    STABLE = 0
+    UNREVOKED_PARTITIONS = 1
+    UNRELEASED_PARTITIONS = 2
+    UNKNOWN = 127
+
+    @classmethod
+    def read(cls, value: int) -> MemberState:
+        """A state of a later Kafka: the member must begin anew."""
+        return cls(value) if value in _MEMBER_STATES else cls.UNKNOWN
+
+
+_MEMBER_STATES = frozenset(MemberState)
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicMember:
+    """What a member that speaks the classic protocol brings along."""
+
+    session_timeout_ms: int
+    protocols: Protocols
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerMember:
+    member_id: str
+    member_epoch: int = JOIN_GROUP_EPOCH
+    previous_member_epoch: int = -1
+    state: MemberState = MemberState.STABLE
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    client_id: str = ""
+    client_host: str = ""
+    subscribed_topic_names: frozenset[str] = frozenset()
+    subscribed_topic_regex: str | None = ""
+    server_assignor: str | None = None
+    assigned: AssignedPartitions = field(default_factory=dict)
+    pending_revocation: AssignedPartitions = field(default_factory=dict)
+    classic: ClassicMember | None = None
+
+    @property
+    def uses_classic_protocol(self) -> bool:
+        return self.classic is not None
+
+    def is_reconciled_to(self, target_epoch: int) -> bool:
+        return self.state is MemberState.STABLE and self.member_epoch == target_epoch
+
+    def moved_to(
+        self,
+        state: MemberState,
+        member_epoch: int,
+        assigned: AssignedPartitions,
+        pending_revocation: AssignedPartitions,
+    ) -> ConsumerMember:
+        """The member one step on; the epoch that it leaves is remembered, because its answer may get lost."""
+        return replace(
+            self,
+            state=state,
+            member_epoch=member_epoch,
+            previous_member_epoch=self.member_epoch,
+            assigned=assigned,
+            pending_revocation=pending_revocation,
+        )
+
+    def assignment_epoch(self, topic_id: Uuid, partition: int) -> int | None:
+        """Since when the member has had this partition; None when it does not have it."""
+        for partitions in (self.assigned, self.pending_revocation):
+            epoch = partitions.get(topic_id, {}).get(partition)
+            if epoch is not None:
+                return epoch
+        return None

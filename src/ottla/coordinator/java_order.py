@@ -1,0 +1,56 @@
+"""The order in which Java walks a HashMap: Kafka's assignors go through members and partitions in it.
+
+Following it makes both servers give the same member the same partitions. Within one bucket the order of insertion
+counts, which callers keep as far as they can; a tree of many colliding keys is not followed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from ottla.coordinator.partitioning import java_hash
+from ottla.model.ids import Uuid
+
+ItemT = TypeVar("ItemT")
+
+_MIN_CAPACITY = 16
+_LOAD_FACTOR = 0.75
+_M32 = 0xFFFFFFFF
+
+
+def strings_in_java_order(items: Iterable[str]) -> list[str]:
+    return _in_java_order(items, java_hash)
+
+
+def uuids_in_java_order(items: Iterable[Uuid]) -> list[Uuid]:
+    return _in_java_order(items, _uuid_hash)
+
+
+def partitions_in_java_order(items: Iterable[int]) -> list[int]:
+    return _in_java_order(items, lambda partition: partition, copied=True)
+
+
+def _in_java_order(items: Iterable[ItemT], hash_of: Callable[[ItemT], int], *, copied: bool = False) -> list[ItemT]:
+    found = list(items)
+    mask = _capacity(len(found), copied=copied) - 1
+    return sorted(found, key=lambda item: _spread(hash_of(item)) & mask)
+
+
+def _capacity(size: int, *, copied: bool) -> int:
+    """A map that grew by insertion is at most three quarters full; one made from a collection takes a little more."""
+    capacity = _MIN_CAPACITY
+    wanted = int(size / _LOAD_FACTOR) + 1 if copied else size / _LOAD_FACTOR
+    while capacity < wanted:
+        capacity *= 2
+    return capacity
+
+
+def _spread(value: int) -> int:
+    value &= _M32
+    return value ^ value >> 16
+
+
+def _uuid_hash(uuid: Uuid) -> int:
+    mixed = int.from_bytes(uuid[:8], "big") ^ int.from_bytes(uuid[8:], "big")
+    return (mixed >> 32 ^ mixed) & _M32
