@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ottla.metadata.publisher import MetadataPublisher
     from ottla.model.ids import NodeId
     from ottla.replication.replicas import Replicas
+    from ottla.replication.throttle import Throttle
 
 
 class ControllerChannel(Protocol):
@@ -40,6 +41,8 @@ class Broker:
     producer_ids: ProducerIds
     fetch_sessions: FetchSessions
     make_groups: Callable[[], GroupCoordinator]
+    leader_throttle: Throttle | None = None
+    """What `leader.replication.throttled.rate` leaves to followers that catch up."""
     _groups: GroupCoordinator | None = None
 
     @property

@@ -1,7 +1,8 @@
 """One partition on this node: its log, its leadership, and those who wait for its high watermark.
 
-The high watermark moves only here. With this node as the only replica it follows the log's end; appends, reads and
-offset look-ups check leadership and epoch first, so that no caller has to.
+The high watermark moves only here. With this node as the only replica it follows the log's end, with followers it is
+what `Leading` finds committed, and as a follower it is the leader's word. Appends, reads and offset look-ups check
+leadership and epoch first, so that no caller has to.
 """
 
 from __future__ import annotations
@@ -11,13 +12,18 @@ from typing import TYPE_CHECKING
 
 from ottla.log.validation import AppendOrigin
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.model.ids import LeaderEpoch, NodeId, Offset, TopicPartition, Uuid
+from ottla.model.ids import LeaderEpoch, NodeId, Offset, TimestampMs, TopicPartition, Uuid
+from ottla.replication import following
+from ottla.replication.leading import Leading, Proposal
 
 if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
     from ottla.log.partition_log import PartitionLog
     from ottla.log.producer_state import Verification
     from ottla.log.results import AppendResult, LogSlice
     from ottla.metadata.image import PartitionRegistration
+    from ottla.replication.context import ReplicaContext
 
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
@@ -27,12 +33,15 @@ _NO_LEADER_EPOCH = -1
 
 class Partition:
     __slots__ = (
-        "_node_id", "_waiters", "isr", "leader_epoch", "leader_id", "log", "partition_epoch",
-        "replicas", "topic_id", "topic_partition",
+        "_node_id", "_tail_waiters", "_waiters", "context", "isr", "leader_epoch", "leader_id", "leading", "log",
+        "partition_epoch", "replicas", "topic_id", "topic_partition",
     )  # fmt: skip
 
-    def __init__(self, node_id: NodeId, topic_partition: TopicPartition, topic_id: Uuid, log: PartitionLog) -> None:
-        self._node_id = node_id
+    def __init__(
+        self, context: ReplicaContext, topic_partition: TopicPartition, topic_id: Uuid, log: PartitionLog
+    ) -> None:
+        self.context = context
+        self._node_id = context.node_id
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.log = log
@@ -41,17 +50,49 @@ class Partition:
         self.partition_epoch = -1
         self.isr: tuple[NodeId, ...] = ()
         self.replicas: tuple[NodeId, ...] = ()
+        self.leading: Leading | None = None
+        """Set while we lead a partition that has other replicas."""
         self._waiters: dict[object, Callable[[], None]] = {}
+        self._tail_waiters: dict[object, Callable[[], None]] = {}
 
     def apply(self, registration: PartitionRegistration) -> None:
         """Take leadership and ISR from the metadata."""
-        if registration.partition_epoch < self.partition_epoch:
+        epoch = registration.partition_epoch
+        if epoch < self.partition_epoch or (epoch == self.partition_epoch and self.leader_id == registration.leader):
             return
+        new_epoch = registration.leader_epoch != self.leader_epoch
+        led = self.leader_id == self._node_id
         self.leader_id = registration.leader
         self.leader_epoch = registration.leader_epoch
-        self.partition_epoch = registration.partition_epoch
+        self.partition_epoch = epoch
         self.isr = registration.isr
         self.replicas = registration.replicas
+        if self.leader_id != self._node_id:
+            self.leading = None
+        elif len(self.replicas) == 1:
+            self.leading = None
+        elif self.leading is None or new_epoch:
+            self.leading = Leading(self)
+        else:
+            self.leading.committed_changed()
+        if led and (new_epoch or not self.is_leader):
+            # Who waits for this epoch's commits, or for more of its records, must look again.
+            self._notify()
+            self._wake_tail()
+        self._advance_high_watermark()
+
+    def isr_altered(
+        self, proposal: Proposal, isr: tuple[NodeId, ...], leader_epoch: LeaderEpoch, partition_epoch: int
+    ) -> None:
+        """The controller has taken our proposal; its answer may come before the metadata or after."""
+        leading = self.leading
+        if leading is None or leading.pending is not proposal or leader_epoch != self.leader_epoch:
+            return
+        if partition_epoch < self.partition_epoch:
+            return
+        self.isr = isr
+        self.partition_epoch = partition_epoch
+        leading.committed_changed()
         self._advance_high_watermark()
 
     @property
@@ -59,8 +100,26 @@ class Partition:
         return self.leader_id == self._node_id
 
     @property
+    def under_min_isr(self) -> bool:
+        """Whether acks=all is refused now."""
+        return self.is_leader and len(self.isr) < min(self.log.config.min_insync_replicas, len(self.replicas))
+
+    @property
+    def under_replicated(self) -> bool:
+        return self.is_leader and len(self.isr) < len(self.replicas)
+
+    @property
     def high_watermark(self) -> Offset:
         return self.log.high_watermark
+
+    def require_epoch(self, current_leader_epoch: LeaderEpoch = _NO_LEADER_EPOCH) -> None:
+        """KafkaError unless the client's leader epoch is ours: for readers that any replica may serve (KIP-392)."""
+        if current_leader_epoch not in (_NO_LEADER_EPOCH, self.leader_epoch):
+            if current_leader_epoch < self.leader_epoch:
+                raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        if self.leader_id != self._node_id:
+            self.log.log_dir.check_online()
 
     def require_leader(self, current_leader_epoch: LeaderEpoch = _NO_LEADER_EPOCH) -> None:
         """KafkaError unless we lead, and at the epoch that the client believes in (KIP-320)."""
@@ -158,17 +217,120 @@ class Partition:
         if offset < 0 or offset > self.high_watermark:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         self.log.advance_log_start_offset(offset)
-        return self.log.log_start_offset
+        self._wake_tail()
+        return self.low_watermark
+
+    @property
+    def low_watermark(self) -> Offset:
+        """The log start offset that every replica that is alive has reached."""
+        if self.leading is None:
+            return self.log.log_start_offset
+        brokers = self.context.image.brokers
+        return self.leading.low_watermark(r for r in self.replicas if r in brokers and not brokers[r].fenced)
+
+    # Followers
+
+    def follower_fetched(
+        self, follower_id: NodeId, broker_epoch: int, offset: Offset, log_start_offset: Offset, now_ms: float
+    ) -> None:
+        """A follower asks for `offset`: note its progress, maybe let it into the ISR, maybe commit."""
+        leading = self.leading
+        follower = leading.followers.get(follower_id) if leading is not None else None
+        if leading is None or follower is None:
+            # Its metadata may be ahead of ours; if it is not, it has no business here.
+            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"{follower_id} is not a replica of {self.topic_partition}")
+        before, before_start = follower.log_end_offset, follower.log_start_offset
+        follower.fetched(offset, log_start_offset, broker_epoch, self.log.log_end_offset, now_ms)
+        if leading.pending is None and follower_id not in self.isr:
+            leading.maybe_expand(follower)
+        if offset != before:
+            self._advance_high_watermark()
+        if log_start_offset != before_start and self._waiters:
+            self._notify()
+
+    def append_as_follower(self, batches: Buffer, *, leader_epoch: LeaderEpoch, now_ms: TimestampMs) -> None:
+        """Append what the leader of `leader_epoch` sent."""
+        self.require_following(leader_epoch)
+        result = self.log.append_as_follower(batches, now_ms=now_ms, max_leader_epoch=leader_epoch)
+        if result is not None and result.flush_due:
+            self.log.flush(now_ms)
+
+    def follow_watermarks(self, high_watermark: Offset, log_start_offset: Offset) -> None:
+        """The leader's word on what is committed and what is deleted, as far as our log reaches."""
+        log = self.log
+        if high_watermark > log.high_watermark and log.advance_high_watermark(high_watermark) and self._waiters:
+            self._notify()
+        if log_start_offset > log.log_start_offset:
+            log.advance_log_start_offset(min(log_start_offset, log.high_watermark))
+
+    def truncate_by(
+        self, epoch: LeaderEpoch, end_offset: Offset, *, leader_epoch: LeaderEpoch, now_ms: TimestampMs
+    ) -> None:
+        """Our log left the leader's: its `epoch` ends at `end_offset`."""
+        self.require_following(leader_epoch)
+        self.log.truncate_to(following.truncation_offset(self.log, epoch, end_offset), now_ms)
+
+    def require_following(self, leader_epoch: LeaderEpoch) -> None:
+        if self.leader_epoch != leader_epoch or self.is_leader:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     # The high watermark and those who wait for it
 
     def _advance_high_watermark(self) -> None:
-        if len(self.isr) == 1 and self.leader_id == self._node_id:
+        if self.leading is not None:
+            committed = self.leading.committed_offset()
+            if committed > self.log.high_watermark:
+                self.log.advance_high_watermark(committed)
+                if self._waiters:
+                    self._notify()
+            if self._tail_waiters:
+                self._wake_tail()
+        elif len(self.isr) == 1 and self.leader_id == self._node_id:
             end = self.log.log_end_offset
             if end > self.log.high_watermark:
                 self.log.advance_high_watermark(end)
                 if self._waiters:
                     self._notify()
+
+    def watch_tail(self, key: object, callback: Callable[[], None]) -> None:
+        """As `watch`, for a follower: whenever the log grows, its start moves or we lead no more."""
+        self._tail_waiters[key] = callback
+
+    def unwatch_tail(self, key: object) -> None:
+        self._tail_waiters.pop(key, None)
+
+    def _wake_tail(self) -> None:
+        for callback in list(self._tail_waiters.values()):
+            callback()
+
+    def when_committed(self, offset: Offset, callback: Callable[[ErrorCode], None]) -> object:
+        """Call `callback` once: NONE when everything below `offset` is committed by enough replicas, or why it is not.
+
+        Returns the key to `unwatch` when the caller gives up.
+        """
+        key = object()
+
+        def check() -> None:
+            code = self._commit_state(offset)
+            if code is not None:
+                self.unwatch(key)
+                callback(code)
+
+        self.watch(key, check)
+        check()
+        return key
+
+    def _commit_state(self, offset: Offset) -> ErrorCode | None:
+        if self.log.log_dir.offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if not self.is_leader:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if self.log.high_watermark < offset:
+            return None
+        leading = self.leading
+        if leading is not None and len(leading.maximal_isr) < leading.min_isr:
+            return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return ErrorCode.NONE
 
     def watch(self, key: object, callback: Callable[[], None]) -> None:
         """Call `callback` whenever the high watermark moves or the partition goes away, until `unwatch(key)`."""
@@ -198,5 +360,8 @@ class Partition:
     def gone(self) -> None:
         """The partition is deleted, moved away or its disk failed: whoever waits must look again and get an error."""
         self.leader_id = -1
+        self.leading = None
         self._notify()
+        self._wake_tail()
         self._waiters.clear()
+        self._tail_waiters.clear()

@@ -9,6 +9,9 @@ from ottla.env.logging import get_logger
 from ottla.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import ZERO_UUID, NodeId, TopicPartition, Uuid
+from ottla.replication.context import ReplicaContext
+from ottla.replication.fetcher import FetcherSettings
+from ottla.replication.fetchers import Fetchers
 from ottla.replication.partition import Partition
 
 if TYPE_CHECKING:
@@ -26,8 +29,19 @@ TopicConfigs = Callable[[str], "TopicConfig"]
 
 
 class Replicas:
-    def __init__(self, node_id: NodeId, logs: LogStore, clock: Clock, topic_config: TopicConfigs) -> None:
+    def __init__(
+        self,
+        node_id: NodeId,
+        logs: LogStore,
+        clock: Clock,
+        topic_config: TopicConfigs,
+        *,
+        context: ReplicaContext | None = None,
+        fetchers: Fetchers | None = None,
+    ) -> None:
         self._node_id = node_id
+        self.context = context or ReplicaContext(node_id, clock)
+        self.fetchers = fetchers or Fetchers(self.context, FetcherSettings())
         self._logs = logs
         self._clock = clock
         self._topic_config = topic_config
@@ -52,14 +66,19 @@ class Replicas:
     def get(self, topic: str, partition: int) -> Partition:
         found = self.by_name.get(topic)
         if found is None or partition not in found:
+            if self.context.image.partition(topic, partition) is not None:
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return found[partition]
 
     def get_by_id(self, topic_id: Uuid, partition: int) -> Partition:
         found = self.by_id.get(topic_id)
-        if found is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-        if partition not in found:
+        if found is None or partition not in found:
+            topic = self.context.image.topics_by_id.get(topic_id)
+            if topic is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+            if partition in topic.partitions:
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return found[partition]
 
@@ -67,6 +86,7 @@ class Replicas:
 
     def on_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Subscriber of the metadata publisher."""
+        self.context.image = image
         if delta.reloaded:
             for topic_id in set(self.by_id) - set(image.topics_by_id):
                 self._remove_topic(topic_id)
@@ -97,15 +117,19 @@ class Replicas:
     def _apply_topic(self, topic: TopicImage, indexes: Mapping[int, object] | set[int]) -> None:
         for index in indexes:
             registration = topic.partitions[index]
-            if self._node_id not in registration.replicas:
-                continue
             partition = self.by_id.get(topic.id, {}).get(index)
+            if self._node_id not in registration.replicas:
+                if partition is not None:
+                    self._remove(partition)
+                continue
             added = partition is None
             if partition is None:
                 partition = self._add(topic, index)
                 if partition is None:
                     continue
             partition.apply(registration)
+            if not partition.log.log_dir.offline:
+                self.fetchers.assign(partition)
             if added:
                 for callback in self._on_added:
                     callback(partition)
@@ -117,7 +141,7 @@ class Replicas:
         except KafkaError as error:
             log.error("partition.offline", partition=str(tp), reason=error.message)
             return None
-        partition = Partition(self._node_id, tp, topic.id, partition_log)
+        partition = Partition(self.context, tp, topic.id, partition_log)
         partitions = self.by_id.setdefault(topic.id, {})
         partitions[index] = partition
         self.by_name[topic.name] = partitions
@@ -145,21 +169,44 @@ class Replicas:
         if name is not None and self.by_name.get(name) is partitions:
             del self.by_name[name]
         for partition in partitions.values():
-            partition.gone()
-            for callback in self._on_removed:
-                callback(partition)
-            try:
-                self._logs.delete(partition.topic_partition, self._clock.time_ms())
-            except KafkaError as error:
-                # The directory is offline now; the others must still hear of their partitions.
-                log.error("partition.not_deleted", partition=str(partition.topic_partition), reason=error.message)
+            self._drop(partition)
+
+    def _remove(self, partition: Partition) -> None:
+        """A reassignment took the replica away from this node; the others keep theirs."""
+        name, index = partition.topic_partition
+        partitions = self.by_id[partition.topic_id]
+        del partitions[index]
+        if not partitions:
+            del self.by_id[partition.topic_id]
+            self.names.pop(partition.topic_id, None)
+            if self.by_name.get(name) is partitions:
+                del self.by_name[name]
+        self._drop(partition)
+
+    def _drop(self, partition: Partition) -> None:
+        self.fetchers.forget(partition)
+        partition.gone()
+        for callback in self._on_removed:
+            callback(partition)
+        try:
+            self._logs.delete(partition.topic_partition, self._clock.time_ms())
+        except KafkaError as error:
+            # The directory is offline now; the others must still hear of their partitions.
+            log.error("partition.not_deleted", partition=str(partition.topic_partition), reason=error.message)
 
     def on_directory_failed(self, partitions: Iterable[TopicPartition]) -> None:
         """Their directory went offline: whoever waits must look again and get KAFKA_STORAGE_ERROR."""
         for tp in partitions:
             partition = self.by_name.get(tp.topic, {}).get(tp.partition)
             if partition is not None:
+                self.fetchers.forget(partition)
                 partition.gone()
+
+    def shrink_isrs(self) -> None:
+        """Propose to take out followers that lag; called every half of replica.lag.time.max.ms."""
+        for partition in list(self):
+            if partition.leading is not None:
+                partition.leading.maybe_shrink()
 
     # Moves between log directories
 

@@ -26,6 +26,8 @@ from ottla.replication.partition import READ_COMMITTED, Partition
 SENDFILE_FROM_BYTES = 64 * 1024
 """Smaller slices are read and sent with the rest in one call; sendfile gains nothing there (docs/benchmarks.md)."""
 
+FIRST_ANY_REPLICA_VERSION = 11
+"""From here on a consumer may read from followers too (KIP-392)."""
 FIRST_LEADER_HINT_VERSION = 16
 _LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 _UNKNOWN_ERRORS = frozenset({int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), int(ErrorCode.UNKNOWN_TOPIC_ID)})
@@ -35,7 +37,9 @@ _NO_RECORDS = b""
 
 def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | Deferred:
     if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
-        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        from ottla.broker.handlers.replica_fetch import handle_replica_fetch
+
+        return handle_replica_fetch(context, request)
     if request.isolation_level not in _ISOLATION_LEVELS:
         return _refused(context, request, ErrorCode.UNKNOWN_SERVER_ERROR)
     fetch_context = context.broker.fetch_sessions.open(request, context.version)
@@ -96,7 +100,10 @@ class Fetch:
     def _read_partition(self, key: PartitionKey, wanted: FetchPartition, left: int) -> PartitionData:
         try:
             partition = self.partition(key)
-            partition.require_leader(max(wanted.current_leader_epoch, NO_LEADER_EPOCH))
+            if self._context.version >= FIRST_ANY_REPLICA_VERSION:
+                partition.require_epoch(max(wanted.current_leader_epoch, NO_LEADER_EPOCH))
+            else:
+                partition.require_leader(max(wanted.current_leader_epoch, NO_LEADER_EPOCH))
             return self._read_log(partition, wanted, left)
         except KafkaError as error:
             return self._failed(key, error)
@@ -119,26 +126,33 @@ class Fetch:
             data.aborted_transactions = None
         if wanted.last_fetched_epoch >= 0 and self._diverges(partition, wanted, data):
             return data
+        if partition.leading is not None and self._request.rack_id:
+            data.preferred_read_replica = self._preferred(partition, wanted.fetch_offset)
+            if data.preferred_read_replica >= 0:
+                self.stop = True
+                return data
         limit = min(wanted.partition_max_bytes, left)
         first = self.bytes_read == 0
         if limit > 0 or first:
             found = partition.read(wanted.fetch_offset, limit, isolation_level=isolation_level, min_one_batch=first)
             if found.length:
-                data.records = found if found.length >= SENDFILE_FROM_BYTES else _read(partition, found)
+                data.records = found if found.length >= SENDFILE_FROM_BYTES else read_slice(partition, found)
             if isolation_level == READ_COMMITTED:
                 data.aborted_transactions = _aborted(partition, wanted.fetch_offset, found.length)
         return data
 
+    def _preferred(self, partition: Partition, offset: int) -> int:
+        from ottla.replication.read_replica import preferred_read_replica
+
+        selector = self._context.broker.config.replica_selector_class
+        return preferred_read_replica(partition, selector, self._request.rack_id, offset)
+
     def _diverges(self, partition: Partition, wanted: FetchPartition, data: PartitionData) -> bool:
         """Whether the reader's log left ours before its fetch offset (KIP-595); then we say where."""
-        epoch, end_offset = partition.end_offset_for_epoch(wanted.last_fetched_epoch)
-        if end_offset < 0 or epoch < 0:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE, f"Where epoch {wanted.last_fetched_epoch} ends is not known here"
-            )
-        if epoch >= wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:
+        diverging = diverging_end(partition, wanted)
+        if diverging is None:
             return False
-        data.diverging_epoch = EpochEndOffset(epoch, end_offset)
+        data.diverging_epoch = diverging
         self.stop = True
         return True
 
@@ -173,7 +187,19 @@ class Fetch:
         return response
 
 
-def _read(partition: Partition, found: LogSlice) -> bytes:
+def diverging_end(partition: Partition, wanted: FetchPartition) -> EpochEndOffset | None:
+    """Where the reader's log left ours, when it did before its fetch offset."""
+    epoch, end_offset = partition.end_offset_for_epoch(wanted.last_fetched_epoch)
+    if end_offset < 0 or epoch < 0:
+        raise KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE, f"Where epoch {wanted.last_fetched_epoch} ends is not known here"
+        )
+    if epoch >= wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:
+        return None
+    return EpochEndOffset(epoch, end_offset)
+
+
+def read_slice(partition: Partition, found: LogSlice) -> bytes:
     try:
         return found.read()
     except OSError as error:
@@ -199,13 +225,19 @@ class ParkedFetch:
         self.deferred = Deferred(self._leave)
         self._partitions: list[Partition] = [fetch.partition(key) for key, _ in fetch.fetch_context.partitions]
         for partition in self._partitions:
-            partition.watch(self, self._on_progress)
+            self._watch(partition)
         self._timer = self._timers.call_later(max_wait_ms, self._on_timeout)
 
     def _leave(self) -> None:
         self._timer.cancel()
         for partition in self._partitions:
-            partition.unwatch(self)
+            self._unwatch(partition)
+
+    def _watch(self, partition: Partition) -> None:
+        partition.watch(self, self._on_progress)
+
+    def _unwatch(self, partition: Partition) -> None:
+        partition.unwatch(self)
 
     def _on_progress(self) -> None:
         """Once per turn of the loop, after the append that woke us has been answered."""

@@ -145,22 +145,36 @@ class Append:
 
     def wait(self, response: ProduceResponse, timeout_ms: int) -> Deferred:
         """acks=all: answer when every append is below its high watermark, or say which were not in time."""
-        deferred = Deferred()
         waiting = dict(enumerate(self.uncommitted))
+        keys: dict[int, object] = {}
 
-        def committed(key: int) -> None:
-            waiting.pop(key, None)
+        def leave() -> None:
+            timer.cancel()
+            for key, (partition, _, _) in waiting.items():
+                partition.unwatch(keys.get(key))
+
+        def committed(key: int, code: ErrorCode) -> None:
+            _, _, partition_response = waiting.pop(key)
+            if code is not ErrorCode.NONE:
+                _uncommit(partition_response, code)
             if not waiting:
                 timer.cancel()
                 deferred.resolve(response)
 
         def timed_out() -> None:
             for _, _, partition_response in waiting.values():
-                partition_response.error_code = int(ErrorCode.REQUEST_TIMED_OUT)
-                partition_response.base_offset = -1
+                _uncommit(partition_response, ErrorCode.REQUEST_TIMED_OUT)
+            leave()
             deferred.resolve(response)
 
+        deferred = Deferred(leave)
         timer = self._context.broker.timers.call_later(timeout_ms, timed_out)
         for key, (partition, end_offset, _) in list(waiting.items()):
-            partition.when_high_watermark(end_offset, partial(committed, key))
+            keys[key] = partition.when_committed(end_offset, partial(committed, key))
         return deferred
+
+
+def _uncommit(response: PartitionProduceResponse, code: ErrorCode) -> None:
+    """The batch is in the leader's log, and nobody can say whether it stays."""
+    response.error_code = int(code)
+    response.base_offset = -1

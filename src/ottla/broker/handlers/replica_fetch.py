@@ -1,0 +1,120 @@
+"""A follower's Fetch: everything up to the log's end, and its progress noted; woken when the log grows.
+
+The follower must be a registered broker and speak for its present incarnation (KIP-903): what somebody else asks for
+in its name must not count as replicated.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.context import RequestContext
+from ottla.broker.deferred import Deferred
+from ottla.broker.fetch_sessions import FetchContext, PartitionKey
+from ottla.broker.handlers.fetch import SENDFILE_FROM_BYTES, Fetch, ParkedFetch, diverging_end, read_slice
+from ottla.metadata.image import BrokerRegistration
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest
+from ottla.protocol.generated.fetch_response import FetchResponse, PartitionData
+from ottla.replication.partition import Partition
+
+FIRST_EPOCH_VERSION = 15
+"""The first that carries the follower's broker epoch; older ones could come from a dead incarnation."""
+
+
+def handle_replica_fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Deferred:
+    follower = _follower(context, request)
+    fetch_context = context.broker.fetch_sessions.open(request, context.version)
+    fetch = ReplicaFetch(context, request, fetch_context, follower)
+    fetch.read()
+    if fetch.enough or request.max_wait_ms <= 0 or not fetch_context.partitions:
+        return fetch.response()
+    return ParkedReplicaFetch(fetch, context, request.max_wait_ms).deferred
+
+
+def _follower(context: RequestContext, request: FetchRequest) -> BrokerRegistration:
+    if context.version < FIRST_EPOCH_VERSION:
+        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    state = request.replica_state
+    broker = context.broker.image.brokers.get(state.replica_id)
+    if broker is None or state.replica_id == context.broker.node_id:
+        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    if state.replica_epoch < broker.epoch:
+        raise KafkaError(ErrorCode.STALE_BROKER_EPOCH)
+    return broker
+
+
+class ReplicaFetch(Fetch):
+    __slots__ = ("_counts", "_follower_id", "_now_ms")
+
+    def __init__(
+        self,
+        context: RequestContext,
+        request: FetchRequest,
+        fetch_context: FetchContext,
+        follower: BrokerRegistration,
+    ) -> None:
+        super().__init__(context, request, fetch_context)
+        self._follower_id = follower.id
+        self._counts = request.replica_state.replica_epoch == follower.epoch
+        """An incarnation that our metadata does not have yet is served, but does not count."""
+        self._now_ms = 0.0
+
+    def read(self) -> None:
+        self._now_ms = self._context.broker.clock.monotonic_ms()
+        super().read()
+
+    def _read_partition(self, key: PartitionKey, wanted: FetchPartition, left: int) -> PartitionData:
+        try:
+            partition = self.partition(key)
+            partition.require_leader(wanted.current_leader_epoch)
+            return self._read_replica(partition, wanted, left)
+        except KafkaError as error:
+            return self._failed(key, error)
+
+    def _read_replica(self, partition: Partition, wanted: FetchPartition, left: int) -> PartitionData:
+        log = partition.log
+        offset = wanted.fetch_offset
+        data = PartitionData(wanted.partition, 0, log.high_watermark, -1, log.log_start_offset, records=b"")
+        data.aborted_transactions = None
+        if wanted.last_fetched_epoch >= 0:
+            diverging = diverging_end(partition, wanted)
+            if diverging is not None:
+                data.diverging_epoch = diverging
+                self.stop = True
+                return data
+        if not log.log_start_offset <= offset <= log.log_end_offset:
+            raise log.out_of_range(offset, log.log_start_offset)
+        if self._counts:
+            epoch = self._request.replica_state.replica_epoch
+            partition.follower_fetched(self._follower_id, epoch, offset, wanted.log_start_offset, self._now_ms)
+            data.high_watermark = log.high_watermark
+        limit = min(wanted.partition_max_bytes, left)
+        first = self.bytes_read == 0
+        if offset < log.log_end_offset and (limit > 0 or first) and not self._throttled(partition):
+            found = log.read(offset, limit, min_one_batch=first)
+            if found.length:
+                data.records = found if found.length >= SENDFILE_FROM_BYTES else read_slice(partition, found)
+        return data
+
+    def _throttled(self, partition: Partition) -> bool:
+        throttle = self._context.broker.leader_throttle
+        if throttle is None or self._follower_id in partition.isr or not throttle.applies(partition):
+            return False
+        return throttle.exceeded()
+
+    def response(self) -> FetchResponse:
+        throttle = self._context.broker.leader_throttle
+        if throttle is not None:
+            for key, data in self.answers:
+                if data.records and throttle.applies(self.partition(key)):
+                    throttle.record(len(data.records))
+        return super().response()
+
+
+class ParkedReplicaFetch(ParkedFetch):
+    __slots__ = ()
+
+    def _watch(self, partition: Partition) -> None:
+        partition.watch_tail(self, self._on_progress)
+
+    def _unwatch(self, partition: Partition) -> None:
+        partition.unwatch_tail(self)

@@ -1,0 +1,54 @@
+"""A follower as its leader sees it: how far it has fetched, when it was last caught up, which incarnation it is.
+
+Only a fetch of the follower changes this, and only forward in broker epochs (KIP-903): what a dead incarnation asked
+for must not count for the living one.
+"""
+
+from __future__ import annotations
+
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import NodeId, Offset
+
+UNKNOWN_OFFSET = -1
+UNKNOWN_EPOCH = -1
+
+
+class FollowerProgress:
+    __slots__ = (
+        "_last_fetch_leader_end",
+        "_last_fetch_ms",
+        "broker_epoch",
+        "id",
+        "last_caught_up_ms",
+        "log_end_offset",
+        "log_start_offset",
+    )
+
+    def __init__(self, follower_id: NodeId, last_caught_up_ms: float) -> None:
+        self.id = follower_id
+        self.log_end_offset: Offset = UNKNOWN_OFFSET
+        self.log_start_offset: Offset = UNKNOWN_OFFSET
+        self.broker_epoch = UNKNOWN_EPOCH
+        self.last_caught_up_ms = last_caught_up_ms
+        self._last_fetch_ms = last_caught_up_ms
+        self._last_fetch_leader_end: Offset = 0
+
+    def fetched(
+        self, offset: Offset, log_start_offset: Offset, broker_epoch: int, leader_end: Offset, now_ms: float
+    ) -> None:
+        """It asks for `offset`, so it has everything before. KafkaError when that is a dead incarnation speaking."""
+        if broker_epoch < self.broker_epoch and broker_epoch != UNKNOWN_EPOCH:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker epoch {broker_epoch} of {self.id} is over")
+        if offset >= leader_end:
+            self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
+        elif offset >= self._last_fetch_leader_end:
+            # It has all that there was when it last asked.
+            self.last_caught_up_ms = max(self.last_caught_up_ms, self._last_fetch_ms)
+        self._last_fetch_leader_end = leader_end
+        self._last_fetch_ms = now_ms
+        self.log_end_offset = offset
+        self.log_start_offset = log_start_offset
+        self.broker_epoch = max(broker_epoch, self.broker_epoch)
+
+    def is_caught_up(self, leader_end: Offset, now_ms: float, max_lag_ms: float) -> bool:
+        return self.log_end_offset == leader_end or now_ms - self.last_caught_up_ms <= max_lag_ms

@@ -1,0 +1,31 @@
+"""A replica that follows: where it begins to fetch, and how far it goes back when its log left the leader's."""
+
+from __future__ import annotations
+
+from ottla.log.partition_log import PartitionLog
+from ottla.model.ids import LeaderEpoch, Offset, TimestampMs
+
+_UNDEFINED = -1
+
+
+def begin(log: PartitionLog, now_ms: TimestampMs) -> None:
+    """Before the first fetch of an epoch: a log that cannot name its epochs keeps only what is committed."""
+    if log.latest_epoch < 0 and log.log_end_offset > log.high_watermark:
+        log.truncate_to(log.high_watermark, now_ms)
+
+
+def truncation_offset(log: PartitionLog, epoch: LeaderEpoch, end_offset: Offset) -> Offset:
+    """Where to cut when the leader says that `epoch`, its last one before what we asked for, ends at `end_offset`."""
+    end = log.log_end_offset
+    if end_offset == _UNDEFINED:
+        return min(log.high_watermark, end)
+    if epoch == _UNDEFINED:
+        return min(end_offset, end)
+    known = log.end_offset_for_epoch(epoch)
+    if known is None:
+        return min(end_offset, end)
+    own_epoch, own_end = known
+    if own_epoch != epoch:
+        # We never had that epoch: go back to the end of the one before and ask again.
+        return min(own_end, end)
+    return min(own_end, end_offset, end)

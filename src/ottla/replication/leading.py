@@ -1,0 +1,149 @@
+"""A leader with followers: their progress, the ISR and what is proposed for it, and the offset that is committed.
+
+The high watermark counts with the maximal ISR: whoever is in the ISR or may be in it by now, as the controller knows
+of a proposal before we hear its answer. One proposal is in flight at a time. Below min.insync.replicas nothing is
+committed (KIP-966: a replica that left such an ISR may lead again, so it must have all that was committed).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import NodeId, Offset
+from ottla.replication.follower_progress import FollowerProgress
+
+if TYPE_CHECKING:
+    from ottla.replication.partition import Partition
+
+_STAY_PENDING = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NEW_LEADER_ELECTED,
+    }
+)
+"""The controller knows more than we do: the metadata that is on its way ends the proposal."""
+_REVERT = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
+
+
+class Proposal(NamedTuple):
+    isr: tuple[NodeId, ...]
+    partition_epoch: int
+    leader_epoch: int
+
+
+class Leading:
+    __slots__ = ("_partition", "epoch_start_offset", "followers", "maximal_isr", "pending")
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+        self.epoch_start_offset: Offset = partition.log.log_end_offset
+        """A follower joins the ISR only past it: before, it may not have what the epoch before committed."""
+        self.followers: dict[NodeId, FollowerProgress] = {}
+        self.pending: Proposal | None = None
+        self.maximal_isr: frozenset[NodeId] = frozenset()
+        self.committed_changed()
+
+    def committed_changed(self) -> None:
+        """Replicas or ISR are new, by the metadata or by the controller's answer: no proposal is open any more."""
+        partition = self._partition
+        now_ms = partition.context.clock.monotonic_ms()
+        lag_ms = partition.context.lag_time_max_ms
+        followers = {}
+        for replica in partition.replicas:
+            if replica != partition.context.node_id:
+                # One that is not in sync has not been caught up for as long as matters.
+                caught_up_ms = now_ms if replica in partition.isr else now_ms - lag_ms - 1
+                followers[replica] = self.followers.get(replica) or FollowerProgress(replica, caught_up_ms)
+        self.followers = followers
+        self.pending = None
+        self.maximal_isr = frozenset(partition.isr)
+
+    # ---------------------------------------------------------------------------------------------- high watermark
+
+    @property
+    def min_isr(self) -> int:
+        """A topic never needs more replicas in sync than it has."""
+        return min(self._partition.log.config.min_insync_replicas, len(self._partition.replicas))
+
+    def committed_offset(self) -> Offset:
+        """What all of the maximal ISR has; followers that are about to join hold it back too."""
+        partition = self._partition
+        end = lowest = partition.log.log_end_offset
+        if len(partition.isr) < self.min_isr:
+            return -1
+        now_ms = -1.0
+        for follower in self.followers.values():
+            offset = follower.log_end_offset
+            if offset >= lowest:
+                continue
+            if follower.id not in self.maximal_isr:
+                if now_ms < 0:
+                    now_ms = partition.context.clock.monotonic_ms()
+                if not follower.is_caught_up(end, now_ms, partition.context.lag_time_max_ms):
+                    continue
+                if not partition.context.eligible(follower.id, follower.broker_epoch):
+                    continue
+            lowest = offset
+        return lowest
+
+    # ---------------------------------------------------------------------------------------------- the ISR
+
+    def maybe_expand(self, follower: FollowerProgress) -> None:
+        partition = self._partition
+        if self.pending is not None or follower.id in partition.isr:
+            return
+        needed = max(partition.log.high_watermark, self.epoch_start_offset)
+        if follower.log_end_offset >= needed and partition.context.eligible(follower.id, follower.broker_epoch):
+            self._propose((*partition.isr, follower.id))
+
+    def maybe_shrink(self) -> None:
+        """Take out who has not caught up for replica.lag.time.max.ms. Called on a timer."""
+        partition = self._partition
+        if self.pending is not None:
+            return
+        end, now_ms = partition.log.log_end_offset, partition.context.clock.monotonic_ms()
+        lag_ms = partition.context.lag_time_max_ms
+        out = {
+            replica
+            for replica in partition.isr
+            if replica in self.followers and not self.followers[replica].is_caught_up(end, now_ms, lag_ms)
+        }
+        if out:
+            self._propose(tuple(replica for replica in partition.isr if replica not in out))
+
+    def _propose(self, isr: tuple[NodeId, ...]) -> None:
+        partition = self._partition
+        self.pending = Proposal(isr, partition.partition_epoch, partition.leader_epoch)
+        self.maximal_isr = frozenset(partition.isr) | frozenset(isr)
+        partition.context.propose(partition)
+
+    def epoch_of(self, replica: NodeId) -> int:
+        """The incarnation that a proposal vouches for."""
+        if replica == self._partition.context.node_id:
+            return self._partition.context.broker_epoch
+        follower = self.followers.get(replica)
+        return -1 if follower is None else follower.broker_epoch
+
+    def refused(self, proposal: Proposal, code: ErrorCode) -> bool:
+        """The controller's refusal; whether to propose the same again."""
+        if self.pending is not proposal or code in _STAY_PENDING:
+            return False
+        if code in _REVERT:
+            self.pending = None
+            self.maximal_isr = frozenset(self._partition.isr)
+            return False
+        return True
+
+    # ---------------------------------------------------------------------------------------------- for others
+
+    def low_watermark(self, alive: Iterable[NodeId]) -> Offset:
+        """The lowest log start offset of the replicas that are there."""
+        living = set(alive)
+        starts = [f.log_start_offset for f in self.followers.values() if f.id in living]
+        return min([self._partition.log.log_start_offset, *starts])

@@ -1,0 +1,27 @@
+"""Which replica a consumer should read from (KIP-392): one in its own rack, when replica.selector.class asks for it."""
+
+from __future__ import annotations
+
+from ottla.model.ids import NodeId, Offset
+from ottla.replication.partition import Partition
+
+RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
+
+def preferred_read_replica(partition: Partition, selector: str | None, rack: str, offset: Offset) -> NodeId:
+    """A follower in `rack` that has `offset`, the most caught-up one; -1 to go on reading here."""
+    leading = partition.leading
+    if leading is None or not rack or selector != RACK_AWARE:
+        return -1
+    context = partition.context
+    own = context.broker(context.node_id)
+    if own is not None and own.rack == rack:
+        return -1
+    best: tuple[Offset, NodeId] | None = None
+    for follower in leading.followers.values():
+        broker = context.broker(follower.id)
+        if broker is None or broker.fenced or broker.rack != rack:
+            continue
+        if follower.log_start_offset <= offset <= follower.log_end_offset:
+            best = max(best or (-1, -1), (follower.log_end_offset, follower.id))
+    return -1 if best is None else best[1]
