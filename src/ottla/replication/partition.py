@@ -67,9 +67,7 @@ class Partition:
         self.partition_epoch = epoch
         self.isr = registration.isr
         self.replicas = registration.replicas
-        if self.leader_id != self._node_id:
-            self.leading = None
-        elif len(self.replicas) == 1:
+        if self.leader_id != self._node_id or len(self.replicas) == 1:
             self.leading = None
         elif self.leading is None or new_epoch:
             self.leading = Leading(self)
@@ -238,7 +236,9 @@ class Partition:
         follower = leading.followers.get(follower_id) if leading is not None else None
         if leading is None or follower is None:
             # Its metadata may be ahead of ours; if it is not, it has no business here.
-            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"{follower_id} is not a replica of {self.topic_partition}")
+            raise KafkaError(
+                ErrorCode.UNKNOWN_LEADER_EPOCH, f"{follower_id} is not a replica of {self.topic_partition}"
+            )
         before, before_start = follower.log_end_offset, follower.log_start_offset
         follower.fetched(offset, log_start_offset, broker_epoch, self.log.log_end_offset, now_ms)
         if leading.pending is None and follower_id not in self.isr:

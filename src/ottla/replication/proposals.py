@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 from ottla.env.logging import get_logger
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import Uuid
-from ottla.protocol.generated.alter_partition_request import AlterPartitionRequest, BrokerState, PartitionData, TopicData
+from ottla.protocol.generated.alter_partition_request import (
+    AlterPartitionRequest,
+    BrokerState,
+    PartitionData,
+    TopicData,
+)
 from ottla.protocol.generated.alter_partition_response import AlterPartitionResponse
 from ottla.protocol.generated.alter_partition_response import PartitionData as Altered
 from ottla.replication.leading import Proposal

@@ -1,8 +1,9 @@
-"""DeleteRecords: move a partition's log start offset up."""
+"""DeleteRecords: move a partition's log start offset up, on every replica that is alive."""
 
 from __future__ import annotations
 
 from ottla.broker.context import RequestContext
+from ottla.broker.deferred import Deferred
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.delete_records_request import DeleteRecordsRequest
 from ottla.protocol.generated.delete_records_response import (
@@ -10,24 +11,81 @@ from ottla.protocol.generated.delete_records_response import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from ottla.replication.partition import Partition
 
 
-def handle(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+def handle(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse | Deferred:
     topics = []
+    waiting: list[Deletion] = []
     for topic in request.topics:
         partitions = []
         for item in topic.partitions:
             try:
-                low = _delete(context, topic.name, item.partition_index, item.offset)
-                partitions.append(DeleteRecordsPartitionResult(item.partition_index, low, 0))
+                partition, low = _delete(context, topic.name, item.partition_index, item.offset)
+                result = DeleteRecordsPartitionResult(item.partition_index, low, 0)
+                if low < partition.log.log_start_offset:
+                    waiting.append(Deletion(partition, result))
             except KafkaError as error:
-                partitions.append(DeleteRecordsPartitionResult(item.partition_index, -1, int(error.code)))
+                result = DeleteRecordsPartitionResult(item.partition_index, -1, int(error.code))
+            partitions.append(result)
         topics.append(DeleteRecordsTopicResult(topic.name, partitions))
-    return DeleteRecordsResponse(topics=topics)
+    response = DeleteRecordsResponse(topics=topics)
+    return _wait(context, waiting, response, request.timeout_ms) if waiting else response
 
 
-def _delete(context: RequestContext, topic: str, index: int, offset: int) -> int:
+def _delete(context: RequestContext, topic: str, index: int, offset: int) -> tuple[Partition, int]:
     partition = context.broker.replicas.get(topic, index)
     if "delete" not in partition.log.config.cleanup_policy:
         raise KafkaError(ErrorCode.POLICY_VIOLATION)
-    return partition.delete_records_before(offset)
+    return partition, partition.delete_records_before(offset)
+
+
+class Deletion:
+    """One partition whose followers have not all moved their log start offset yet."""
+
+    __slots__ = ("partition", "result", "wanted")
+
+    def __init__(self, partition: Partition, result: DeleteRecordsPartitionResult) -> None:
+        self.partition = partition
+        self.result = result
+        self.wanted = partition.log.log_start_offset
+
+    def settled(self) -> bool:
+        if not self.partition.is_leader:
+            self.refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return True
+        self.result.low_watermark = self.partition.low_watermark
+        return self.result.low_watermark >= self.wanted
+
+    def refuse(self, code: ErrorCode) -> None:
+        self.result.error_code = int(code)
+        self.result.low_watermark = -1
+
+
+def _wait(
+    context: RequestContext, waiting: list[Deletion], response: DeleteRecordsResponse, timeout_ms: int
+) -> Deferred:
+    key = object()
+
+    def leave() -> None:
+        timer.cancel()
+        for deletion in waiting:
+            deletion.partition.unwatch(key)
+
+    def look() -> None:
+        if all([deletion.settled() for deletion in waiting]):
+            leave()
+            deferred.resolve(response)
+
+    def timed_out() -> None:
+        for deletion in waiting:
+            if not deletion.settled():
+                deletion.refuse(ErrorCode.REQUEST_TIMED_OUT)
+        leave()
+        deferred.resolve(response)
+
+    deferred = Deferred(leave)
+    timer = context.broker.timers.call_later(timeout_ms, timed_out)
+    for deletion in waiting:
+        deletion.partition.watch(key, look)
+    return deferred

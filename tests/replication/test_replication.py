@@ -1,0 +1,289 @@
+"""Replication among brokers with virtual time: see `virtual_cluster`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.model.errors import ErrorCode
+from tests.replication.virtual_cluster import VirtualCluster
+
+
+class Result:
+    def __init__(self, answer: Any) -> None:
+        self.code: int | None = None
+        self.offset = -1
+        if hasattr(answer, "then"):
+            answer.then(self._done)
+        else:
+            self._done(answer)
+
+    def _done(self, response: Any) -> None:
+        partition = response.responses[0].partition_responses[0]
+        self.code, self.offset = partition.error_code, partition.base_offset
+
+    @property
+    def acked(self) -> bool:
+        return self.code == 0
+
+
+def started(tmp_path: Path, **options: Any) -> VirtualCluster:
+    cluster = VirtualCluster(tmp_path, **options)
+    brokers = cluster.state.image.brokers
+    cluster.run_until(lambda: len(brokers) == len(cluster.nodes) and all(not b.fenced for b in brokers.values()))
+    return cluster
+
+
+def with_topic(cluster: VirtualCluster, **configs: str) -> None:
+    cluster.create_topic("t", **configs)
+    cluster.run_until(lambda: all("t" in n.replicas.by_name for n in cluster.nodes.values()))
+
+
+def test_acks_all_waits_for_every_replica_in_sync(tmp_path: Path) -> None:
+    cluster = started(tmp_path)
+    with_topic(cluster)
+    leader = cluster.nodes[cluster.leader("t")]
+    result = Result(leader.produce("t", b"x"))
+    assert result.code is None
+    cluster.run_until(lambda: result.acked)
+    ends = {n.id: n.replicas.get("t", 0).log.log_end_offset for n in cluster.nodes.values()}
+    assert set(ends.values()) == {1}
+
+
+def test_a_follower_that_lags_leaves_the_isr_and_comes_back(tmp_path: Path) -> None:
+    cluster = started(tmp_path)
+    with_topic(cluster, min_insync_replicas="2")
+    leader = cluster.nodes[cluster.leader("t")]
+    follower = next(n for n in cluster.nodes.values() if n is not leader)
+    # Slow only in fetching: its heartbeats go on.
+    fetcher = follower.replicas.fetchers.by_source[leader.id]
+    request, fetcher.request = fetcher.request, lambda: None
+    result = Result(leader.produce("t", b"x", timeout_ms=120_000))
+    cluster.time.advance(20_000)
+    assert result.code is None
+    cluster.run_until(lambda: cluster.isr("t") == {1, 2, 3} - {follower.id}, 40_000)
+    cluster.run_until(lambda: result.acked)
+    fetcher.request = request
+    cluster.run_until(lambda: cluster.isr("t") == {1, 2, 3})
+
+
+def test_below_min_isr_nothing_is_acked_or_committed(tmp_path: Path) -> None:
+    cluster = started(tmp_path)
+    with_topic(cluster, min_insync_replicas="2")
+    leader = cluster.nodes[cluster.leader("t")]
+    first = Result(leader.produce("t", b"first"))
+    cluster.run_until(lambda: first.acked)
+    for node in cluster.nodes.values():
+        if node is not leader:
+            node.crash()
+    waiting = Result(leader.produce("t", b"second", timeout_ms=60_000))
+    cluster.run_until(lambda: cluster.isr("t") == {leader.id})
+    cluster.time.advance(1_000)
+    refused = Result(leader.produce("t", b"third"))
+    assert refused.code == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert waiting.code is None
+    assert leader.replicas.get("t", 0).high_watermark == 1
+    unacked = Result(leader.produce("t", b"fourth", acks=1))
+    assert unacked.acked
+    assert leader.replicas.get("t", 0).high_watermark == 1
+    for node in cluster.nodes.values():
+        if node is not leader:
+            node.start()
+    cluster.run_until(lambda: waiting.acked)
+
+
+def test_a_deposed_leader_drops_what_was_not_committed(tmp_path: Path) -> None:
+    cluster = started(tmp_path)
+    with_topic(cluster, min_insync_replicas="2")
+    old = cluster.nodes[cluster.leader("t")]
+    good = Result(old.produce("t", b"good"))
+    cluster.run_until(lambda: good.acked)
+    cluster.cut.add(old.id)
+    lost = Result(old.produce("t", b"lost", timeout_ms=120_000))
+    also = Result(old.produce("t", b"lost too", acks=1))
+    assert also.acked
+    cluster.run_until(lambda: cluster.leader("t") != old.id)
+    new = cluster.nodes[cluster.leader("t")]
+    cluster.run_until(lambda: new.replicas.get("t", 0).is_leader)
+    kept = Result(new.produce("t", b"kept"))
+    cluster.run_until(lambda: kept.acked)
+    cluster.cut.clear()
+    cluster.run_until(lambda: cluster.isr("t") == {1, 2, 3})
+    assert lost.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    contents = {n.id: n.bytes_below("t", 2) for n in cluster.nodes.values()}
+    assert len(set(contents.values())) == 1
+    assert b"lost" not in contents[old.id]
+    assert b"kept" in contents[old.id]
+
+
+def test_delete_records_reaches_every_replica(tmp_path: Path) -> None:
+    cluster = started(tmp_path)
+    with_topic(cluster)
+    leader = cluster.nodes[cluster.leader("t")]
+    results = [Result(leader.produce("t", b"%d" % i)) for i in range(10)]
+    cluster.run_until(lambda: all(r.acked for r in results))
+    answers: list[Any] = []
+    answer = leader.delete_records("t", 4)
+    answer.then(answers.append) if hasattr(answer, "then") else answers.append(answer)
+    cluster.run_until(lambda: bool(answers))
+    assert answers[0].topics[0].partitions[0].low_watermark == 4
+    assert {n.replicas.get("t", 0).log.log_start_offset for n in cluster.nodes.values()} == {4}
+
+
+def test_a_consumer_is_sent_to_the_replica_in_its_rack(tmp_path: Path) -> None:
+    from ottla.broker.handlers import fetch
+    from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest, FetchTopic
+
+    cluster = started(tmp_path, racks=True)
+    with_topic(cluster)
+    leader = cluster.nodes[cluster.leader("t")]
+    near = next(n for n in cluster.nodes.values() if n is not leader)
+    result = Result(leader.produce("t", b"x"))
+    cluster.run_until(lambda: result.acked)
+    cluster.run_until(lambda: near.replicas.get("t", 0).high_watermark == 1)
+
+    def asked(node: Any, rack: str) -> Any:
+        topic_id = node.publisher.image.topics_by_name["t"].id
+        wanted = [FetchTopic(topic_id=topic_id, partitions=[FetchPartition(0, -1, 0, -1, -1, 1000)])]
+        request = FetchRequest(max_bytes=1000, min_bytes=1, topics=wanted, rack_id=rack, session_epoch=-1)
+        return node.handle(fetch, request).responses[0].partitions[0]
+
+    cluster.time.advance(1000)
+    assert asked(leader, near.rack).preferred_read_replica == near.id
+    assert asked(leader, leader.rack).preferred_read_replica == -1
+    read = asked(near, near.rack)
+    assert read.error_code == 0
+    assert b"x" in read.records
+
+
+@pytest.mark.parametrize("case", ["stranger", "stale epoch", "no epoch", "not a replica"])
+def test_a_made_up_replica_fetch_changes_nothing(tmp_path: Path, case: str) -> None:
+    from ottla.broker.handlers import fetch
+    from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+
+    cluster = started(tmp_path)
+    cluster.create_topic("t", factor=2)
+    cluster.run_until(lambda: sum("t" in n.replicas.by_name for n in cluster.nodes.values()) == 2)
+    leader = cluster.nodes[cluster.leader("t")]
+    partition = leader.replicas.get("t", 0)
+    follower = next(r for r in partition.replicas if r != leader.id)
+    other = next(i for i in cluster.nodes if i not in partition.replicas)
+    epochs = {i: b.epoch for i, b in cluster.state.image.brokers.items()}
+    replica_id, epoch, expected = {
+        "stranger": (77, 5, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+        "stale epoch": (follower, epochs[follower] - 1, ErrorCode.STALE_BROKER_EPOCH),
+        "no epoch": (follower, -1, ErrorCode.STALE_BROKER_EPOCH),
+        "not a replica": (other, epochs[other], ErrorCode.UNKNOWN_LEADER_EPOCH),
+    }[case]
+    cluster.cut.add(follower)
+    result = Result(leader.produce("t", b"x"))
+    assert result.code is None
+    wanted = [FetchTopic(topic_id=partition.topic_id, partitions=[FetchPartition(0, 0, 1, 0, 0, 1000)])]
+    request = FetchRequest(
+        replica_state=ReplicaState(replica_id, epoch), max_bytes=1000, topics=wanted, session_epoch=-1
+    )
+    response = leader.handle(fetch, request)
+    code = response.error_code or response.responses[0].partitions[0].error_code
+    assert code == expected
+    assert partition.high_watermark == 0
+    assert result.code is None
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_faults_lose_nothing_that_was_acked(tmp_path: Path, seed: int) -> None:
+    cluster = started(tmp_path, seed=seed)
+    with_topic(cluster, min_insync_replicas="2")
+    chance = cluster.random
+    results: list[tuple[bytes, Result]] = []
+    for number in range(150):
+        event = chance.random()
+        node = cluster.nodes[chance.randint(1, 3)]
+        if event < 0.06 and sum(n.down for n in cluster.nodes.values()) == 0:
+            node.crash()
+        elif event < 0.12:
+            for down in [n for n in cluster.nodes.values() if n.down]:
+                down.start()
+        elif event < 0.16 and not cluster.cut:
+            cluster.cut.add(node.id)
+        elif event < 0.25:
+            cluster.cut.clear()
+        else:
+            leader = cluster.nodes.get(cluster.leader("t"))
+            at = leader if leader is not None and chance.random() < 0.8 else node
+            if not at.down and "t" in at.publisher.image.topics_by_name:
+                value = b"<%d>" % number
+                results.append((value, Result(at.produce("t", value, timeout_ms=5_000))))
+        cluster.time.advance(chance.choice([1, 5, 50, 500, 3_000]))
+        for each in cluster.nodes.values():
+            held = None if each.down else each.replicas.by_name.get("t", {}).get(0)
+            assert held is None or held.log.high_watermark <= held.log.log_end_offset
+    cluster.cut.clear()
+    for node in cluster.nodes.values():
+        if node.down:
+            node.start()
+    cluster.run_until(lambda: cluster.isr("t") == {1, 2, 3} and all_caught_up(cluster), 200_000)
+    contents = {n.id: n.bytes_below("t", n.replicas.get("t", 0).high_watermark) for n in cluster.nodes.values()}
+    assert len(set(contents.values())) == 1
+    acked = [value for value, result in results if result.acked]
+    assert len(acked) > 10
+    assert [value for value in acked if contents[1].count(value) != 1] == []
+
+
+def all_caught_up(cluster: VirtualCluster) -> bool:
+    held = [n.replicas.get("t", 0) for n in cluster.nodes.values()]
+    ends = {p.log.log_end_offset for p in held}
+    return len(ends) == 1 and {p.log.high_watermark for p in held} == ends
+
+
+def hold_proposals(node: Any) -> list[Any]:
+    """Keep a leader's proposals from the controller."""
+    held: list[Any] = []
+    node.context.propose = held.append
+    return held
+
+
+def test_who_is_being_taken_out_still_counts_until_the_controller_says_so(tmp_path: Path) -> None:
+    cluster = started(tmp_path)
+    with_topic(cluster)
+    leader = cluster.nodes[cluster.leader("t")]
+    held = hold_proposals(leader)
+    lagging = next(n for n in cluster.nodes.values() if n is not leader)
+    lagging.replicas.fetchers.by_source[leader.id].request = lambda: None
+    result = Result(leader.produce("t", b"x", timeout_ms=600_000))
+    cluster.run_until(lambda: bool(held))
+    cluster.time.advance(5_000)
+    partition = leader.replicas.get("t", 0)
+    assert partition.leading is not None
+    proposal = partition.leading.pending
+    assert proposal is not None
+    assert lagging.id not in proposal.isr
+    assert result.code is None, "the controller may have refused, and a leader elected from the old ISR lacks this"
+    partition.isr_altered(proposal, proposal.isr, partition.leader_epoch, partition.partition_epoch + 1)
+    assert result.acked
+
+
+def test_a_follower_joins_only_with_everything_committed(tmp_path: Path) -> None:
+    cluster = started(tmp_path)
+    with_topic(cluster)
+    leader = cluster.nodes[cluster.leader("t")]
+    partition = leader.replicas.get("t", 0)
+    results = [Result(leader.produce("t", b"x")) for _ in range(3)]
+    cluster.run_until(lambda: all(r.acked for r in results))
+    held = hold_proposals(leader)
+    leading, outsider = partition.leading, next(i for i in cluster.nodes if i != leader.id)
+    assert leading is not None
+    partition.isr = tuple(i for i in partition.isr if i != outsider)
+    leading.committed_changed()
+    epoch = cluster.state.image.brokers[outsider].epoch
+    now = cluster.time.now
+    partition.follower_fetched(outsider, epoch, 2, 0, now)
+    assert not held
+    leading.epoch_start_offset = 4
+    partition.follower_fetched(outsider, epoch, 3, 0, now)
+    assert not held
+    leading.epoch_start_offset = 3
+    partition.follower_fetched(outsider, epoch, 3, 0, now)
+    assert held
+    assert leading.maximal_isr == {1, 2, 3}
