@@ -253,15 +253,18 @@ def test_who_is_being_taken_out_still_counts_until_the_controller_says_so(tmp_pa
     lagging.replicas.fetchers.by_source[leader.id].request = lambda: None
     result = Result(leader.produce("t", b"x", timeout_ms=600_000))
     cluster.run_until(lambda: bool(held))
+    second = Result(leader.produce("t", b"y", timeout_ms=600_000))
     cluster.time.advance(5_000)
     partition = leader.replicas.get("t", 0)
     assert partition.leading is not None
     proposal = partition.leading.pending
     assert proposal is not None
     assert lagging.id not in proposal.isr
+    assert second.code is None
     assert result.code is None, "the controller may have refused, and a leader elected from the old ISR lacks this"
     partition.isr_altered(proposal, proposal.isr, partition.leader_epoch, partition.partition_epoch + 1)
     assert result.acked
+    assert second.acked
 
 
 def test_a_follower_joins_only_with_everything_committed(tmp_path: Path) -> None:

@@ -73,7 +73,8 @@ def _wait(
             deletion.partition.unwatch(key)
 
     def look() -> None:
-        if all([deletion.settled() for deletion in waiting]):
+        settled = [deletion.settled() for deletion in waiting]  # each notes its low watermark
+        if all(settled):
             leave()
             deferred.resolve(response)
 
