@@ -260,7 +260,10 @@ class VirtualNode:
                 self._later(10, failed)
                 return
             answer = source.handle(fetch, request)
-            answered = lambda response: self._later(self.cluster.random.uniform(0.1, 5), lambda: back(response))  # noqa: E731
+
+            def answered(response: Any) -> None:
+                self._later(self.cluster.random.uniform(0.1, 5), lambda: back(response))
+
             if isinstance(answer, Deferred):
                 answer.then(answered)
                 source.crashed_before(answer, lambda: self._later(10, failed))
