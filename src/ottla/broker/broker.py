@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ottla.broker.fetch_sessions import FetchSessions
     from ottla.broker.producer_ids import ProducerIds
     from ottla.coordinator.groups.coordinator import GroupCoordinator
+    from ottla.coordinator.transactions.coordinator import TransactionCoordinator
     from ottla.env.config.broker.config import BrokerConfig
     from ottla.env.seams import Clock, Timers
     from ottla.log.log_store import LogStore
@@ -41,9 +42,11 @@ class Broker:
     producer_ids: ProducerIds
     fetch_sessions: FetchSessions
     make_groups: Callable[[], GroupCoordinator]
+    make_transactions: Callable[[Broker], TransactionCoordinator]
     leader_throttle: Throttle | None = None
     """What `leader.replication.throttled.rate` leaves to followers that catch up."""
     _groups: GroupCoordinator | None = None
+    _transactions: TransactionCoordinator | None = None
 
     @property
     def groups(self) -> GroupCoordinator:
@@ -55,6 +58,17 @@ class Broker:
     @property
     def has_groups(self) -> bool:
         return self._groups is not None
+
+    @property
+    def transactions(self) -> TransactionCoordinator:
+        """Made when the first transactional id needs it, as the groups are."""
+        if self._transactions is None:
+            self._transactions = self.make_transactions(self)
+        return self._transactions
+
+    @property
+    def has_transactions(self) -> bool:
+        return self._transactions is not None
 
     @property
     def image(self) -> MetadataImage:

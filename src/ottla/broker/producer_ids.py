@@ -28,13 +28,23 @@ class ProducerIds:
         self._next += 1
         return self._next - 1
 
-    async def next(self) -> ProducerId:
-        taken = self.take()
-        while taken is None:
+    @property
+    def empty(self) -> bool:
+        """A new block is needed before the next id can be taken."""
+        return self._next >= self._end
+
+    async def refill(self) -> None:
+        """Have at least one id to take, for now."""
+        while self.empty:
             response = await self._allocate(self._request())
             if response.error_code:
                 raise KafkaError(ErrorCode(response.error_code))
             self._next = response.producer_id_start
             self._end = response.producer_id_start + response.producer_id_len
+
+    async def next(self) -> ProducerId:
+        taken = self.take()
+        while taken is None:
+            await self.refill()
             taken = self.take()
         return taken

@@ -48,7 +48,7 @@ MachineT = TypeVar("MachineT", bound=Machine)
 class ShardSpec(Generic[MachineT]):
     """What tells the shards of one coordinator from those of another."""
 
-    make_machine: Callable[[KeyedTimers[Callable[[], AnyDecision]], Partition], MachineT]
+    make_machine: Callable[[Shard[MachineT]], MachineT]
     encode: Callable[[Any], tuple[bytes, bytes | None]]
     decode: Callable[[bytes, bytes | None], Any]
     load_buffer_size: int
@@ -88,8 +88,8 @@ class Shard(Generic[MachineT]):
         self._spec = spec
         self._clock = clock
         self._timers = timers
-        self._deadlines: KeyedTimers[Callable[[], AnyDecision]] = KeyedTimers(timers, clock, self._on_deadline)
-        self.machine = spec.make_machine(self._deadlines, partition)
+        self.deadlines: KeyedTimers[Callable[[], AnyDecision]] = KeyedTimers(timers, clock, self.submit)
+        self.machine = spec.make_machine(self)
         self._end_offset = 0
         self._parked: dict[object, tuple[list[Answer], Timer]] = {}
         self._loader = Loader(partition.log, self.machine, spec.decode)
@@ -119,7 +119,7 @@ class Shard(Generic[MachineT]):
         if self.state is ShardState.CLOSED:
             return
         self.state = ShardState.CLOSED
-        self._deadlines.cancel_all()
+        self.deadlines.cancel_all()
         error = KafkaError(ErrorCode.NOT_COORDINATOR)
         waiting = [answer for answers, _ in self._parked.values() for answer in answers]
         for _, timer in self._parked.values():
@@ -157,7 +157,8 @@ class Shard(Generic[MachineT]):
         if self.state is ShardState.CLOSED or not self.partition.is_leader:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
 
-    def _on_deadline(self, operation: Callable[[], AnyDecision]) -> None:
+    def submit(self, operation: Callable[[], AnyDecision]) -> None:
+        """An event of the machine's own: a deadline, or what follows from an answer. Nothing when we are closed."""
         if self.state is ShardState.ACTIVE:
             self._settle(operation())
 

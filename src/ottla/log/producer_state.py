@@ -142,15 +142,15 @@ class ProducerState:
         entry = self.producers.get(header.producer_id)
         transactional = header.attributes & TRANSACTIONAL_MASK
         verification = self.verifications.get(header.producer_id) if self.verifications else None
+        if entry is not None and header.producer_epoch < entry.epoch:
+            raise _invalid_epoch(header.producer_id, header.producer_epoch, entry.epoch)
         if (
             transactional
             and verification_enabled
-            and (entry is None or entry.txn_first_offset < 0)
+            and not _is_ongoing(entry, header.producer_epoch)
             and (verification is None or verification is not guard)
         ):
             raise KafkaError(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
-        if entry is not None and header.producer_epoch < entry.epoch:
-            raise _invalid_epoch(header.producer_id, header.producer_epoch, entry.epoch)
         if origin is AppendOrigin.CLIENT:
             _check_sequence(header, entry, verification)
         if entry is not None and entry.txn_first_offset >= 0 and not transactional:
@@ -279,7 +279,9 @@ class ProducerState:
     ) -> Verification | None:
         """A guard for the append to come; None when the producer's transaction is open here already."""
         entry = self.producers.get(producer_id)
-        if entry is not None and entry.txn_first_offset >= 0:
+        if entry is not None and epoch < entry.epoch:
+            raise _invalid_epoch(producer_id, epoch, entry.epoch)
+        if _is_ongoing(entry, epoch):
             return None
         if self.verifications is None:
             self.verifications = {}
@@ -290,6 +292,10 @@ class ProducerState:
         else:
             verification.seen(sequence, epoch)
         return verification
+
+
+def _is_ongoing(entry: ProducerEntry | None, epoch: ProducerEpoch) -> bool:
+    return entry is not None and entry.txn_first_offset >= 0 and entry.epoch == epoch
 
 
 def is_expired(entry: ProducerEntry, now_ms: TimestampMs, expiration_ms: int) -> bool:

@@ -9,7 +9,8 @@ from ottla.model.errors import ErrorCode, KafkaError
 
 MAX_NAME_LENGTH = 249
 OFFSETS_TOPIC = "__consumer_offsets"
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
+TRANSACTION_STATE_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, "__share_group_state"})
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 

@@ -49,6 +49,7 @@ class Replicas:
         self.by_id: dict[Uuid, dict[int, Partition]] = {}
         self.names: dict[Uuid, str] = {}
         self._moving: set[TopicPartition] = set()
+        self._verification_enabled = False
         self._on_added: list[Callable[[Partition], None]] = []
         self._on_removed: list[Callable[[Partition], None]] = []
 
@@ -81,6 +82,12 @@ class Replicas:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return found[partition]
+
+    def verify_transactions(self, *, enabled: bool) -> None:
+        """transaction.partition.verification.enable, for the logs there are and those to come."""
+        self._verification_enabled = enabled
+        for partition in self:
+            partition.log.verification_enabled = enabled
 
     # Metadata
 
@@ -141,6 +148,7 @@ class Replicas:
         except KafkaError as error:
             log.error("partition.offline", partition=str(tp), reason=error.message)
             return None
+        partition_log.verification_enabled = self._verification_enabled
         partition = Partition(self.context, tp, topic.id, partition_log)
         partitions = self.by_id.setdefault(topic.id, {})
         partitions[index] = partition
@@ -234,6 +242,7 @@ class Replicas:
             try:
                 if self._logs.copy_to_future(tp, max_bytes, now_ms):
                     partition.log = self._logs.promote_future(tp, now_ms)
+                    partition.log.verification_enabled = self._verification_enabled
                     self._moving.discard(tp)
             except KafkaError as error:
                 log.error("move.failed", partition=str(tp), reason=error.message)

@@ -38,7 +38,7 @@ from ottla.metadata.meta_properties import (
     load_ensemble,
 )
 from ottla.model.ids import TopicPartition, new_uuid
-from ottla.model.topic_names import OFFSETS_TOPIC
+from ottla.model.topic_names import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.protocol.generated.allocate_producer_ids_request import AllocateProducerIdsRequest
 from ottla.replication.replicas import Replicas
 from ottla.runtime.buffers import BufferPool
@@ -52,6 +52,7 @@ from ottla.server.groups import make_groups
 from ottla.server.housekeeping import Housekeeping
 from ottla.server.quorum import open_quorum
 from ottla.server.registration import LocalController, Registration
+from ottla.server.transactions import make_transactions
 
 log = get_logger(__name__)
 
@@ -155,7 +156,7 @@ class Node:
         await self._registration.register()
         # Leaders are known only now: partitions hear of their state once, not of every step of the registration.
         quorum.publisher.subscribe(broker.replicas.on_metadata)
-        quorum.publisher.subscribe(self._on_groups_metadata)
+        quorum.publisher.subscribe(self._on_coordinators_metadata)
         cleaner = Cleaner(
             broker.logs,
             self._clock,
@@ -208,6 +209,7 @@ class Node:
         timers = LoopTimers(asyncio.get_running_loop())
         controller = LocalController(quorum)
         replicas = Replicas(config.node_id, logs, self._clock, self._topic_config)
+        replicas.verify_transactions(enabled=config.transaction_partition_verification_enable)
         return Broker(
             node_id=config.node_id,
             cluster_id=identity.cluster_id,
@@ -221,6 +223,7 @@ class Node:
             producer_ids=ProducerIds(controller.allocate_producer_ids, self._producer_ids_request),
             fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, self._clock, self._random),
             make_groups=lambda: make_groups(self.config, self._clock, self._random, timers, replicas),
+            make_transactions=make_transactions,
         )
 
     def _producer_ids_request(self) -> AllocateProducerIdsRequest:
@@ -260,11 +263,13 @@ class Node:
         if delta.reloaded or any(resource == RESOURCE_BROKER for resource, _ in delta.configs):
             self._follow_dynamic_config(image)
 
-    def _on_groups_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """The coordinator is made when there is a topic to load from, or a client that asks for it."""
+    def _on_coordinators_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """A coordinator is made when there is a topic to load from, or a client that asks for it."""
         broker = self.broker
         if broker is not None and (broker.has_groups or OFFSETS_TOPIC in image.topics_by_name):
             broker.groups.on_metadata(delta, image)
+        if broker is not None and (broker.has_transactions or TRANSACTION_STATE_TOPIC in image.topics_by_name):
+            broker.transactions.on_metadata(delta, image)
 
     def _follow_dynamic_config(self, image: MetadataImage) -> None:
         cluster = image.configs.get((RESOURCE_BROKER, ""), {})
@@ -273,6 +278,8 @@ class Node:
             self.config = self.config.with_dynamic(cluster=dict(cluster), broker=dict(own))
             if self.broker is not None:
                 self.broker.config = self.config
+                enabled = self.config.transaction_partition_verification_enable
+                self.broker.replicas.verify_transactions(enabled=enabled)
 
     def _on_directory_failed(self, directory: LogDirectory, partitions: list[TopicPartition]) -> None:
         if self.broker is not None:
@@ -312,6 +319,8 @@ class Node:
             self._housekeeping = None
         if self.broker is not None and self.broker.has_groups:
             self.broker.groups.close()
+        if self.broker is not None and self.broker.has_transactions:
+            self.broker.transactions.close()
         epoch = -1
         if self._registration is not None:
             epoch = self._registration.broker_epoch

@@ -45,7 +45,7 @@ class GroupCoordinator:
     ) -> None:
         self.settings = settings
         spec = ShardSpec(
-            make_machine=lambda deadlines, _: GroupMachine(settings, clock, random, deadlines),
+            make_machine=lambda shard: GroupMachine(settings, clock, random, shard.deadlines),
             encode=encode,
             decode=decode,
             compression=settings.offsets_topic_compression_codec,

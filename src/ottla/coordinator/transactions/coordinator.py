@@ -1,0 +1,153 @@
+"""The transaction coordinator of a node: finds the shard of a transactional id and runs the event there.
+
+A waiter is called exactly once, with a response or with the KafkaError that the whole request failed with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ottla.coordinator.decisions import Waiter
+from ottla.coordinator.runtime import Shard, ShardSpec
+from ottla.coordinator.shards import Shards
+from ottla.coordinator.transactions.end_transaction import EndRequest
+from ottla.coordinator.transactions.init_producer_id import InitRequest, resolve_timeout_ms
+from ottla.coordinator.transactions.listing import Filters
+from ottla.coordinator.transactions.machine import TransactionMachine
+from ottla.coordinator.transactions.markers import MarkerChannel
+from ottla.coordinator.transactions.records import decode, encode
+from ottla.coordinator.transactions.settings import TransactionSettings
+from ottla.coordinator.transactions.shelf import Shelf, TakeProducerId, TransactionDecision
+from ottla.env.seams import Clock, Timers
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import MetadataImage
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import ProducerEpoch, ProducerId, TopicPartition
+from ottla.model.topic_names import TRANSACTION_STATE_TOPIC
+from ottla.protocol.generated.list_transactions_response import TransactionState as ListedTransaction
+from ottla.replication.replicas import Replicas
+
+Operation = Callable[[TransactionMachine], TransactionDecision]
+
+
+class TransactionCoordinator:
+    def __init__(
+        self,
+        settings: TransactionSettings,
+        clock: Clock,
+        timers: Timers,
+        replicas: Replicas,
+        channel: MarkerChannel,
+        take_producer_id: TakeProducerId,
+        transaction_version: Callable[[], int],
+    ) -> None:
+        self.settings = settings
+
+        def make_machine(shard: Shard[TransactionMachine]) -> TransactionMachine:
+            shelf = Shelf(settings, clock, take_producer_id, transaction_version, shard.leader_epoch)
+            return TransactionMachine(shelf, channel, shard.deadlines, shard.submit)
+
+        spec = ShardSpec(
+            make_machine=make_machine,
+            encode=encode,
+            decode=decode,
+            load_buffer_size=settings.transaction_state_log_load_buffer_size,
+            commit_timeout_ms=settings.request_timeout_ms,
+        )
+        partitions = settings.transaction_state_log_num_partitions
+        self.shards = Shards(TRANSACTION_STATE_TOPIC, partitions, spec, clock, timers, replicas)
+
+    def partition_for(self, transactional_id: str) -> int:
+        return self.shards.partition_for(transactional_id)
+
+    def on_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Subscriber of the metadata publisher, behind the replicas."""
+        self.shards.on_metadata(delta, image)
+
+    def close(self) -> None:
+        self.shards.close()
+
+    # Requests
+
+    def init_producer_id(self, request: InitRequest, waiter: Waiter) -> None:
+        try:
+            resolve_timeout_ms(self.settings, request)
+        except KafkaError as error:
+            waiter(error)
+            return
+        self._run(request.transactional_id, lambda machine: machine.init_producer_id(request, waiter), waiter)
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer_id: ProducerId,
+        producer_epoch: ProducerEpoch,
+        partitions: frozenset[TopicPartition],
+        transaction_version: int,
+        waiter: Waiter,
+    ) -> None:
+        self._run(
+            transactional_id,
+            lambda machine: machine.add_partitions(
+                transactional_id, producer_id, producer_epoch, partitions, transaction_version, waiter
+            ),
+            waiter,
+        )
+
+    def verify_partitions(
+        self,
+        transactional_id: str,
+        producer_id: ProducerId,
+        producer_epoch: ProducerEpoch,
+        partitions: frozenset[TopicPartition],
+        waiter: Waiter,
+    ) -> None:
+        self._run(
+            transactional_id,
+            lambda machine: machine.verify_partitions(
+                transactional_id, producer_id, producer_epoch, partitions, waiter
+            ),
+            waiter,
+        )
+
+    def end(self, request: EndRequest, waiter: Waiter) -> None:
+        self._run(request.transactional_id, lambda machine: machine.end(request, waiter), waiter)
+
+    def describe(self, transactional_id: str, waiter: Waiter) -> None:
+        self._run(transactional_id, lambda machine: machine.describe(transactional_id, waiter), waiter)
+
+    def list_transactions(self, filters: Filters, waiter: Waiter) -> None:
+        """The ids of all shards of this node, as one list; one shard that is loading fails the whole."""
+        gather = _Gather(len(self.shards), waiter)
+        for shard in self.shards:
+            try:
+                shard.run(lambda machine: machine.list_transactions(filters, gather.add))
+            except KafkaError as error:
+                gather.add(error)
+
+    def _run(self, transactional_id: str, operation: Operation, waiter: Waiter) -> None:
+        if not transactional_id:
+            waiter(KafkaError(ErrorCode.INVALID_REQUEST))
+        else:
+            self.shards.run(transactional_id, operation, waiter)
+
+
+class _Gather:
+    """Collects one answer of each shard into one list; NOT_COORDINATOR only means that the shard just left."""
+
+    def __init__(self, expected: int, waiter: Waiter) -> None:
+        self._missing = expected
+        self._waiter = waiter
+        self._found: list[ListedTransaction] = []
+        self._error: KafkaError | None = None
+        if expected == 0:
+            waiter(self._found)
+
+    def add(self, answer: list[ListedTransaction] | KafkaError) -> None:
+        if not isinstance(answer, KafkaError):
+            self._found += answer
+        elif answer.code is not ErrorCode.NOT_COORDINATOR:
+            self._error = answer
+        self._missing -= 1
+        if self._missing == 0:
+            self._waiter(self._found if self._error is None else self._error)

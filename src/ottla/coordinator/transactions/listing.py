@@ -1,0 +1,64 @@
+"""DescribeTransactions and ListTransactions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import groupby
+from typing import NamedTuple
+
+from ottla.coordinator.transactions.metadata import TransactionMetadata
+from ottla.coordinator.transactions.shelf import Shelf
+from ottla.coordinator.transactions.states import TransactionState
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.protocol.generated import describe_transactions_response as described
+from ottla.protocol.generated import list_transactions_response as listed
+
+Matches = Callable[[str], bool]
+
+
+class Filters(NamedTuple):
+    """What ListTransactions asks for; None and negative do not filter."""
+
+    producer_ids: frozenset[int] | None = None
+    states: frozenset[TransactionState] | None = None
+    duration_ms: int = -1
+    matches: Matches | None = None
+
+
+class Listing:
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+
+    def describe(self, transactional_id: str) -> described.TransactionState:
+        metadata = self._shelf.transactions.get(transactional_id)
+        if metadata is None:
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        by_topic = groupby(sorted(metadata.partitions), key=lambda tp: tp.topic)
+        return described.TransactionState(
+            0,
+            transactional_id,
+            metadata.state.state_name,
+            metadata.timeout_ms,
+            metadata.start_ms,
+            metadata.producer_id,
+            metadata.producer_epoch,
+            [described.TopicData(topic, [tp.partition for tp in group]) for topic, group in by_topic],
+        )
+
+    def list_transactions(self, filters: Filters) -> list[listed.TransactionState]:
+        now_ms = self._shelf.clock.time_ms()
+        return [
+            listed.TransactionState(metadata.transactional_id, metadata.producer_id, metadata.state.state_name)
+            for metadata in self._shelf.transactions.values()
+            if _included(metadata, filters, now_ms)
+        ]
+
+
+def _included(metadata: TransactionMetadata, filters: Filters, now_ms: int) -> bool:
+    if filters.producer_ids is not None and metadata.producer_id not in filters.producer_ids:
+        return False
+    if filters.states is not None and metadata.state not in filters.states:
+        return False
+    if filters.duration_ms >= 0 and now_ms - metadata.start_ms <= filters.duration_ms:
+        return False
+    return filters.matches is None or filters.matches(metadata.transactional_id)

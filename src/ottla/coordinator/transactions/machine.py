@@ -1,0 +1,113 @@
+"""The transaction machine: everything that one shard of the transaction coordinator knows and decides.
+
+Every method that takes a waiter decides (records and answers); `replay` alone changes what is durable, on the live
+path right after the append and on load for the whole log; both end in the same state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from ottla.coordinator.decisions import Answer, Waiter
+from ottla.coordinator.transactions.completion import Completion, OperationTimers, TimedOperation
+from ottla.coordinator.transactions.end_transaction import EndRequest, EndTransaction
+from ottla.coordinator.transactions.expiry import Expiry
+from ottla.coordinator.transactions.init_producer_id import InitProducerId, InitRequest
+from ottla.coordinator.transactions.listing import Filters, Listing
+from ottla.coordinator.transactions.markers import MarkerChannel
+from ottla.coordinator.transactions.metadata import TransactionMetadata
+from ottla.coordinator.transactions.partitions import TransactionPartitions
+from ottla.coordinator.transactions.records import TransactionRecord
+from ottla.coordinator.transactions.shelf import Shelf, TransactionDecision, answered
+from ottla.coordinator.transactions.states import TransactionState
+from ottla.model.decision import Decision
+from ottla.model.ids import ProducerEpoch, ProducerId, TopicPartition
+
+
+class TransactionMachine:
+    def __init__(
+        self,
+        shelf: Shelf,
+        channel: MarkerChannel,
+        timers: OperationTimers,
+        submit: Callable[[TimedOperation], None],
+    ) -> None:
+        self._shelf = shelf
+        self._completion = Completion(shelf, channel, timers, submit)
+        ending = self._ending = EndTransaction(shelf, self._completion)
+        self._init = InitProducerId(shelf, ending)
+        self._partitions = TransactionPartitions(shelf)
+        self._expiry = Expiry(shelf, ending, timers)
+        self._listing = Listing(shelf)
+
+    @property
+    def transactions(self) -> Mapping[str, TransactionMetadata]:
+        return self._shelf.transactions
+
+    # Requests
+
+    def init_producer_id(self, request: InitRequest, waiter: Waiter) -> TransactionDecision:
+        return self._init.init(request, waiter)
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer_id: ProducerId,
+        producer_epoch: ProducerEpoch,
+        partitions: frozenset[TopicPartition],
+        transaction_version: int,
+        waiter: Waiter,
+    ) -> TransactionDecision:
+        return self._partitions.add(
+            transactional_id, producer_id, producer_epoch, partitions, transaction_version, waiter
+        )
+
+    def verify_partitions(
+        self,
+        transactional_id: str,
+        producer_id: ProducerId,
+        producer_epoch: ProducerEpoch,
+        partitions: frozenset[TopicPartition],
+        waiter: Waiter,
+    ) -> TransactionDecision:
+        return self._partitions.verify(transactional_id, producer_id, producer_epoch, partitions, waiter)
+
+    def end(self, request: EndRequest, waiter: Waiter) -> TransactionDecision:
+        return self._ending.end(request, waiter)
+
+    def describe(self, transactional_id: str, waiter: Waiter) -> TransactionDecision:
+        return answered(waiter, self._listing.describe(transactional_id))
+
+    def list_transactions(self, filters: Filters, waiter: Waiter) -> TransactionDecision:
+        return answered(waiter, self._listing.list_transactions(filters))
+
+    # Life of the shard
+
+    def replay(self, offset: int, producer_id: ProducerId, record: TransactionRecord) -> None:  # noqa: ARG002 - the shape of every machine; only the record matters here
+        transactional_id, metadata, _ = record
+        if metadata is None:
+            self._shelf.transactions.pop(transactional_id, None)
+            self._expiry.note_ended(transactional_id)
+            return
+        self._shelf.transactions[transactional_id] = metadata
+        if metadata.state is TransactionState.ONGOING:
+            self._expiry.note_ongoing(transactional_id)
+        else:
+            self._expiry.note_ended(transactional_id)
+
+    def replay_end_transaction(self, producer_id: ProducerId, *, committed: bool) -> None:
+        """There are no markers in this log."""
+
+    def on_loaded(self) -> TransactionDecision:
+        """What was prepared before the restart is completed now."""
+        self._expiry.start()
+        answers: list[Answer] = []
+        for transactional_id, metadata in self._shelf.transactions.items():
+            if metadata.is_prepared:
+                answers += self._completion.resume(transactional_id).response
+        return Decision(answers)
+
+    def on_unloaded(self) -> TransactionDecision:
+        """Another broker leads now, and completes what is prepared."""
+        self._completion.close()
+        return Decision([])

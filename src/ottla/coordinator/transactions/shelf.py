@@ -1,0 +1,59 @@
+"""What the parts of the transaction machine share: the transactional ids, and the seams.
+
+Nobody but `TransactionMachine.replay` changes what is on the shelf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from ottla.coordinator.decisions import Answer, Waiter
+from ottla.coordinator.transactions.metadata import TransactionMetadata
+from ottla.coordinator.transactions.records import TransactionRecord, value_version
+from ottla.coordinator.transactions.settings import TransactionSettings
+from ottla.env.seams import Clock
+from ottla.model.decision import Decision
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import ProducerId
+
+TransactionDecision: TypeAlias = Decision[TransactionRecord, list[Answer]]
+TakeProducerId: TypeAlias = Callable[[], ProducerId | None]
+"""An id that nobody had; None while the controller is asked for more."""
+
+
+class Shelf:
+    def __init__(
+        self,
+        settings: TransactionSettings,
+        clock: Clock,
+        take_producer_id: TakeProducerId,
+        transaction_version: Callable[[], int],
+        coordinator_epoch: int,
+    ) -> None:
+        self.settings = settings
+        self.clock = clock
+        self._take_producer_id = take_producer_id
+        self.transaction_version = transaction_version
+        """The finalized level of the feature."""
+        self.coordinator_epoch = coordinator_epoch
+        self.transactions: dict[str, TransactionMetadata] = {}
+
+    def new_producer_id(self) -> ProducerId:
+        taken = self._take_producer_id()
+        if taken is None:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "Producer ids are being fetched; try again")
+        return taken
+
+    def owned_by(self, transactional_id: str, producer_id: ProducerId) -> TransactionMetadata:
+        metadata = self.transactions.get(transactional_id)
+        if metadata is None or metadata.producer_id != producer_id:
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        return metadata
+
+    def record(self, metadata: TransactionMetadata) -> TransactionRecord:
+        return TransactionRecord(metadata.transactional_id, metadata, value_version(self.transaction_version()))
+
+
+def answered(waiter: Waiter, response: object, *records: TransactionRecord) -> TransactionDecision:
+    return Decision([Answer(waiter, response)], list(records))
