@@ -34,6 +34,11 @@ _BROKER = (
     ServedApi(21, "delete_records"),
     ServedApi(22, "init_producer_id", 5),  # version 6 is not released in Kafka 4.3
     ServedApi(23, "offset_for_leader_epoch"),
+    ServedApi(24, "add_partitions_to_txn"),
+    ServedApi(25, "add_offsets_to_txn"),
+    ServedApi(26, "end_txn"),
+    ServedApi(27, "write_txn_markers"),
+    ServedApi(28, "txn_offset_commit"),
     ServedApi(32, "describe_configs"),
     ServedApi(33, "forwarded"),
     ServedApi(34, "alter_replica_log_dirs"),
@@ -50,6 +55,8 @@ _BROKER = (
     ServedApi(60, "describe_cluster"),
     ServedApi(61, "describe_producers"),
     ServedApi(64, "forwarded"),
+    ServedApi(65, "describe_transactions"),
+    ServedApi(66, "list_transactions"),
     ServedApi(74, "list_config_resources"),
     ServedApi(75, "describe_topic_partitions"),
 )

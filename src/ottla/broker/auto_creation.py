@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ottla.broker.context import RequestContext
-from ottla.broker.internal_topics import offsets_topic
+from ottla.broker.internal_topics import offsets_topic, transaction_state_topic
 from ottla.env.logging import get_logger
-from ottla.model.topic_names import OFFSETS_TOPIC
+from ottla.model.topic_names import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.protocol.generated.create_topics_request import CreatableTopic, CreateTopicsRequest
 
 log = get_logger(__name__)
@@ -28,4 +28,6 @@ async def create_missing(context: RequestContext, names: list[str]) -> None:
 def _topic(context: RequestContext, name: str) -> CreatableTopic:
     if name == OFFSETS_TOPIC:
         return offsets_topic(context.broker.groups.settings)
+    if name == TRANSACTION_STATE_TOPIC:
+        return transaction_state_topic(context.broker.transactions.settings)
     return CreatableTopic(name, USE_DEFAULT, USE_DEFAULT)

@@ -5,7 +5,8 @@ One callback, called once; whoever parked the request resolves it, and a closed 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Generator
 from typing import Any
 
 
@@ -33,6 +34,12 @@ class Deferred:
             self._result = response
         else:
             callback(response)
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        """For a handler that has to await something before it can ask."""
+        future = asyncio.get_running_loop().create_future()
+        self.then(lambda response: None if future.done() else future.set_result(response))
+        return future.__await__()
 
     def cancel(self) -> None:
         if not self.done:

@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from ottla.broker.context import RequestContext
 from ottla.coordinator.settings import GroupSettings
 from ottla.env.logging import get_logger
 from ottla.model.errors import ErrorCode
-from ottla.model.topic_names import OFFSETS_TOPIC
+from ottla.model.topic_names import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.protocol.generated.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+
+if TYPE_CHECKING:
+    from ottla.coordinator.shards import Shards
+    from ottla.coordinator.transactions.settings import TransactionSettings
 
 log = get_logger(__name__)
 
 TIMEOUT_MS = 30_000
 
 
-async def create_offsets_topic(context: RequestContext) -> None:
-    """Create `__consumer_offsets` unless somebody is at it; what goes wrong is logged and tried again next time."""
-    groups = context.broker.groups
-    if groups.shards.creating_topic:
+async def create_topic(context: RequestContext, shards: Shards[Any], topic: CreatableTopic) -> None:
+    """Create a coordinator's topic unless somebody is at it; what goes wrong is logged and tried again next time."""
+    if shards.creating_topic:
         return
-    groups.shards.creating_topic = True
+    shards.creating_topic = True
     try:
-        request = CreateTopicsRequest(topics=[offsets_topic(groups.settings)], timeout_ms=TIMEOUT_MS)
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)
         # As the broker itself, not for the client: it needs no right to create topics.
         response = await context.broker.controller.submit(request, None)
     finally:
-        groups.shards.creating_topic = False
-    for topic in response.topics:
-        if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-            log.warning("topic.not_created", topic=topic.name, reason=topic.error_message)
+        shards.creating_topic = False
+    for answer in response.topics:
+        if answer.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            log.warning("topic.not_created", topic=answer.name, reason=answer.error_message)
 
 
 def offsets_topic(settings: GroupSettings) -> CreatableTopic:
@@ -37,9 +42,27 @@ def offsets_topic(settings: GroupSettings) -> CreatableTopic:
         "compression.type": "producer",
         "segment.bytes": str(settings.offsets_topic_segment_bytes),
     }
-    return CreatableTopic(
-        OFFSETS_TOPIC,
-        settings.offsets_topic_num_partitions,
-        settings.offsets_topic_replication_factor,
-        configs=[CreatableTopicConfig(name, value) for name, value in configs.items()],
+    return _topic(
+        OFFSETS_TOPIC, settings.offsets_topic_num_partitions, settings.offsets_topic_replication_factor, configs
     )
+
+
+def transaction_state_topic(settings: TransactionSettings) -> CreatableTopic:
+    configs = {
+        "unclean.leader.election.enable": "false",
+        "compression.type": "uncompressed",
+        "cleanup.policy": "compact",
+        "min.insync.replicas": str(settings.transaction_state_log_min_isr),
+        "segment.bytes": str(settings.transaction_state_log_segment_bytes),
+    }
+    return _topic(
+        TRANSACTION_STATE_TOPIC,
+        settings.transaction_state_log_num_partitions,
+        settings.transaction_state_log_replication_factor,
+        configs,
+    )
+
+
+def _topic(name: str, partitions: int, replication_factor: int, configs: dict[str, str]) -> CreatableTopic:
+    settings = [CreatableTopicConfig(key, value) for key, value in configs.items()]
+    return CreatableTopic(name, partitions, replication_factor, configs=settings)

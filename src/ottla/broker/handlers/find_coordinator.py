@@ -1,4 +1,4 @@
-"""FindCoordinator: who coordinates a group, a transactional id or a share partition. Makes the offsets topic."""
+"""FindCoordinator: who coordinates a group, a transactional id or a share partition. Makes their topic on demand."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Awaitable
 from typing import NamedTuple
 
 from ottla.broker.context import RequestContext
-from ottla.broker.internal_topics import create_offsets_topic
+from ottla.broker.internal_topics import create_topic, offsets_topic, transaction_state_topic
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NO_NODE, NodeId, uuid_from_str
-from ottla.model.topic_names import OFFSETS_TOPIC
+from ottla.model.topic_names import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.protocol.generated.find_coordinator_request import FindCoordinatorRequest
 from ottla.protocol.generated.find_coordinator_response import Coordinator, FindCoordinatorResponse
 
@@ -35,15 +35,25 @@ def handle(
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
     if context.version < _BATCHED_FROM:
         request.coordinator_keys = [request.key]
-    wanted = request.key_type == GROUP and OFFSETS_TOPIC not in context.broker.image.topics_by_name
-    if wanted and request.coordinator_keys and not context.broker.groups.shards.creating_topic:
-        return _create_then_answer(context, request)
+    if request.coordinator_keys:
+        broker, topics = context.broker, context.broker.image.topics_by_name
+        if request.key_type == GROUP and OFFSETS_TOPIC not in topics and not broker.groups.shards.creating_topic:
+            return _create_then_answer(
+                context, request, create_topic(context, broker.groups.shards, offsets_topic(broker.groups.settings))
+            )
+        if request.key_type == TRANSACTION and TRANSACTION_STATE_TOPIC not in topics:
+            transactions = broker.transactions
+            if not transactions.shards.creating_topic:
+                topic = transaction_state_topic(transactions.settings)
+                return _create_then_answer(context, request, create_topic(context, transactions.shards, topic))
     return _answer(context, request)
 
 
-async def _create_then_answer(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+async def _create_then_answer(
+    context: RequestContext, request: FindCoordinatorRequest, creation: Awaitable[None]
+) -> FindCoordinatorResponse:
     """Others that ask meanwhile are told to come back (COORDINATOR_NOT_AVAILABLE), as by Kafka."""
-    await create_offsets_topic(context)
+    await creation
     return _answer(context, request)
 
 
@@ -65,7 +75,7 @@ def _find(context: RequestContext, key_type: int, key: str) -> _Found:
     if key_type == GROUP:
         return _leader(context, OFFSETS_TOPIC, context.broker.groups.partition_for(key))
     if key_type == TRANSACTION:
-        return _NOT_AVAILABLE
+        return _leader(context, TRANSACTION_STATE_TOPIC, context.broker.transactions.partition_for(key))
     if key_type == SHARE and context.version >= _SHARE_FROM and _is_share_key(key):
         return _NOT_AVAILABLE
     return _Found(ErrorCode.INVALID_REQUEST)

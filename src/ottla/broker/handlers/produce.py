@@ -5,17 +5,20 @@ The records field is a view of the receive buffer; it is patched and written wit
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from ottla.broker.connection import CloseConnection
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
 from ottla.broker.leadership import current_leader, leader_endpoints
+from ottla.broker.unverified import UnverifiedError, Verdict
 from ottla.log.validation import RefusedRequestError, response_message
 from ottla.log.validation_records import RecordValidationError
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.model.ids import Offset
+from ottla.model.ids import Offset, TopicPartition
 from ottla.model.topic_names import INTERNAL_TOPICS
 from ottla.protocol.generated.produce_request import ProduceRequest, TopicProduceData
 from ottla.protocol.generated.produce_response import (
@@ -53,7 +56,17 @@ _LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_L
 
 
 def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse | Deferred | None:
-    append = Append(context, request)
+    if request.transactional_id is not None:
+        from ottla.broker.transactional_produce import verified
+
+        return verified(context, request, partial(_append, context, request))
+    return _append(context, request)
+
+
+def _append(
+    context: RequestContext, request: ProduceRequest, verdicts: Mapping[TopicPartition, Verdict] = MappingProxyType({})
+) -> ProduceResponse | Deferred | None:
+    append = Append(context, request, verdicts)
     response = ProduceResponse([append.topic(topic) for topic in request.topic_data])
     if request.acks == 0:
         if append.first_error is not None:
@@ -66,17 +79,27 @@ def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse 
     return response
 
 
+def find_partition(context: RequestContext, topic: TopicProduceData, index: int) -> Partition:
+    replicas = context.broker.replicas
+    by_id = context.version >= FIRST_TOPIC_ID_VERSION
+    return replicas.get_by_id(topic.topic_id, index) if by_id else replicas.get(topic.name, index)
+
+
 class Append:
     """One request's appends and what came of them."""
 
     __slots__ = (
-        "_acks", "_context", "_now_ms", "_transactional_id", "_version", "first_error", "leader_errors", "uncommitted",
+        "_acks", "_context", "_now_ms", "_transactional_id", "_verdicts", "_version", "first_error", "leader_errors",
+        "uncommitted",
     )  # fmt: skip
 
-    def __init__(self, context: RequestContext, request: ProduceRequest) -> None:
+    def __init__(
+        self, context: RequestContext, request: ProduceRequest, verdicts: Mapping[TopicPartition, Verdict]
+    ) -> None:
         self._context = context
         self._acks = request.acks
         self._transactional_id = request.transactional_id
+        self._verdicts = verdicts
         self._version = context.version
         self._now_ms = context.broker.clock.time_ms()
         self.first_error: ErrorCode | None = None
@@ -101,8 +124,11 @@ class Append:
             raise KafkaError(ErrorCode.INVALID_RECORD)
         if self._transactional_id is None and len(records) > ATTRIBUTES_LOW and records[ATTRIBUTES_LOW] & TRANSACTIONAL:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        guard = self._verdicts.get(partition.topic_partition) if self._verdicts else None
+        if isinstance(guard, UnverifiedError):
+            raise guard
         result = partition.append_as_leader(
-            records, now_ms=self._now_ms, required_acks=self._acks, version=self._version
+            records, now_ms=self._now_ms, required_acks=self._acks, version=self._version, guard=guard
         )
         response = PartitionProduceResponse(
             index, 0, result.first_offset, result.log_append_time_ms, partition.log.log_start_offset
@@ -112,9 +138,7 @@ class Append:
         return response
 
     def _find(self, topic: TopicProduceData, index: int) -> Partition:
-        replicas = self._context.broker.replicas
-        by_id = self._version >= FIRST_TOPIC_ID_VERSION
-        partition = replicas.get_by_id(topic.topic_id, index) if by_id else replicas.get(topic.name, index)
+        partition = find_partition(self._context, topic, index)
         if partition.topic_partition.topic in INTERNAL_TOPICS and self._context.client_id != ADMIN_CLIENT_ID:
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -126,7 +150,7 @@ class Append:
         if self.first_error is None:
             self.first_error = error.code
         response = PartitionProduceResponse(index, int(error.code), -1, -1, self._log_start_offset(topic, index, error))
-        response.error_message = response_message(error)
+        response.error_message = error.shown if isinstance(error, UnverifiedError) else response_message(error)
         if isinstance(error, RecordValidationError):
             response.record_errors = [BatchIndexAndErrorMessage(i, text) for i, text in error.record_errors]
         if error.code in _LEADER_ERRORS and self._version >= FIRST_LEADER_HINT_VERSION:
@@ -136,7 +160,7 @@ class Append:
         return response
 
     def _log_start_offset(self, topic: TopicProduceData, index: int, error: KafkaError) -> Offset:
-        if error.code in _NO_LOG_START or isinstance(error, RefusedRequestError):
+        if error.code in _NO_LOG_START or isinstance(error, RefusedRequestError | UnverifiedError):
             return -1
         try:
             return self._find(topic, index).log.log_start_offset

@@ -13,7 +13,7 @@ from ottla.coordinator.decisions import GroupDecision, Waiter
 from ottla.coordinator.groups.classic.join import UNKNOWN_MEMBER_ID, Caller
 from ottla.coordinator.groups.machine import GroupMachine
 from ottla.coordinator.records import decode, encode
-from ottla.coordinator.runtime import ShardSpec
+from ottla.coordinator.runtime import ShardSpec, TransactionalProducer
 from ottla.coordinator.settings import GroupSettings
 from ottla.coordinator.shards import Shards
 from ottla.env.logging import get_logger
@@ -32,6 +32,7 @@ from ottla.protocol.generated.offset_commit_request import OffsetCommitRequest
 from ottla.protocol.generated.offset_delete_request import OffsetDeleteRequest
 from ottla.protocol.generated.offset_fetch_request import OffsetFetchRequestGroup
 from ottla.protocol.generated.sync_group_request import SyncGroupRequest
+from ottla.protocol.generated.txn_offset_commit_request import TxnOffsetCommitRequest
 from ottla.replication.replicas import Replicas
 
 log = get_logger(__name__)
@@ -117,6 +118,21 @@ class GroupCoordinator:
 
     def commit_offsets(self, version: int, request: OffsetCommitRequest, waiter: Waiter) -> None:
         self._run(request.group_id, lambda machine: machine.commit_offsets(version, request, waiter), waiter)
+
+    def commit_transactional_offsets(
+        self,
+        version: int,
+        request: TxnOffsetCommitRequest,
+        topic_ids: dict[str, Uuid],
+        producer: TransactionalProducer,
+        waiter: Waiter,
+    ) -> None:
+        self.shards.run(
+            request.group_id,
+            lambda machine: machine.commit_transactional_offsets(version, request, topic_ids, waiter),
+            waiter,
+            producer,
+        )
 
     def fetch_offsets(self, request: OffsetFetchRequestGroup, waiter: Waiter, *, require_stable: bool) -> None:
         self._run(

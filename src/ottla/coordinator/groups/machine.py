@@ -24,6 +24,7 @@ from ottla.coordinator.groups.listing import Listing
 from ottla.coordinator.groups.offset_store import CommittedOffset, OffsetStore
 from ottla.coordinator.groups.offsets import Offsets
 from ottla.coordinator.groups.shelf import OperationTimers, Shelf
+from ottla.coordinator.groups.transactional_offsets import TransactionalOffsets
 from ottla.coordinator.records import CoordinatorRecord, GroupKindRecord, GroupMetadataRecord, OffsetCommitRecord
 from ottla.coordinator.settings import GroupSettings
 from ottla.env.seams import Clock, RandomSource
@@ -36,6 +37,7 @@ from ottla.protocol.generated.offset_commit_request import OffsetCommitRequest
 from ottla.protocol.generated.offset_delete_request import OffsetDeleteRequest
 from ottla.protocol.generated.offset_fetch_request import OffsetFetchRequestGroup
 from ottla.protocol.generated.sync_group_request import SyncGroupRequest
+from ottla.protocol.generated.txn_offset_commit_request import TxnOffsetCommitRequest
 
 
 class GroupMachine:
@@ -48,6 +50,7 @@ class GroupMachine:
         self._sync = Sync(self._shelf, self._rebalance)
         self._membership = Membership(self._shelf, self._rebalance)
         self._offsets = Offsets(self._shelf, self._rebalance, self._store)
+        self._transactional_offsets = TransactionalOffsets(self._shelf)
         self._listing = Listing(self._shelf, self._store)
         self._expiry = Expiry(self._shelf, self._store)
         self._consumer_replay = ConsumerReplay(self._shelf)
@@ -86,6 +89,11 @@ class GroupMachine:
 
     def commit_offsets(self, version: int, request: OffsetCommitRequest, waiter: Waiter) -> GroupDecision:
         return self._offsets.commit(version, request, waiter)
+
+    def commit_transactional_offsets(
+        self, version: int, request: TxnOffsetCommitRequest, topic_ids: dict[str, Uuid], waiter: Waiter
+    ) -> GroupDecision:
+        return self._transactional_offsets.commit(version, request, topic_ids, waiter)
 
     def fetch_offsets(self, request: OffsetFetchRequestGroup, waiter: Waiter, *, require_stable: bool) -> GroupDecision:
         return self._offsets.fetch(request, waiter, require_stable=require_stable)

@@ -73,7 +73,7 @@ class Offsets:
         draft: Draft,
     ) -> ErrorCode:
         metadata = partition.committed_metadata
-        if metadata is not None and _utf16_length(metadata) > self._shelf.settings.offset_metadata_max_bytes:
+        if metadata is not None and utf16_length(metadata) > self._shelf.settings.offset_metadata_max_bytes:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
         if check is not None:
             check(topic.name, topic.topic_id, partition.partition_index)
@@ -184,6 +184,6 @@ def _other_topic(committed: Uuid, asked: Uuid) -> bool:
     return ZERO_UUID not in (committed, asked) and committed != asked
 
 
-def _utf16_length(text: str) -> int:
+def utf16_length(text: str) -> int:
     """Kafka counts UTF-16 units."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2

@@ -1,0 +1,29 @@
+"""DescribeTransactions: where a transactional id stands, as its coordinator sees it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from ottla.broker.context import RequestContext
+from ottla.broker.deferred import Deferred
+from ottla.broker.group_replies import ask_all
+from ottla.model.errors import KafkaError
+from ottla.protocol.generated.describe_transactions_request import DescribeTransactionsRequest
+from ottla.protocol.generated.describe_transactions_response import DescribeTransactionsResponse, TransactionState
+
+
+def handle(context: RequestContext, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse | Deferred:
+    asked = request.transactional_ids
+
+    def finish(answers: list[Any]) -> DescribeTransactionsResponse:
+        states = [_state(*pair) for pair in zip(asked, answers, strict=True)]
+        return DescribeTransactionsResponse(transaction_states=states)
+
+    return ask_all([partial(context.broker.transactions.describe, one) for one in asked], finish)
+
+
+def _state(transactional_id: str, answer: TransactionState | KafkaError) -> TransactionState:
+    if isinstance(answer, KafkaError):
+        return TransactionState(int(answer.code), transactional_id)
+    return answer

@@ -1,0 +1,29 @@
+"""ListTransactions: the transactional ids of this node's coordinator, filtered."""
+
+from __future__ import annotations
+
+from ottla.broker.context import RequestContext
+from ottla.broker.deferred import Deferred
+from ottla.broker.group_replies import ask
+from ottla.coordinator.patterns import compile_pattern
+from ottla.coordinator.transactions.listing import Filters
+from ottla.coordinator.transactions.states import STATES_BY_NAME
+from ottla.protocol.generated.list_transactions_request import ListTransactionsRequest
+from ottla.protocol.generated.list_transactions_response import ListTransactionsResponse
+
+
+def handle(context: RequestContext, request: ListTransactionsRequest) -> ListTransactionsResponse | Deferred:
+    names = request.state_filters
+    unknown = [name for name in dict.fromkeys(names) if name not in STATES_BY_NAME]
+    pattern = request.transactional_id_pattern
+    filters = Filters(
+        frozenset(request.producer_id_filters) if request.producer_id_filters else None,
+        frozenset(STATES_BY_NAME[name] for name in names if name in STATES_BY_NAME) if names else None,
+        request.duration_filter,
+        compile_pattern(pattern) if pattern else None,
+    )
+    return ask(
+        lambda waiter: context.broker.transactions.list_transactions(filters, waiter),
+        lambda found: ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=found),
+        lambda error: ListTransactionsResponse(error_code=int(error.code)),
+    )

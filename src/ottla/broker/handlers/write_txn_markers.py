@@ -1,0 +1,84 @@
+"""WriteTxnMarkers: a coordinator (or an administrator who ends a hanging transaction) has markers written here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ottla.broker.context import RequestContext
+from ottla.broker.deferred import Deferred
+from ottla.broker.transaction_markers import write_locally
+from ottla.coordinator.runtime import EndOfTransaction
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import ProducerId, TopicPartition
+from ottla.protocol.generated.write_txn_markers_request import WritableTxnMarker, WriteTxnMarkersRequest
+from ottla.protocol.generated.write_txn_markers_response import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersResponse,
+)
+
+
+def handle(context: RequestContext, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse | Deferred:
+    work = _Work(sum(len(_partitions(marker)) for marker in request.markers))
+    for marker in request.markers:
+        codes = work.codes.setdefault(marker.producer_id, {})
+        end = EndOfTransaction(
+            marker.producer_id,
+            marker.producer_epoch,
+            marker.coordinator_epoch,
+            marker.transaction_result,
+            marker.transaction_version,
+        )
+        write_locally(context.broker, end, _partitions(marker), work.taker(codes))
+    return work.answer()
+
+
+def _partitions(marker: WritableTxnMarker) -> set[TopicPartition]:
+    return {TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes}
+
+
+class _Work:
+    """Codes of all markers, by producer, as they come in."""
+
+    def __init__(self, expected: int) -> None:
+        self._missing = expected
+        self._deferred: Deferred | None = None
+        self.codes: dict[ProducerId, dict[TopicPartition, ErrorCode]] = {}
+
+    def taker(self, codes: dict[TopicPartition, ErrorCode]) -> _Taker:
+        return _Taker(self, codes)
+
+    def done(self, count: int) -> None:
+        self._missing -= count
+        if self._missing == 0 and self._deferred is not None:
+            self._deferred.resolve(self._response())
+
+    def answer(self) -> WriteTxnMarkersResponse | Deferred:
+        if self._missing == 0:
+            return self._response()
+        self._deferred = Deferred()
+        return self._deferred
+
+    def _response(self) -> WriteTxnMarkersResponse:
+        return WriteTxnMarkersResponse([_result(producer_id, codes) for producer_id, codes in self.codes.items()])
+
+
+class _Taker:
+    """The callback for one marker."""
+
+    def __init__(self, work: _Work, codes: dict[TopicPartition, ErrorCode]) -> None:
+        self._work = work
+        self._codes = codes
+
+    def __call__(self, codes: Mapping[TopicPartition, ErrorCode]) -> None:
+        self._codes.update(codes)
+        self._work.done(len(codes))
+
+
+def _result(producer_id: ProducerId, codes: dict[TopicPartition, ErrorCode]) -> WritableTxnMarkerResult:
+    topics: dict[str, WritableTxnMarkerTopicResult] = {}
+    for tp, code in sorted(codes.items()):
+        topic = topics.setdefault(tp.topic, WritableTxnMarkerTopicResult(tp.topic))
+        topic.partitions.append(WritableTxnMarkerPartitionResult(tp.partition, int(code)))
+    return WritableTxnMarkerResult(producer_id, list(topics.values()))

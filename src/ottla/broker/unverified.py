@@ -1,0 +1,42 @@
+"""What the verification of a transactional write says of a partition: the guard to append with, or why not to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from ottla.model.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.log.producer_state import Verification
+
+_UNANSWERED = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
+
+class UnverifiedError(KafkaError):
+    """`shown` is what the Produce response says beside the code; Kafka says something in some cases only."""
+
+    def __init__(self, code: ErrorCode, shown: str | None = None) -> None:
+        super().__init__(code, shown or "")
+        self.shown = shown
+
+
+Verdict: TypeAlias = "Verification | UnverifiedError"
+
+
+def unverified(code: ErrorCode, *, adds: bool) -> UnverifiedError:
+    """The coordinator's code in a producer's words: what it must retry is NOT_ENOUGH_REPLICAS, which all do."""
+    if code is ErrorCode.INVALID_TXN_STATE:
+        return UnverifiedError(code, "Partition was not added to the transaction")
+    if code in _UNANSWERED or (code is ErrorCode.CONCURRENT_TRANSACTIONS and not adds):
+        return UnverifiedError(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            f"Unable to verify the partition has been added to the transaction. Underlying error: {code.name}",
+        )
+    return UnverifiedError(code)
