@@ -54,7 +54,6 @@ CUT_BATCHES = Allowed(
 LATER_APIS = frozenset(
     {
         17, 36,  # SASL
-        24, 25, 26, 27, 28, 65, 66,  # transactions
         29, 30, 31, 38, 39, 40, 41, 50, 51,  # ACLs, delegation tokens, SCRAM credentials
         48, 49,  # quotas
         80, 81,  # several nodes
