@@ -28,6 +28,7 @@ _BROKER = (
     ServedApi(14, "sync_group"),
     ServedApi(15, "describe_groups"),
     ServedApi(16, "list_groups"),
+    ServedApi(17, "sasl_handshake"),
     ServedApi(18, "api_versions"),
     ServedApi(19, "forwarded"),
     ServedApi(20, "forwarded"),
@@ -39,17 +40,29 @@ _BROKER = (
     ServedApi(26, "end_txn"),
     ServedApi(27, "write_txn_markers"),
     ServedApi(28, "txn_offset_commit"),
+    ServedApi(29, "describe_acls"),
+    ServedApi(30, "forwarded"),
+    ServedApi(31, "forwarded"),
     ServedApi(32, "describe_configs"),
     ServedApi(33, "forwarded"),
     ServedApi(34, "alter_replica_log_dirs"),
     ServedApi(35, "describe_log_dirs"),
+    ServedApi(36, "sasl_authenticate"),
     ServedApi(37, "forwarded"),
+    ServedApi(38, "create_delegation_token"),
+    ServedApi(39, "renew_delegation_token"),
+    ServedApi(40, "renew_delegation_token"),
+    ServedApi(41, "describe_delegation_token"),
     ServedApi(42, "delete_groups"),
     ServedApi(43, "forwarded"),
     ServedApi(44, "forwarded"),
     ServedApi(45, "forwarded"),
     ServedApi(46, "forwarded"),
     ServedApi(47, "offset_delete"),
+    ServedApi(48, "describe_client_quotas"),
+    ServedApi(49, "forwarded"),
+    ServedApi(50, "describe_user_scram_credentials"),
+    ServedApi(51, "forwarded"),
     ServedApi(55, "forwarded"),
     ServedApi(57, "forwarded"),
     ServedApi(60, "describe_cluster"),
@@ -63,7 +76,7 @@ _BROKER = (
 
 BROKER_APIS: dict[int, ServedApi] = {api.api_key: api for api in _BROKER}
 
-_CONTROLLER_KEYS = (18, 19, 20, 33, 37, 43, 44, 45, 46, 55, 57, 60, 64)
+_CONTROLLER_KEYS = (17, 18, 19, 20, 29, 30, 31, 33, 36, 37, 38, 39, 40, 43, 44, 45, 46, 49, 51, 55, 57, 60, 64)
 
 CONTROLLER_APIS: dict[int, ServedApi] = {key: BROKER_APIS[key] for key in _CONTROLLER_KEYS}
 """On the controller's listener: what admin tools ask with --bootstrap-controller."""

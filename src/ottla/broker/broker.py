@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ottla.model.ids import NodeId
     from ottla.replication.replicas import Replicas
     from ottla.replication.throttle import Throttle
+    from ottla.security.acls import Authorizer
 
 
 class ControllerChannel(Protocol):
@@ -45,6 +46,7 @@ class Broker:
     make_transactions: Callable[[Broker], TransactionCoordinator]
     leader_throttle: Throttle | None = None
     """What `leader.replication.throttled.rate` leaves to followers that catch up."""
+    authorizer: Authorizer | None = None
     _groups: GroupCoordinator | None = None
     _transactions: TransactionCoordinator | None = None
 

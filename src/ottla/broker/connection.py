@@ -18,6 +18,7 @@ from ottla.protocol.primitives import DecodeError
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
     from ottla.broker.dispatch import Dispatcher, Route
+    from ottla.broker.sasl_gate import SaslGate
 
 log = get_logger(__name__)
 
@@ -33,16 +34,30 @@ class Peer(Protocol):
         """The connection is idle again: go on with frames that have arrived meanwhile."""
         ...
 
+    def lift_limits(self) -> None:
+        """The peer has shown who it is: it may send requests of the usual size."""
+        ...
+
 
 class CloseConnection(Exception):
     """The peer must be disconnected without an answer; the reason is logged once."""
 
 
 class Connection:
-    __slots__ = ("_pending", "busy", "client_host", "client_port", "dispatcher", "listener", "peer", "principal")
+    __slots__ = (
+        "_pending", "authenticated", "busy", "client_host", "client_port", "dispatcher", "gate", "listener", "peer",
+        "principal", "token_authenticated",
+    )  # fmt: skip
 
     def __init__(
-        self, dispatcher: Dispatcher, peer: Peer, *, client_host: str, client_port: int, listener: str
+        self,
+        dispatcher: Dispatcher,
+        peer: Peer,
+        *,
+        client_host: str,
+        client_port: int,
+        listener: str,
+        gate: SaslGate | None = None,
     ) -> None:
         self.dispatcher = dispatcher
         self.peer = peer
@@ -50,8 +65,11 @@ class Connection:
         self.client_port = client_port
         self.listener = listener
         self.principal = "User:ANONYMOUS"
+        self.gate = gate
+        self.authenticated = False
+        self.token_authenticated = False
         self.busy = False
-        self._pending: asyncio.Task[None] | Deferred | None = None
+        self._pending: asyncio.Task[None] | Deferred | asyncio.TimerHandle | None = None
 
     def on_frame(self, frame: memoryview) -> None:
         """Handle one request. `frame` is valid only during this call."""
@@ -67,6 +85,26 @@ class Connection:
         """Disconnect the peer and say why, once."""
         log.warning("connection.refused", peer=f"{self.client_host}:{self.client_port}", reason=reason)
         self.peer.close()
+
+    def on_authenticated(self, principal: str, *, token: bool) -> None:
+        self.principal = principal
+        self.token_authenticated = token
+        self.authenticated = True
+        self.peer.lift_limits()
+
+    def fail_authentication(self, answer: list[Any] | None, reason: str, delay_ms: float) -> None:
+        """Refuse a login, but not at once: guessing shall take time. Nothing more is read from the peer."""
+        peer = f"{self.client_host}:{self.client_port}"
+        log.warning("authentication.failed", peer=peer, listener=self.listener, reason=reason)
+        self.busy = True
+
+        def close() -> None:
+            self._pending = None
+            if answer is not None:
+                self.peer.send(answer)
+            self.peer.close()
+
+        self._pending = asyncio.get_running_loop().call_later(delay_ms / 1000, close)
 
     def wait_for(
         self,

@@ -25,6 +25,13 @@ class RequestContext:
     def principal(self) -> str:
         return self.connection.principal
 
+    def allowed(self, operation: int, resource_type: int, name: str) -> bool:
+        """Whether an ACL lets this principal do that; always, where there are no ACLs."""
+        authorizer = self.broker.authorizer
+        return authorizer is None or authorizer.allowed(
+            self.principal, self.client_host, operation, resource_type, name
+        )
+
     @property
     def client_host(self) -> str:
         return self.connection.client_host

@@ -78,6 +78,8 @@ class Dispatcher:
         return route
 
     def dispatch(self, connection: Connection, frame: memoryview) -> None:
+        if connection.gate is not None and connection.gate.takes(connection, frame):
+            return
         api_key, version, correlation_id, client_id, pos = decode_request_header(frame)
         route = self._routes.get(api_key) or self._route(api_key)
         if not route.min_version <= version <= route.max_version:

@@ -29,6 +29,14 @@ def random_uuid() -> None:
 @click.option("-I", "--initial-controllers", help="ID@HOST:PORT:DIRECTORY_ID,... of the first quorum.")
 @click.option("-r", "--release-version", help="The metadata version to start with, such as 4.3.")
 @click.option("-f", "--feature", "features", multiple=True, metavar="NAME=LEVEL", help="A feature's first level.")
+@click.option(
+    "-S",
+    "--add-scram",
+    "scram",
+    multiple=True,
+    metavar="MECHANISM=[name=N,password=P,...]",
+    help="A first SCRAM user; passwordfile=FILE keeps the password out of the process list.",
+)
 @click.option("-g", "--ignore-formatted", is_flag=True, help="Leave directories alone that are formatted already.")
 def format_(
     cluster_id: str,
@@ -38,6 +46,7 @@ def format_(
     initial_controllers: str | None,
     release_version: str | None,
     features: tuple[str, ...],
+    scram: tuple[str, ...],
     ignore_formatted: bool,  # noqa: FBT001 - as above
 ) -> None:
     r"""Prepare the log directories of a server.properties file.
@@ -55,6 +64,7 @@ def format_(
         initial_controllers=initial_controllers,
         release_version=release_version,
         features=features,
+        scram=scram,
         ignore_formatted=ignore_formatted,
     )
     sys.exit(format_from_file(file, options))

@@ -36,6 +36,13 @@ DECISIONS: dict[str, str] = {
     "AssignReplicasToDirsRequest": "directories.assign_replicas_to_dirs",
     "AlterPartitionReassignmentsRequest": "reassignment.alter_partition_reassignments",
     "ListPartitionReassignmentsRequest": "reassignment.list_partition_reassignments",
+    "CreateAclsRequest": "acls.create_acls",
+    "DeleteAclsRequest": "acls.delete_acls",
+    "AlterUserScramCredentialsRequest": "scram.alter_user_scram_credentials",
+    "AlterClientQuotasRequest": "client_quotas.alter_client_quotas",
+    "CreateDelegationTokenRequest": "delegation_tokens.create_token",
+    "RenewDelegationTokenRequest": "delegation_tokens.renew_token",
+    "ExpireDelegationTokenRequest": "delegation_tokens.expire_token",
 }
 """Request -> module and function of this package."""
 

@@ -7,17 +7,25 @@ from typing import Any
 
 from ottla.controller.outcome import ApiError, refused
 from ottla.model.errors import KafkaError
+from ottla.protocol.generated import alter_client_quotas_response as quotas
 from ottla.protocol.generated.allocate_producer_ids_response import AllocateProducerIdsResponse
 from ottla.protocol.generated.alter_configs_response import AlterConfigsResourceResponse as LegacyResource
 from ottla.protocol.generated.alter_configs_response import AlterConfigsResponse
 from ottla.protocol.generated.alter_partition_reassignments_response import AlterPartitionReassignmentsResponse
 from ottla.protocol.generated.alter_partition_response import AlterPartitionResponse
+from ottla.protocol.generated.alter_user_scram_credentials_response import (
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+)
 from ottla.protocol.generated.assign_replicas_to_dirs_response import AssignReplicasToDirsResponse
 from ottla.protocol.generated.broker_heartbeat_response import BrokerHeartbeatResponse
 from ottla.protocol.generated.broker_registration_response import BrokerRegistrationResponse
 from ottla.protocol.generated.controller_registration_response import ControllerRegistrationResponse
+from ottla.protocol.generated.create_acls_response import AclCreationResult, CreateAclsResponse
+from ottla.protocol.generated.create_delegation_token_response import CreateDelegationTokenResponse
 from ottla.protocol.generated.create_partitions_response import CreatePartitionsResponse, CreatePartitionsTopicResult
 from ottla.protocol.generated.create_topics_response import CreatableTopicResult, CreateTopicsResponse
+from ottla.protocol.generated.delete_acls_response import DeleteAclsFilterResult, DeleteAclsResponse
 from ottla.protocol.generated.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
 from ottla.protocol.generated.describe_quorum_response import DescribeQuorumResponse
 from ottla.protocol.generated.elect_leaders_response import (
@@ -25,11 +33,13 @@ from ottla.protocol.generated.elect_leaders_response import (
     PartitionResult,
     ReplicaElectionResult,
 )
+from ottla.protocol.generated.expire_delegation_token_response import ExpireDelegationTokenResponse
 from ottla.protocol.generated.incremental_alter_configs_response import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsResponse,
 )
 from ottla.protocol.generated.list_partition_reassignments_response import ListPartitionReassignmentsResponse
+from ottla.protocol.generated.renew_delegation_token_response import RenewDelegationTokenResponse
 from ottla.protocol.generated.unregister_broker_response import UnregisterBrokerResponse
 from ottla.protocol.generated.update_features_response import UpdateFeaturesResponse
 from ottla.protocol.primitives import Message
@@ -88,6 +98,36 @@ def _elect_leaders(request: Any, error: ApiError) -> Message:
     return ElectLeadersResponse(error_code=error.code, replica_election_results=results)
 
 
+def _create_acls(request: Any, error: ApiError) -> Message:
+    return CreateAclsResponse(results=[AclCreationResult(error.code, error.message) for _ in request.creations])
+
+
+def _delete_acls(request: Any, error: ApiError) -> Message:
+    return DeleteAclsResponse(
+        filter_results=[DeleteAclsFilterResult(error.code, error.message) for _ in request.filters]
+    )
+
+
+def _scram(request: Any, error: ApiError) -> Message:
+    users = dict.fromkeys(change.name for change in (*request.deletions, *request.upsertions))
+    return AlterUserScramCredentialsResponse(
+        results=[AlterUserScramCredentialsResult(name, error.code, error.message) for name in sorted(users)]
+    )
+
+
+def _client_quotas(request: Any, error: ApiError) -> Message:
+    return quotas.AlterClientQuotasResponse(
+        entries=[
+            quotas.EntryData(
+                error.code,
+                error.message,
+                [quotas.EntityData(part.entity_type, part.entity_name) for part in entry.entity],
+            )
+            for entry in request.entries
+        ]
+    )
+
+
 def _code_only(response: Callable[..., Message]) -> Callable[[Any, ApiError], Message]:
     return lambda _request, error: response(error_code=error.code)
 
@@ -114,4 +154,11 @@ _RESPONSES: dict[str, Callable[[Any, ApiError], Message]] = {
     "AssignReplicasToDirsRequest": _code_only(AssignReplicasToDirsResponse),
     "AlterPartitionReassignmentsRequest": _code_and_message(AlterPartitionReassignmentsResponse),
     "ListPartitionReassignmentsRequest": _code_and_message(ListPartitionReassignmentsResponse),
+    "CreateAclsRequest": _create_acls,
+    "DeleteAclsRequest": _delete_acls,
+    "AlterUserScramCredentialsRequest": _scram,
+    "AlterClientQuotasRequest": _client_quotas,
+    "CreateDelegationTokenRequest": _code_only(CreateDelegationTokenResponse),
+    "RenewDelegationTokenRequest": _code_only(RenewDelegationTokenResponse),
+    "ExpireDelegationTokenRequest": _code_only(ExpireDelegationTokenResponse),
 }

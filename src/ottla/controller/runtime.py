@@ -205,6 +205,10 @@ class ControllerRuntime:
         if self.failure is not None:
             return
         records = fence_stale_brokers(self.state)
+        if self.state.image.delegation_tokens:
+            from ottla.controller.delegation_tokens import expired_tokens
+
+            records += expired_tokens(self.state)
         if records:
             self._append(records, None, None, atomic=False)
             self._flush()

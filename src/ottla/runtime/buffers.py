@@ -45,20 +45,25 @@ class BufferPool:
 class FrameBuffer:
     """Bytes in, frames out. A frame is a view that is valid until the next call of `target` or `settle`."""
 
-    __slots__ = ("_end", "_max_frame", "_own", "_pool", "_start", "_view")
+    __slots__ = ("_end", "_max_frame", "_own", "_pool", "_scratch", "_start", "_view")
 
     def __init__(self, pool: BufferPool, max_frame: int) -> None:
         self._pool = pool
         self._max_frame = max_frame
         self._own: memoryview | None = None
-        self._view = pool.scratch
+        self._view = self._scratch = pool.scratch
         self._start = 0
         self._end = 0
+
+    def limit(self, max_frame: int, *, per_read: int = SCRATCH_BYTES) -> None:
+        """Other limits from the next read on: a peer that has not logged in may hold only a little (CVE-2022-34917)."""
+        self._max_frame = max_frame
+        self._scratch = self._pool.scratch[:per_read]
 
     def target(self) -> memoryview:
         """Where the next bytes go."""
         if self._own is None:
-            self._view = self._pool.scratch
+            self._view = self._scratch
             self._start = self._end = 0
             return self._view
         return self._own[self._end :]
@@ -114,5 +119,5 @@ class FrameBuffer:
         if self._own is not None:
             self._pool.give(self._own)
             self._own = None
-        self._view = self._pool.scratch
+        self._view = self._scratch
         self._start = self._end = 0

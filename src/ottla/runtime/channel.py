@@ -26,12 +26,14 @@ _SENDFILE_CHUNK = 1024 * 1024
 _CORK_BYTES = 64 * 1024
 _TURN_SECONDS = 0.002
 _LAST_READS = 64
+PRE_AUTHENTICATION_BYTES = 16 * 1024
+"""What a peer may hold before it has logged in, unless sasl.server.max.receive.size is set to something else."""
 
 
 class Channel:
     __slots__ = (
-        "_corked", "_corked_bytes", "_frames", "_handling", "_listener", "_loop", "_outgoing", "_reading", "_socket",
-        "_turn_over", "_writing", "closed", "connection", "fd", "last_active",
+        "_corked", "_corked_bytes", "_frames", "_handling", "_listener", "_loop", "_max_frame", "_outgoing", "_reading",
+        "_socket", "_turn_over", "_writing", "closed", "connection", "fd", "last_active",
     )  # fmt: skip
 
     def __init__(
@@ -41,6 +43,7 @@ class Channel:
         self._socket = sock
         self.fd = sock.fileno()
         self._frames = FrameBuffer(pool, max_frame)
+        self._max_frame = max_frame
         self._listener = listener
         self._outgoing: deque[Any] = deque()
         self._corked: list[bytes] | None = None
@@ -56,6 +59,12 @@ class Channel:
     def start(self, connection: Connection) -> None:
         self.connection = connection
         self._read_more()
+
+    def limit_until_login(self, max_frame: int) -> None:
+        self._frames.limit(min(max_frame, self._max_frame), per_read=PRE_AUTHENTICATION_BYTES)
+
+    def lift_limits(self) -> None:
+        self._frames.limit(self._max_frame)
 
     # Reading
 

@@ -12,8 +12,9 @@ from ottla.broker.connection import Connection
 from ottla.broker.dispatch import Dispatcher
 from ottla.env.logging import get_logger
 from ottla.runtime.buffers import BufferPool
-from ottla.runtime.channel import Channel
+from ottla.runtime.channel import PRE_AUTHENTICATION_BYTES, Channel
 from ottla.runtime.hangups import Hangups
+from ottla.runtime.listener_security import ListenerSecurity
 
 log = get_logger(__name__)
 
@@ -42,8 +43,10 @@ class Listener:
         dispatcher: Dispatcher,
         pool: BufferPool,
         limits: Limits,
+        security: ListenerSecurity | None = None,
     ) -> None:
         self.name = name
+        self._security = security
         self._socket = sock
         self._dispatcher = dispatcher
         self._pool = pool
@@ -100,13 +103,26 @@ class Listener:
         with contextlib.suppress(OSError):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        channel = Channel(self._loop, sock, self._pool, limits.max_frame, self)
+        channel = self._new_channel(sock)
+        security = self._security
+        gate = security.new_gate() if security is not None else None
+        if security is not None:
+            channel.limit_until_login(security.pre_login_bytes or PRE_AUTHENTICATION_BYTES)
         self._channels.add(channel)
         self._per_ip[host] += 1
         channel.start(
-            Connection(self._dispatcher, channel, client_host=host, client_port=address[1], listener=self.name)
+            Connection(
+                self._dispatcher, channel, client_host=host, client_port=address[1], listener=self.name, gate=gate
+            )
         )
         self._hangups.watch(channel.fd, channel.on_hangup)
+
+    def _new_channel(self, sock: socket.socket) -> Channel:
+        if self._security is None or self._security.tls is None:
+            return Channel(self._loop, sock, self._pool, self._limits.max_frame, self)
+        from ottla.runtime.tls_channel import TlsChannel
+
+        return TlsChannel(self._loop, sock, self._pool, self._limits.max_frame, self, self._security.tls)
 
     def on_bad_frame(self, channel: Channel, reason: str) -> None:
         connection = channel.connection

@@ -12,6 +12,7 @@ from ottla.env.config.broker.config import BrokerConfig
 from ottla.env.config.load import load
 from ottla.metadata.meta_properties import MetaPropertiesError, read_meta_properties
 from ottla.model.ids import uuid_from_str, uuid_to_str
+from ottla.protocol.primitives import Message
 from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
 from ottla.runtime.disk import DiskStorage
 from ottla.server.errors import StartupError
@@ -29,6 +30,8 @@ class FormatOptions:
     initial_controllers: str | None = None
     release_version: str | None = None
     features: tuple[str, ...] = ()
+    scram: tuple[str, ...] = ()
+    """--add-scram"""
     ignore_formatted: bool = False
 
 
@@ -72,6 +75,7 @@ def format_request(config: BrokerConfig, options: FormatOptions) -> FormatReques
         initial_controllers=_voters(config, options.initial_controllers),
         release_version=options.release_version,
         features=dict(map(_feature, options.features)),
+        extra_records=_scram_records(options.scram),
         ignore_formatted=options.ignore_formatted,
     )
 
@@ -96,6 +100,17 @@ def _voters(config: BrokerConfig, text: str | None) -> VoterSet | None:
         endpoint = VoterEndpoint(listener, host, int(port))
         voters.append(Voter(int(node_id), uuid_from_str(directory), (endpoint,)))
     return VoterSet(tuple(voters))
+
+
+def _scram_records(texts: tuple[str, ...]) -> list[Message]:
+    if not texts:
+        return []
+    from ottla.server.first_users import ScramArgumentError, scram_record
+
+    try:
+        return [scram_record(text) for text in texts]
+    except ScramArgumentError as error:
+        raise StartupError(f"--add-scram: {error}") from None
 
 
 def _feature(text: str) -> tuple[str, int]:

@@ -53,6 +53,7 @@ from ottla.server.housekeeping import Housekeeping
 from ottla.server.quorum import open_quorum
 from ottla.server.registration import LocalController, Registration
 from ottla.server.transactions import make_transactions
+from ottla.server.security import NodeSecurity
 
 log = get_logger(__name__)
 
@@ -74,6 +75,7 @@ class Node:
         self._registration: Registration | None = None
         self._housekeeping: Housekeeping | None = None
         self._unlock_metadata_dir: Callable[[], None] | None = None
+        self._security: NodeSecurity | None = None
         self.broker: Broker | None = None
 
     # Addresses
@@ -83,12 +85,6 @@ class Node:
         for endpoint in self.config.endpoints.listeners:
             if endpoint.listener_name in self._sockets:
                 continue
-            if endpoint.security_protocol != "PLAINTEXT":
-                self._close_sockets()
-                raise StartupError(
-                    f"listener {endpoint}: {endpoint.security_protocol} is not served yet, only PLAINTEXT; "
-                    "change listener.security.protocol.map"
-                )
             try:
                 self._sockets[endpoint.listener_name] = bind(endpoint.host or "", endpoint.port)
             except OSError as error:
@@ -144,6 +140,7 @@ class Node:
         line = no_effect_line(config)
         if line is not None:
             log.info("settings.accepted", note=line)
+        self._security = NodeSecurity(config, self._clock, self._random, self._image)
         identity = self._open_directories()
         quorum = self._quorum = open_quorum(
             config, self._storage, self._clock, self._random, identity, self._on_metadata_failure
@@ -246,13 +243,20 @@ class Node:
             idle_ms=config.connections_max_idle_ms,
             max_frame=config.socket_request_max_bytes,
         )
+        if self._security is not None:
+            self._security.start()
         for name, sock in self._sockets.items():
             apis = CONTROLLER_APIS if name in config.controller_listener_names else BROKER_APIS
-            listener = Listener(name, sock, Dispatcher(broker, apis), pool, limits)
+            security = self._security.listeners.get(name) if self._security is not None else None
+            listener = Listener(name, sock, Dispatcher(broker, apis), pool, limits, security)
             listener.start()
             self._listeners.append(listener)
 
     # What happens meanwhile
+
+    def _image(self) -> MetadataImage:
+        quorum = self._quorum
+        return quorum.publisher.image if quorum is not None else MetadataImage()
 
     def _topic_config(self, topic: str) -> TopicConfig:
         quorum = self._quorum
@@ -280,6 +284,8 @@ class Node:
                 self.broker.config = self.config
                 enabled = self.config.transaction_partition_verification_enable
                 self.broker.replicas.verify_transactions(enabled=enabled)
+            if self._security is not None:
+                self._security.follow(self.config)
 
     def _on_directory_failed(self, directory: LogDirectory, partitions: list[TopicPartition]) -> None:
         if self.broker is not None:
@@ -313,6 +319,8 @@ class Node:
         for listener in self._listeners:
             listener.stop()
         self._listeners.clear()
+        if self._security is not None:
+            self._security.stop()
         self._close_sockets()
         if self._housekeeping is not None:
             await self._housekeeping.stop()

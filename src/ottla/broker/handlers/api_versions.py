@@ -24,6 +24,8 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         raise KafkaError(ErrorCode.INVALID_REQUEST)
+    if context.connection.gate is not None:
+        context.connection.gate.on_api_versions()
     broker = context.broker
     keys = [
         ApiVersion(key, 0 if key == 0 else APIS[key].min_version, served.max_version or APIS[key].max_version)

@@ -21,6 +21,7 @@ from .log import LogSettings
 from .network import NetworkSettings
 from .node import NodeSettings
 from .operations import OperationsSettings
+from .ottla import OttlaSettings
 from .quorum import QuorumSettings
 from .remote import RemoteSettings
 from .replication import ReplicationSettings
@@ -101,6 +102,7 @@ class BrokerSettings(
     OperationsSettings,
     RemoteSettings,
     UndeclaredSettings,
+    OttlaSettings,
 ):
     """The whole table; its bases are the groups of the docs page."""
 

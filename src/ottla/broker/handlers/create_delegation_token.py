@@ -1,0 +1,29 @@
+"""CreateDelegationToken: for oneself, or for an owner whom one may make tokens for."""
+
+from __future__ import annotations
+
+from ottla.broker.context import RequestContext
+from ottla.broker.token_requests import tokens_allowed
+from ottla.model.errors import ErrorCode
+from ottla.protocol.generated.create_delegation_token_request import CreateDelegationTokenRequest
+from ottla.protocol.generated.create_delegation_token_response import CreateDelegationTokenResponse
+from ottla.security.acls import Operation, Resource
+from ottla.security.principals import split_principal
+
+
+async def handle(context: RequestContext, request: CreateDelegationTokenRequest) -> CreateDelegationTokenResponse:
+    requester = context.principal
+    owner = (
+        f"{request.owner_principal_type}:{request.owner_principal_name}" if request.owner_principal_name else requester
+    )
+    code = ErrorCode.NONE
+    if not tokens_allowed(context):
+        code = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    elif owner != requester and not context.allowed(Operation.CREATE_TOKENS, Resource.USER, owner):
+        code = ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+    if code is not ErrorCode.NONE:
+        return CreateDelegationTokenResponse(
+            int(code), *split_principal(owner), *split_principal(requester), -1, -1, -1
+        )
+    response: CreateDelegationTokenResponse = await context.broker.controller.submit(request, context)
+    return response

@@ -1,0 +1,27 @@
+"""DescribeAcls: the ACLs that a filter matches, grouped by resource."""
+
+from __future__ import annotations
+
+from ottla.broker.context import RequestContext
+from ottla.model.errors import ErrorCode
+from ottla.protocol.generated.describe_acls_request import DescribeAclsRequest
+from ottla.protocol.generated.describe_acls_response import AclDescription, DescribeAclsResource, DescribeAclsResponse
+from ottla.security.acls import Acl, AclFilter
+
+
+def handle(context: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
+    if not context.broker.config.authorizer_class_name:
+        return DescribeAclsResponse(
+            error_code=int(ErrorCode.SECURITY_DISABLED), error_message="No Authorizer is configured on the broker"
+        )
+    wanted = AclFilter(
+        request.resource_type_filter, request.resource_name_filter, request.pattern_type_filter,
+        request.principal_filter, request.host_filter, request.operation, request.permission_type,
+    )  # fmt: skip
+    found: dict[tuple[int, str, int], DescribeAclsResource] = {}
+    for record in context.broker.image.acls.values():
+        acl = Acl.of(record)
+        if wanted.matches(acl):
+            resource = found.setdefault(acl[:3], DescribeAclsResource(acl.resource_type, acl.name, acl.pattern, []))
+            resource.acls.append(AclDescription(acl.principal, acl.host, acl.operation, acl.permission))
+    return DescribeAclsResponse(error_message=None, resources=list(found.values()))

@@ -1,0 +1,79 @@
+"""DescribeClientQuotas: the limits whose entity a filter matches."""
+
+from __future__ import annotations
+
+from ottla.broker.context import RequestContext
+from ottla.metadata.image import QuotaEntity
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.protocol.generated.describe_client_quotas_request import ComponentData, DescribeClientQuotasRequest
+from ottla.protocol.generated.describe_client_quotas_response import (
+    DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
+)
+
+EXACT, DEFAULT, SPECIFIED = 0, 1, 2
+_TYPES = ("user", "client-id", "ip")
+_ANY = object()
+
+
+def handle(context: RequestContext, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
+    try:
+        wanted = _filter(request.components)
+    except KafkaError as error:
+        return DescribeClientQuotasResponse(error_code=int(error.code), error_message=error.message, entries=None)
+    return DescribeClientQuotasResponse(
+        error_message=None,
+        entries=[
+            EntryData(
+                [EntityData(kind, name) for kind, name in entity],
+                [ValueData(key, value) for key, value in values.items()],
+            )
+            for entity, values in context.broker.image.client_quotas.items()
+            if _matches(entity, wanted, strict=request.strict)
+        ],
+    )
+
+
+def _filter(components: list[ComponentData]) -> dict[str, object]:
+    wanted: dict[str, object] = {}
+    for component in components:
+        kind = component.entity_type
+        if not kind:
+            raise _invalid("Invalid empty entity type.")
+        if kind in wanted:
+            raise _invalid(f"Entity type {kind} cannot appear more than once in the filter.")
+        if kind not in _TYPES:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
+        wanted[kind] = _match(component)
+    if "ip" in wanted and len(wanted) > 1:
+        raise _invalid(
+            "Invalid entity filter component combination. IP filter component should not be used with user or clientId "
+            "filter component."
+        )
+    return wanted
+
+
+def _match(component: ComponentData) -> object:
+    if component.match_type == EXACT:
+        if component.match is None:
+            raise _invalid("Request specified MATCH_TYPE_EXACT, but set match string to null.")
+        return component.match
+    if component.match_type not in (DEFAULT, SPECIFIED):
+        raise _invalid(f"Unknown match type {component.match_type}")
+    if component.match is not None:
+        name = "MATCH_TYPE_DEFAULT" if component.match_type == DEFAULT else "MATCH_TYPE_SPECIFIED"
+        raise _invalid(f"Request specified {name}, but also specified a match string.")
+    return None if component.match_type == DEFAULT else _ANY
+
+
+def _matches(entity: QuotaEntity, wanted: dict[str, object], *, strict: bool) -> bool:
+    parts = dict(entity)
+    if strict and len(parts) != len(wanted):
+        return False
+    return all(kind in parts and (name is _ANY or parts[kind] == name) for kind, name in wanted.items())
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)

@@ -1,0 +1,15 @@
+"""SaslAuthenticate outside a login; inside one it is the gate's business (`ottla.broker.sasl_gate`)."""
+
+from __future__ import annotations
+
+from ottla.broker.context import RequestContext
+from ottla.model.errors import ErrorCode
+from ottla.protocol.generated.sasl_authenticate_request import SaslAuthenticateRequest
+from ottla.protocol.generated.sasl_authenticate_response import SaslAuthenticateResponse
+
+
+def handle(_context: RequestContext, _request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
+    return SaslAuthenticateResponse(
+        error_code=int(ErrorCode.ILLEGAL_SASL_STATE),
+        error_message="SaslAuthenticate request received after successful authentication",
+    )

@@ -1,0 +1,136 @@
+"""CreateAcls and DeleteAcls: ACLs as records of the metadata log. An ACL that is there already makes no record."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from ottla.controller.outcome import MAX_RECORDS_PER_USER_OP, OK, ApiError, refused
+from ottla.controller.state import ControllerState, RequestContext
+from ottla.metadata.records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
+from ottla.model.decision import Decision
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.protocol.generated.create_acls_request import AclCreation, CreateAclsRequest
+from ottla.protocol.generated.create_acls_response import AclCreationResult, CreateAclsResponse
+from ottla.protocol.generated.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
+from ottla.protocol.generated.delete_acls_response import (
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsResponse,
+)
+from ottla.protocol.primitives import Message
+from ottla.security.acls import CLUSTER_NAME, Acl, AclFilter, Operation, Pattern, Permission, Resource
+
+EnumT = TypeVar("EnumT", Resource, Operation, Pattern, Permission)
+
+
+def create_acls(
+    state: ControllerState, request: CreateAclsRequest, _context: RequestContext
+) -> Decision[Message, CreateAclsResponse]:
+    require_authorizer(state)
+    existing = {Acl.of(record) for record in state.image.acls.values()}
+    records: list[Message] = []
+    results = []
+    for creation in request.creations:
+        acl = Acl(
+            creation.resource_type, creation.resource_name, creation.resource_pattern_type, creation.principal,
+            creation.host, creation.operation, creation.permission_type,
+        )  # fmt: skip
+        outcome = OK
+        try:
+            _check(creation)
+            if acl not in existing:
+                existing.add(acl)
+                records.append(AccessControlEntryRecord(state.new_uuid(), *acl))
+        except KafkaError as error:
+            outcome = refused(error)
+        results.append(_created(outcome))
+    if len(records) > MAX_RECORDS_PER_USER_OP:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, "Too many ACLs in one request")
+    return Decision(CreateAclsResponse(results=results), records)
+
+
+def require_authorizer(state: ControllerState) -> None:
+    if not state.rules.static.authorizer_class_name:
+        raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
+
+
+def _created(outcome: ApiError) -> AclCreationResult:
+    return AclCreationResult(outcome.code, outcome.message) if outcome.failed else AclCreationResult()
+
+
+def _known(kind: type[EnumT], code: int) -> EnumT:
+    try:
+        return kind(code)
+    except ValueError:
+        return kind.UNKNOWN
+
+
+def _check(creation: AclCreation) -> None:
+    resource = _known(Resource, creation.resource_type)
+    if resource is Resource.CLUSTER and creation.resource_name != CLUSTER_NAME:
+        raise _invalid(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
+    if not creation.resource_name:
+        raise _invalid("Invalid empty resource name")
+    if resource in (Resource.UNKNOWN, Resource.ANY):
+        raise _invalid(f"Invalid resourceType {resource.name}")
+    pattern = _known(Pattern, creation.resource_pattern_type)
+    if pattern not in (Pattern.LITERAL, Pattern.PREFIXED):
+        raise _invalid(f"Invalid patternType {pattern.name}")
+    operation = _known(Operation, creation.operation)
+    if operation in (Operation.UNKNOWN, Operation.ANY):
+        raise _invalid(f"Invalid operation {operation.name}")
+    permission = _known(Permission, creation.permission_type)
+    if permission not in (Permission.DENY, Permission.ALLOW):
+        raise _invalid(f"Invalid permissionType {permission.name}")
+    kind, colon, _ = creation.principal.partition(":")
+    if not colon or not kind:
+        raise _invalid(
+            f"Could not parse principal from `{creation.principal}` (no colon is present separating the principal type "
+            "from the principal name)"
+        )
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)
+
+
+def delete_acls(
+    state: ControllerState, request: DeleteAclsRequest, _context: RequestContext
+) -> Decision[Message, DeleteAclsResponse]:
+    require_authorizer(state)
+    removed: dict[bytes, Message] = {}
+    results = []
+    for asked in request.filters:
+        try:
+            wanted = acl_filter(asked)
+        except KafkaError as error:
+            results.append(DeleteAclsFilterResult(error.code, error.message))
+            continue
+        matching = []
+        for acl_id, record in state.image.acls.items():
+            acl = Acl.of(record)
+            if wanted.matches(acl):
+                removed[bytes(acl_id)] = RemoveAccessControlEntryRecord(acl_id)
+                matching.append(DeleteAclsMatchingAcl(0, None, *acl))
+        results.append(DeleteAclsFilterResult(0, None, matching))
+    if len(removed) > MAX_RECORDS_PER_USER_OP:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"Cannot remove more than {MAX_RECORDS_PER_USER_OP} acls in a single delete operation.",
+        )
+    return Decision(DeleteAclsResponse(filter_results=results), list(removed.values()))
+
+
+def acl_filter(asked: DeleteAclsFilter) -> AclFilter:
+    if _known(Resource, asked.resource_type_filter) is Resource.UNKNOWN or (
+        _known(Pattern, asked.pattern_type_filter) is Pattern.UNKNOWN
+    ):
+        raise _invalid("Unknown patternFilter.")
+    if _known(Operation, asked.operation) is Operation.UNKNOWN or (
+        _known(Permission, asked.permission_type) is Permission.UNKNOWN
+    ):
+        raise _invalid("Unknown entryFilter.")
+    return AclFilter(
+        asked.resource_type_filter, asked.resource_name_filter, asked.pattern_type_filter, asked.principal_filter,
+        asked.host_filter, asked.operation, asked.permission_type,
+    )  # fmt: skip

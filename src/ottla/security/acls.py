@@ -1,0 +1,245 @@
+"""ACLs as Kafka's StandardAuthorizer reads them: who may do what to which resource, and from where.
+
+Deny stands over allow; READ, WRITE, DELETE and ALTER allow DESCRIBE too, ALTER_CONFIGS allows DESCRIBE_CONFIGS, and no
+such step follows from a deny. A resource without any ACL is closed, or open where `allow.everyone.if.no.acl.found`.
+Answers are remembered until an ACL changes: a request that was allowed before costs one look-up in a dict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import Any, Final, NamedTuple
+
+
+class Resource(IntEnum):
+    UNKNOWN = 0
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class Operation(IntEnum):
+    UNKNOWN = 0
+    ANY = 1
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+
+class Pattern(IntEnum):
+    UNKNOWN = 0
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class Permission(IntEnum):
+    UNKNOWN = 0
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+
+CLUSTER_NAME: Final = "kafka-cluster"
+WILDCARD: Final = "*"
+ANY_USER: Final = "User:*"
+_DESCRIBE: Final = frozenset(
+    {Operation.DESCRIBE, Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER, Operation.ALL}
+)
+_DESCRIBE_CONFIGS: Final = frozenset({Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS, Operation.ALL})
+_REMEMBERED: Final = 20_000
+
+SUPPORTED: Final[dict[int, tuple[Operation, ...]]] = {
+    Resource.TOPIC: (
+        Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DESCRIBE, Operation.DELETE, Operation.ALTER,
+        Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS,
+    ),
+    Resource.GROUP: (
+        Operation.READ, Operation.DESCRIBE, Operation.DELETE, Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS,
+    ),
+    Resource.CLUSTER: (
+        Operation.CREATE, Operation.CLUSTER_ACTION, Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS,
+        Operation.IDEMPOTENT_WRITE, Operation.ALTER, Operation.DESCRIBE,
+    ),
+}  # fmt: skip
+"""What "authorized operations" in Metadata, DescribeCluster and DescribeGroups are asked of."""
+
+
+class Acl(NamedTuple):
+    resource_type: int
+    name: str
+    pattern: int
+    principal: str
+    host: str
+    operation: int
+    permission: int
+
+    @classmethod
+    def of(cls, record: Any) -> Acl:
+        """From an AccessControlEntryRecord."""
+        return cls(
+            record.resource_type, record.resource_name, record.pattern_type, record.principal, record.host,
+            record.operation, record.permission_type,
+        )  # fmt: skip
+
+
+class AclFilter(NamedTuple):
+    """Of DescribeAcls and DeleteAcls; None is any."""
+
+    resource_type: int
+    name: str | None
+    pattern: int
+    principal: str | None
+    host: str | None
+    operation: int
+    permission: int
+
+    def matches(self, acl: Acl) -> bool:
+        return (
+            self.resource_type in (Resource.ANY, acl.resource_type)
+            and self.principal in (None, acl.principal)
+            and self.host in (None, acl.host)
+            and self.operation in (Operation.ANY, acl.operation)
+            and self.permission in (Permission.ANY, acl.permission)
+            and self._matches_name(acl)
+        )
+
+    def _matches_name(self, acl: Acl) -> bool:
+        if self.pattern not in (Pattern.ANY, Pattern.MATCH, acl.pattern):
+            return False
+        if self.name is None:
+            return True
+        if self.pattern != Pattern.MATCH:
+            return self.name == acl.name
+        if acl.pattern == Pattern.LITERAL:
+            return acl.name in (self.name, WILDCARD)
+        return self.name.startswith(acl.name)
+
+
+class AclTable:
+    """All ACLs, found by resource. Replaced as a whole when one changes."""
+
+    def __init__(self, acls: Iterable[Acl]) -> None:
+        self.all = tuple(acls)
+        self._literal: dict[tuple[int, str], list[Acl]] = {}
+        self._prefixed: dict[tuple[int, str], list[Acl]] = {}
+        self._lengths: dict[int, set[int]] = {}
+        for acl in self.all:
+            if acl.pattern == Pattern.PREFIXED:
+                self._prefixed.setdefault((acl.resource_type, acl.name), []).append(acl)
+                self._lengths.setdefault(acl.resource_type, set()).add(len(acl.name))
+            else:
+                self._literal.setdefault((acl.resource_type, acl.name), []).append(acl)
+
+    def of_resource(self, resource_type: int, name: str) -> list[Acl]:
+        found = [*self._literal.get((resource_type, name), ())]
+        if name != WILDCARD:
+            found += self._literal.get((resource_type, WILDCARD), ())
+        for length in self._lengths.get(resource_type, ()):
+            if length <= len(name):
+                found += self._prefixed.get((resource_type, name[:length]), ())
+        return found
+
+
+class Authorizer:
+    def __init__(self, *, super_users: str = "", allow_if_no_acl: bool = False) -> None:
+        self._super_users = frozenset(part.strip() for part in super_users.split(";") if part.strip())
+        self._allow_if_no_acl = allow_if_no_acl
+        self.table = AclTable(())
+        self._known: dict[tuple[str, str, int, int, str], bool] = {}
+
+    def configure(self, *, super_users: str, allow_if_no_acl: bool) -> None:
+        self._super_users = frozenset(part.strip() for part in super_users.split(";") if part.strip())
+        self._allow_if_no_acl = allow_if_no_acl
+        self._known.clear()
+
+    def replace(self, acls: Iterable[Acl]) -> None:
+        self.table = AclTable(acls)
+        self._known.clear()
+
+    def allowed(self, principal: str, host: str, operation: int, resource_type: int, name: str) -> bool:
+        key = (principal, host, operation, resource_type, name)
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            known = self._known[key] = principal in self._super_users or self._decide(*key)
+        return known
+
+    def _decide(self, principal: str, host: str, operation: int, resource_type: int, name: str) -> bool:
+        acls = self.table.of_resource(resource_type, name)
+        if not acls:
+            return self._allow_if_no_acl
+        allowed = False
+        for acl in acls:
+            if not _concerns(acl, principal, host):
+                continue
+            if acl.permission == Permission.DENY:
+                if acl.operation in (operation, Operation.ALL):
+                    return False
+            elif _allows(acl.operation, operation):
+                allowed = True
+        return allowed
+
+    def allowed_somewhere(self, principal: str, host: str, operation: int, resource_type: int) -> bool:
+        """Whether there is any resource of the type that the principal may do this to (KIP-679)."""
+        if self.allowed(principal, host, operation, resource_type, "hardcode"):
+            return True
+        denied: set[tuple[int, str]] = set()
+        granted: set[tuple[int, str]] = set()
+        for acl in self.table.all:
+            if acl.resource_type != resource_type or not _concerns(acl, principal, host):
+                continue
+            if acl.operation not in (operation, Operation.ALL):
+                continue
+            (denied if acl.permission == Permission.DENY else granted).add((acl.pattern, acl.name))
+        if (Pattern.LITERAL, WILDCARD) in denied:
+            return False
+        return any(
+            (pattern, name) == (Pattern.LITERAL, WILDCARD) or not _dominated(pattern, name, denied)
+            for pattern, name in granted
+        )
+
+    def operations(self, principal: str, host: str, resource_type: int, name: str) -> int:
+        """The bit field of what the principal may do to the resource."""
+        return sum(
+            1 << operation
+            for operation in SUPPORTED[resource_type]
+            if self.allowed(principal, host, operation, resource_type, name)
+        )
+
+
+def _concerns(acl: Acl, principal: str, host: str) -> bool:
+    return acl.principal in (principal, ANY_USER) and acl.host in (host, WILDCARD)
+
+
+def _allows(granted: int, operation: int) -> bool:
+    if operation == Operation.DESCRIBE:
+        return granted in _DESCRIBE
+    if operation == Operation.DESCRIBE_CONFIGS:
+        return granted in _DESCRIBE_CONFIGS
+    return granted in (operation, Operation.ALL)
+
+
+def _dominated(pattern: int, name: str, denied: set[tuple[int, str]]) -> bool:
+    """Whether everything that a grant covers is denied."""
+    if pattern == Pattern.LITERAL and (Pattern.LITERAL, name) in denied:
+        return True
+    return any((Pattern.PREFIXED, name[:length]) in denied for length in range(1, len(name) + 1))

@@ -1,0 +1,108 @@
+"""The keys that tokens are signed with: from a file, or from an address that the operator has allowed.
+
+No address outside `ottla.sasl.oauthbearer.allowed.urls` is ever opened, redirects are not followed, and an answer is cut
+off at 1 MiB: a setting that a client can change must not read files or reach inner networks (CVE-2025-27817). The file
+is read again when it changes; an address is asked by whoever calls `refresh`, off the event loop.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+MAX_BYTES = 1024 * 1024
+
+
+class JwksError(ValueError):
+    """The keys cannot be had; the message is one line."""
+
+
+def check_allowed(url: str, allowed: Iterable[str]) -> None:
+    """Exactly one of the allowed ones, character by character, as Kafka compares them."""
+    scheme = urlsplit(url).scheme.lower()
+    if scheme not in ("file", "http", "https"):
+        raise JwksError(f"{scheme or 'no'} scheme: the address of the signing keys must be file, http or https")
+    if url not in {entry.strip() for entry in allowed}:
+        raise JwksError(f"{url} is not in ottla.sasl.oauthbearer.allowed.urls")
+
+
+class FileKeys:
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._seen: tuple[int, int] | None = None
+        self._keys: Any = None
+
+    def current(self) -> Any:
+        try:
+            status = os.stat(self._path)
+            stamp = (status.st_mtime_ns, status.st_size)
+            if stamp != self._seen:
+                with open(self._path, "rb") as file:
+                    self._keys = parse_keys(file.read(MAX_BYTES))
+                self._seen = stamp
+        except (OSError, JwksError):
+            return self._keys
+        return self._keys
+
+    def ask_again(self) -> None:
+        """A changed file is seen at the next `current`."""
+
+
+class UrlKeys:
+    """`refresh` blocks: call it from a thread. `wanted` says whether a token asked for a key that is not here."""
+
+    def __init__(self, url: str, *, connect_timeout_s: float = 10) -> None:
+        self._url = url
+        self._timeout = connect_timeout_s
+        self._keys: Any = None
+        self.wanted = True
+
+    def current(self) -> Any:
+        return self._keys
+
+    def ask_again(self) -> None:
+        self.wanted = True
+
+    def refresh(self) -> None:
+        self._keys = parse_keys(_get(self._url, self._timeout))
+        self.wanted = False
+
+
+def parse_keys(data: bytes) -> Any:
+    from joserfc.errors import JoseError
+    from joserfc.jwk import KeySet
+
+    try:
+        return KeySet.import_key_set(json.loads(data))
+    except (JoseError, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise JwksError(f"not a JSON Web Key Set ({type(error).__name__})") from None
+
+
+def _get(url: str, timeout: float) -> bytes:
+    from urllib.error import URLError
+    from urllib.request import HTTPRedirectHandler, build_opener
+
+    class NoRedirect(HTTPRedirectHandler):
+        def redirect_request(self, *_: Any, **__: Any) -> None:
+            return None
+
+    try:
+        with build_opener(NoRedirect()).open(url, timeout=timeout) as answer:
+            data: bytes = answer.read(MAX_BYTES)
+            return data
+    except (URLError, OSError, ValueError) as error:
+        raise JwksError(f"{url}: {error}") from error
+
+
+def open_keys(url: str, allowed: Iterable[str]) -> FileKeys | UrlKeys:
+    check_allowed(url, allowed)
+    parts = urlsplit(url)
+    if parts.scheme.lower() == "file":
+        return FileKeys(unquote(parts.path))
+    return UrlKeys(url)
+
+
+KeysFactory = Callable[[str], FileKeys | UrlKeys]

@@ -1,0 +1,38 @@
+"""One SASL exchange on the server's side: bytes of the client in, bytes for the client out, until it is complete.
+
+A mechanism never touches a socket, a clock or the configuration: it gets what it must know when it is made. A refusal is
+`SaslFailure`; its message goes to the client, so it never says which part of a credential was wrong.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+PLAIN = "PLAIN"
+SCRAM_SHA_256 = "SCRAM-SHA-256"
+SCRAM_SHA_512 = "SCRAM-SHA-512"
+OAUTHBEARER = "OAUTHBEARER"
+SCRAM_MECHANISMS = (SCRAM_SHA_256, SCRAM_SHA_512)
+MECHANISMS = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER)
+
+
+class SaslFailure(Exception):
+    """The client is not let in. Without a message it hears only that its credentials are invalid, as from Kafka."""
+
+
+class SaslServer(Protocol):
+    complete: bool
+    name: str
+    """Whom the client has shown to be; only when complete."""
+    expires_at_ms: int | None
+    """When the credential itself ends (a token's expiry); None when it does not."""
+    token_authenticated: bool
+    """Logged in with a delegation token: such a session may not make further tokens."""
+
+    def evaluate(self, response: bytes) -> bytes: ...
+
+
+def check_authorization_id(authorization_id: str, name: str) -> None:
+    """Nobody acts for somebody else (CVE-2017-12610)."""
+    if authorization_id and authorization_id != name:
+        raise SaslFailure("Authentication failed: Client requested an authorization id that is different from username")

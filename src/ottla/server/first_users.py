@@ -1,0 +1,81 @@
+"""`ottla storage format --add-scram`: the first users of a cluster, so that its listeners can ask for SCRAM from the start.
+
+The argument is Kafka's: `SCRAM-SHA-256=[name=alice,iterations=8192,salt="...",password=...]`. What is wrong with one is
+said without its values.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import re
+from pathlib import Path
+
+from ottla.metadata.records import UserScramCredentialRecord
+from ottla.security.scram import CODES, MAX_ITERATIONS, MIN_ITERATIONS, credential_of, salted_password
+
+_ARGUMENT = re.compile(r"(?P<mechanism>[A-Z0-9-]+)=\[(?P<options>.*)\]", re.DOTALL)
+_OPTION = re.compile(r'\s*(?P<name>[a-z]+)=(?:"(?P<quoted>[^"]*)"|(?P<bare>[^,"]*))\s*(?:,|$)')
+_NAMES = {"name", "iterations", "salt", "password", "passwordfile", "saltedpassword"}
+
+
+class ScramArgumentError(ValueError):
+    """An --add-scram argument that cannot be used."""
+
+
+def scram_record(text: str) -> UserScramCredentialRecord:
+    match = _ARGUMENT.fullmatch(text.strip())
+    if match is None or match["mechanism"] not in CODES:
+        raise ScramArgumentError("write SCRAM-SHA-256=[name=...,password=...] or SCRAM-SHA-512=[...]")
+    mechanism, options = match["mechanism"], _options(match["options"])
+    if not options.get("name"):
+        raise ScramArgumentError("name is missing")
+    secrets = [name for name in ("password", "passwordfile", "saltedpassword") if name in options]
+    if len(secrets) != 1:
+        raise ScramArgumentError("give exactly one of password, passwordfile and saltedpassword")
+    iterations = _iterations(options.get("iterations", str(MIN_ITERATIONS)))
+    salt = _decoded("salt", options["salt"]) if "salt" in options else os.urandom(24)
+    if secrets[0] == "saltedpassword":
+        if "salt" not in options:
+            raise ScramArgumentError("saltedpassword needs the salt that it was made with")
+        salted = _decoded("saltedpassword", options["saltedpassword"])
+    else:
+        salted = salted_password(mechanism, _password(options), salt, iterations)
+    return UserScramCredentialRecord(
+        options["name"], CODES[mechanism], *credential_of(mechanism, salted, salt, iterations)
+    )
+
+
+def _options(text: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    position = 0
+    while position < len(text):
+        match = _OPTION.match(text, position)
+        if match is None or match["name"] not in _NAMES:
+            raise ScramArgumentError(f"option {len(found) + 1} is none of {', '.join(sorted(_NAMES))}")
+        found[match["name"]] = match["quoted"] if match["quoted"] is not None else match["bare"]
+        position = match.end()
+    return found
+
+
+def _password(options: dict[str, str]) -> str:
+    if "password" in options:
+        return options["password"]
+    try:
+        return Path(options["passwordfile"]).read_text().rstrip("\r\n")
+    except OSError as error:
+        raise ScramArgumentError(f"passwordfile: {error.strerror}") from None
+
+
+def _iterations(text: str) -> int:
+    if not text.isdecimal() or not MIN_ITERATIONS <= int(text) <= MAX_ITERATIONS:
+        raise ScramArgumentError(f"iterations must be between {MIN_ITERATIONS} and {MAX_ITERATIONS}")
+    return int(text)
+
+
+def _decoded(name: str, text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error:
+        raise ScramArgumentError(f"{name} is not base64") from None

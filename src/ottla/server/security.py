@@ -1,0 +1,118 @@
+"""The security of a node put together: TLS and SASL of each listener, and what follows a change of settings.
+
+Everything that can be wrong in the settings is found before the node touches its directories.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ottla.env.config.broker.config import BrokerConfig
+from ottla.env.logging import get_logger
+from ottla.env.seams import Clock, RandomSource
+from ottla.runtime.listener_security import ListenerSecurity
+from ottla.server.errors import StartupError
+
+if TYPE_CHECKING:
+    from ottla.broker.listener_sasl import ListenerSasl
+    from ottla.metadata.image import MetadataImage
+    from ottla.security.tls import TlsSource
+
+log = get_logger(__name__)
+
+_PRE_LOGIN_SETTING = "sasl.server.max.receive.size"
+
+
+class NodeSecurity:
+    """One per node; `image` is asked at each login."""
+
+    def __init__(
+        self, config: BrokerConfig, clock: Clock, random: RandomSource, image: Callable[[], MetadataImage]
+    ) -> None:
+        self._clock = clock
+        self._random = random
+        self._image = image
+        self._refreshing: list[asyncio.Task[None]] = []
+        self.listeners: dict[str, ListenerSecurity] = {}
+        for endpoint in config.endpoints.listeners:
+            name, protocol = endpoint.listener_name, endpoint.security_protocol
+            if protocol != "PLAINTEXT":
+                self.listeners[name] = ListenerSecurity(
+                    tls=self._tls(config, name, protocol) if protocol.endswith("SSL") else None,
+                    sasl=self._sasl(config, name) if protocol.startswith("SASL_") else None,
+                    pre_login_bytes=_pre_login_bytes(config),
+                )
+
+    def start(self) -> None:
+        """Keep signing keys that come from an address up to date."""
+        for security in self.listeners.values():
+            if security.sasl is not None and hasattr(security.sasl.keys, "refresh"):
+                self._refreshing.append(asyncio.ensure_future(_refresh(security)))
+
+    def stop(self) -> None:
+        for task in self._refreshing:
+            task.cancel()
+        self._refreshing.clear()
+
+    def follow(self, config: BrokerConfig) -> None:
+        """Dynamic settings have changed. What cannot be used is reported and the old stays in force."""
+        for name, security in self.listeners.items():
+            if security.tls is not None:
+                security.tls.follow(config.for_listener(name))
+            if security.sasl is not None:
+                keys = security.sasl.keys
+                try:
+                    security.sasl = self._sasl(config, name)
+                except StartupError as error:
+                    log.error("sasl.not_changed", listener=name, reason=str(error))
+                else:
+                    security.sasl.keys = keys or security.sasl.keys
+
+    def _tls(self, config: BrokerConfig, name: str, protocol: str) -> TlsSource:
+        from ottla.security.tls import TlsError, TlsSource
+
+        # With SASL a client certificate is asked for only where the listener itself says so, as in Kafka.
+        prefixed = f"listener.name.{name.lower()}.ssl.client.auth" in config.properties
+        try:
+            return TlsSource(
+                config.for_listener(name),
+                client_auth=protocol == "SSL" or prefixed,
+                monotonic_ms=self._clock.monotonic_ms,
+                on_problem=lambda reason: log.error("tls.not_reloaded", listener=name, reason=reason),
+            )
+        except (TlsError, ValueError) as error:
+            raise StartupError(f"listener {name}: {error}") from None
+
+    def _sasl(self, config: BrokerConfig, name: str) -> ListenerSasl:
+        from ottla.broker.listener_sasl import ListenerSasl, SaslConfigError
+
+        try:
+            return ListenerSasl(name, config, self._clock, self._random, self._image)
+        except SaslConfigError as error:
+            raise StartupError(str(error)) from None
+
+
+def _pre_login_bytes(config: BrokerConfig) -> int | None:
+    return config.sasl_server_max_receive_size if _PRE_LOGIN_SETTING in config.properties else None
+
+
+async def _refresh(security: ListenerSecurity) -> None:
+    """Ask for the signing keys when they are due or a token asked for one that is not there."""
+    from ottla.security.jwks import JwksError, UrlKeys
+
+    loop = asyncio.get_running_loop()
+    due = 0.0
+    while True:
+        sasl = security.sasl
+        keys = sasl.keys if sasl is not None else None
+        if isinstance(keys, UrlKeys) and sasl is not None and (keys.wanted or loop.time() >= due):
+            try:
+                await loop.run_in_executor(None, keys.refresh)
+                due = loop.time() + sasl.keys_refresh_ms / 1000
+            except JwksError as error:
+                log.error("signing_keys.not_fetched", reason=str(error))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.sleep(1.0)
