@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.env.config.checks import list_of
-from ottla.env.config.settings import LIST, Settings, setting
+from ottla.env.config.checks import at_least, list_of
+from ottla.env.config.settings import BOOLEAN, INT, LIST, STRING, Settings, setting
 
 
 # One setting per paragraph reads as a table; the formatter would spread it over ten lines.
@@ -14,5 +14,22 @@ class OttlaSettings(Settings):
     ottla_sasl_oauthbearer_allowed_urls: tuple[str, ...] = setting(
         LIST, (), list_of(),
         "Addresses that sasl.oauthbearer.jwks.endpoint.url may name; none other is ever opened.", undeclared=True,
+    )
+    ottla_encryption_master_key_file: str | None = setting(
+        STRING, None, None,
+        "File with the master keys of encryption at rest, one ID:BASE64 a line, the first in use.", undeclared=True,
+    )
+    ottla_encryption_master_key_env: str | None = setting(
+        STRING, None, None, "Environment variable with the master keys, as in the file.", undeclared=True
+    )
+    ottla_encryption_master_key_command: str | None = setting(
+        STRING, None, None, "Command that prints the master keys, as in the file; run at start.", undeclared=True
+    )
+    ottla_audit_enable: bool = setting(
+        BOOLEAN, False, None, "Whether logins, refusals and changes are written to __ottla_audit.", undeclared=True
+    )
+    ottla_audit_queue_max_events: int = setting(
+        INT, 10_000, at_least(1), "Audit events that may wait to be written; more are counted and dropped.",
+        undeclared=True,
     )
 # fmt: on
