@@ -52,8 +52,8 @@ from ottla.server.groups import make_groups
 from ottla.server.housekeeping import Housekeeping
 from ottla.server.quorum import open_quorum
 from ottla.server.registration import LocalController, Registration
-from ottla.server.transactions import make_transactions
 from ottla.server.security import NodeSecurity
+from ottla.server.transactions import make_transactions
 
 log = get_logger(__name__)
 
