@@ -76,7 +76,27 @@ _BROKER = (
 
 BROKER_APIS: dict[int, ServedApi] = {api.api_key: api for api in _BROKER}
 
+_BETWEEN_NODES = (
+    ServedApi(56, "decided"),  # AlterPartition
+    ServedApi(58, "envelope"),
+    ServedApi(62, "decided"),  # BrokerRegistration
+    ServedApi(63, "broker_heartbeat"),
+    ServedApi(67, "decided"),  # AllocateProducerIds
+    ServedApi(70, "decided"),  # ControllerRegistration
+    ServedApi(73, "decided"),  # AssignReplicasToDirs
+)
+"""What brokers and controllers ask the active controller for themselves."""
+
 _CONTROLLER_KEYS = (17, 18, 19, 20, 29, 30, 31, 33, 36, 37, 38, 39, 40, 43, 44, 45, 46, 49, 51, 55, 57, 60, 64)
 
-CONTROLLER_APIS: dict[int, ServedApi] = {key: BROKER_APIS[key] for key in _CONTROLLER_KEYS}
-"""On the controller's listener: what admin tools ask with --bootstrap-controller."""
+
+def _decided(api: ServedApi) -> ServedApi:
+    """A controller that is not the active one says so, it does not hand on."""
+    return api._replace(module="decided") if api.module == "forwarded" else api
+
+
+CONTROLLER_APIS: dict[int, ServedApi] = {
+    **{key: _decided(BROKER_APIS[key]) for key in _CONTROLLER_KEYS},
+    **{api.api_key: api for api in _BETWEEN_NODES},
+}
+"""On the controller's listener: what admin tools ask with --bootstrap-controller, and what other nodes ask."""

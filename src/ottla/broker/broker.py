@@ -28,6 +28,10 @@ class ControllerChannel(Protocol):
 
     def submit(self, request: Any, context: RequestContext | None) -> Awaitable[Any]: ...
 
+    def decide(self, request: Any, context: RequestContext | None) -> Awaitable[Any]:
+        """Only by the controller of this node: None when it is not the active one."""
+        ...
+
 
 @dataclass(slots=True, kw_only=True)
 class Broker:
@@ -47,6 +51,8 @@ class Broker:
     leader_throttle: Throttle | None = None
     """What `leader.replication.throttled.rate` leaves to followers that catch up."""
     authorizer: Authorizer | None = None
+    on_broker_disconnected: Callable[[NodeId, int], None] = lambda _broker, _epoch: None
+    """The connection broke by which a broker of that epoch sent its heartbeats to us as the controller."""
     _groups: GroupCoordinator | None = None
     _transactions: TransactionCoordinator | None = None
 

@@ -8,7 +8,7 @@ touches a socket: `Peer` is the channel's side.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.broker.deferred import Deferred
@@ -46,7 +46,7 @@ class CloseConnection(Exception):
 class Connection:
     __slots__ = (
         "_pending", "authenticated", "busy", "client_host", "client_port", "dispatcher", "gate", "listener", "peer",
-        "principal", "token_authenticated",
+        "principal", "token_authenticated", "when_closed",
     )  # fmt: skip
 
     def __init__(
@@ -69,6 +69,8 @@ class Connection:
         self.authenticated = False
         self.token_authenticated = False
         self.busy = False
+        self.when_closed: Callable[[], None] | None = None
+        """Called once when the socket is gone: a broker's heartbeats came by it."""
         self._pending: asyncio.Task[None] | Deferred | asyncio.TimerHandle | None = None
 
     def on_frame(self, frame: memoryview) -> None:
@@ -147,3 +149,6 @@ class Connection:
         if self._pending is not None:
             self._pending.cancel()
             self._pending = None
+        if self.when_closed is not None:
+            self.when_closed()
+            self.when_closed = None

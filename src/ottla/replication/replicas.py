@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from ottla.log.log_store import LogStore
     from ottla.log.partition_log import PartitionLog
     from ottla.metadata.delta import MetadataDelta
-    from ottla.metadata.image import MetadataImage, TopicImage
+    from ottla.metadata.image import MetadataImage, PartitionRegistration, TopicImage
+    from ottla.replication.directories import DirectoryAssignments
 
 log = get_logger(__name__)
 
@@ -42,6 +43,7 @@ class Replicas:
         self._node_id = node_id
         self.context = context or ReplicaContext(node_id, clock)
         self.fetchers = fetchers or Fetchers(self.context, FetcherSettings())
+        self.directories: DirectoryAssignments | None = None
         self._logs = logs
         self._clock = clock
         self._topic_config = topic_config
@@ -137,9 +139,16 @@ class Replicas:
             partition.apply(registration)
             if not partition.log.log_dir.offline:
                 self.fetchers.assign(partition)
+                self._tell_directory(partition, registration)
             if added:
                 for callback in self._on_added:
                     callback(partition)
+
+    def _tell_directory(self, partition: Partition, registration: PartitionRegistration) -> None:
+        """The controller must know which disk the replica is on."""
+        known = registration.directory(self._node_id)
+        if self.directories is not None and registration.directories and known != partition.log.log_dir.directory_id:
+            self.directories.assign(partition)
 
     def _add(self, topic: TopicImage, index: int) -> Partition | None:
         tp = TopicPartition(topic.name, index)
@@ -244,6 +253,8 @@ class Replicas:
                     partition.log = self._logs.promote_future(tp, now_ms)
                     partition.log.verification_enabled = self._verification_enabled
                     self._moving.discard(tp)
+                    if self.directories is not None:
+                        self.directories.assign(partition)
             except KafkaError as error:
                 log.error("move.failed", partition=str(tp), reason=error.message)
                 self._logs.abandon_future(tp, now_ms)

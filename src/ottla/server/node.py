@@ -40,18 +40,24 @@ from ottla.metadata.meta_properties import (
 from ottla.model.ids import TopicPartition, new_uuid
 from ottla.model.topic_names import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.protocol.generated.allocate_producer_ids_request import AllocateProducerIdsRequest
+from ottla.replication.context import ReplicaContext
+from ottla.replication.fetcher import FetcherSettings
+from ottla.replication.fetchers import Fetchers
 from ottla.replication.replicas import Replicas
+from ottla.replication.throttle import Throttle
 from ottla.runtime.buffers import BufferPool
 from ottla.runtime.clock import SystemClock, SystemRandom
 from ottla.runtime.descriptors import Descriptors
 from ottla.runtime.disk import DiskStorage
 from ottla.runtime.listener import Limits, Listener, bind
 from ottla.runtime.timers import LoopTimers
+from ottla.server.controller_channel import ControllerChannel
 from ottla.server.errors import StartupError
 from ottla.server.groups import make_groups
 from ottla.server.housekeeping import Housekeeping
 from ottla.server.quorum import open_quorum
-from ottla.server.registration import LocalController, Registration
+from ottla.server.registration import Registration
+from ottla.server.replication import Replication
 from ottla.server.security import NodeSecurity
 from ottla.server.transactions import make_transactions
 
@@ -72,7 +78,9 @@ class Node:
         self._failed: asyncio.Future[str] | None = None
         self._logs: LogStore | None = None
         self._quorum: ControllerRuntime | None = None
+        self._controller: ControllerChannel | None = None
         self._registration: Registration | None = None
+        self._replication: Replication | None = None
         self._housekeeping: Housekeeping | None = None
         self._unlock_metadata_dir: Callable[[], None] | None = None
         self._security: NodeSecurity | None = None
@@ -149,9 +157,12 @@ class Node:
         broker = self.broker = self._build(identity, quorum)
         self._load_logs(broker)
         quorum.publisher.subscribe(self._on_metadata)
-        self._registration = Registration(self, quorum, identity, broker.logs)
-        await self._registration.register()
-        # Leaders are known only now: partitions hear of their state once, not of every step of the registration.
+        registration = self._registration = self._register_as(identity, quorum, broker)
+        await registration.register()
+        alone = registration.alone
+        if alone:
+            # Leaders are known only then: partitions hear of their state once, not of every step of the registration.
+            await registration.unfence()
         quorum.publisher.subscribe(broker.replicas.on_metadata)
         quorum.publisher.subscribe(self._on_coordinators_metadata)
         cleaner = Cleaner(
@@ -162,8 +173,32 @@ class Node:
         )
         self._housekeeping = Housekeeping(config, self._clock, broker.logs, broker.replicas, cleaner)
         self._housekeeping.start()
+        if self._replication is not None:
+            self._replication.start()
         self._listen(broker)
+        if not alone:
+            await registration.unfence()
         log.info("node.started", node=config.node_id, cluster=identity.cluster_id, listeners=self.bootstrap_servers)
+
+    def _register_as(self, identity: MetaProperties, quorum: ControllerRuntime, broker: Broker) -> Registration:
+        def on_epoch(epoch: int) -> None:
+            broker.replicas.context.broker_epoch = epoch
+
+        return Registration(
+            self,
+            self._require_controller(),
+            quorum.publisher,
+            identity,
+            broker.logs,
+            incarnation=new_uuid(self._random.token_bytes),
+            on_epoch=on_epoch,
+            on_beat=quorum.tick,
+        )
+
+    def _require_controller(self) -> ControllerChannel:
+        if self._controller is None:
+            raise RuntimeError("the way to the controller is not made")
+        return self._controller
 
     def _open_directories(self) -> MetaProperties:
         config = self.config
@@ -204,8 +239,11 @@ class Node:
     def _build(self, identity: MetaProperties, quorum: ControllerRuntime) -> Broker:
         config, logs = self.config, self._require_logs()
         timers = LoopTimers(asyncio.get_running_loop())
-        controller = LocalController(quorum)
-        replicas = Replicas(config.node_id, logs, self._clock, self._topic_config)
+        controller = self._controller = ControllerChannel(
+            config.node_id, local=quorum, is_active=lambda: True, leader=lambda: None
+        )
+        replicas = self._make_replicas(logs)
+        self._replication = Replication(lambda: self.config, replicas, timers, controller)
         replicas.verify_transactions(enabled=config.transaction_partition_verification_enable)
         return Broker(
             node_id=config.node_id,
@@ -221,7 +259,32 @@ class Node:
             fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, self._clock, self._random),
             make_groups=lambda: make_groups(self.config, self._clock, self._random, timers, replicas),
             make_transactions=make_transactions,
+            leader_throttle=Throttle(
+                self._clock,
+                config.node_id,
+                lambda: self.config.leader_replication_throttled_rate,
+                lambda topic: topic.leader_replication_throttled_replicas,
+            ),
         )
+
+    def _make_replicas(self, logs: LogStore) -> Replicas:
+        config = self.config
+        context = ReplicaContext(config.node_id, self._clock, config.replica_lag_time_max_ms)
+        settings = FetcherSettings(
+            max_wait_ms=config.replica_fetch_wait_max_ms,
+            min_bytes=config.replica_fetch_min_bytes,
+            max_bytes=config.replica_fetch_response_max_bytes,
+            partition_max_bytes=config.replica_fetch_max_bytes,
+            backoff_ms=config.replica_fetch_backoff_ms,
+        )
+        throttle = Throttle(
+            self._clock,
+            config.node_id,
+            lambda: self.config.follower_replication_throttled_rate,
+            lambda topic: topic.follower_replication_throttled_replicas,
+        )
+        fetchers = Fetchers(context, settings, throttle)
+        return Replicas(config.node_id, logs, self._clock, self._topic_config, context=context, fetchers=fetchers)
 
     def _producer_ids_request(self) -> AllocateProducerIdsRequest:
         epoch = self._registration.broker_epoch if self._registration is not None else -1
@@ -232,7 +295,8 @@ class Node:
         now_ms = self._clock.time_ms()
         broker.logs.load(self._topic_config, now_ms)
         for tp in list(broker.logs.logs()):
-            if broker.image.partition(tp.topic, tp.partition) is None:
+            registration = broker.image.partition(tp.topic, tp.partition)
+            if registration is None or self.config.node_id not in registration.replicas:
                 broker.logs.mark_stray(tp, now_ms)
 
     def _listen(self, broker: Broker) -> None:
@@ -290,6 +354,8 @@ class Node:
     def _on_directory_failed(self, directory: LogDirectory, partitions: list[TopicPartition]) -> None:
         if self.broker is not None:
             self.broker.replicas.on_directory_failed(partitions)
+        if self._registration is not None:
+            self._registration.beat_now()
         logs = self._logs
         if logs is not None and not logs.online_directories():
             self._fail(f"all log directories have failed, the last was {directory.path}")
@@ -315,7 +381,9 @@ class Node:
     # Stop
 
     async def stop(self, *, clean: bool = True) -> None:
-        """Let nobody in, write everything down, release the directories."""
+        """Hand leadership over, let nobody in, write everything down, release the directories."""
+        if clean and self._registration is not None and self.config.controlled_shutdown_enable:
+            await self._registration.shut_down()
         for listener in self._listeners:
             listener.stop()
         self._listeners.clear()
@@ -334,6 +402,12 @@ class Node:
             epoch = self._registration.broker_epoch
             self._registration.stop()
             self._registration = None
+        if self._replication is not None:
+            await self._replication.stop()
+            self._replication = None
+        if self._controller is not None:
+            self._controller.close()
+            self._controller = None
         if self._quorum is not None:
             self._quorum.close()
             self._quorum = None

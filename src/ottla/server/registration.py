@@ -1,73 +1,109 @@
-"""This node as a broker of its own controller: registered at start, unfenced, kept alive by heartbeats."""
+"""This node as a broker of the cluster: registered, kept alive by heartbeats, unfenced when it is ready, and gone with
+its leaders handed over.
+
+The broker epoch of a clean shutdown is on disk with the logs (`LogStore.shutdown`); the next registration shows it, so
+that the controller trusts what this node had (KIP-966).
+"""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from ottla.controller.runtime import ControllerRuntime
-from ottla.controller.state import RequestContext as ControllerContext
 from ottla.env.config.listeners import Endpoint
 from ottla.env.logging import get_logger
 from ottla.metadata.features import SUPPORTED_FEATURES
 from ottla.metadata.meta_properties import MetaProperties
+from ottla.metadata.publisher import MetadataPublisher
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import Uuid
 from ottla.protocol.generated import broker_registration_request as broker_messages
 from ottla.protocol.generated import controller_registration_request as controller_messages
-from ottla.protocol.generated.allocate_producer_ids_request import AllocateProducerIdsRequest
-from ottla.protocol.generated.allocate_producer_ids_response import AllocateProducerIdsResponse
 from ottla.protocol.generated.broker_heartbeat_request import BrokerHeartbeatRequest
+from ottla.protocol.generated.broker_heartbeat_response import BrokerHeartbeatResponse
+from ottla.server.controller_channel import ControllerChannel
 from ottla.server.errors import StartupError
 
 if TYPE_CHECKING:
-    from ottla.broker.context import RequestContext
     from ottla.log.log_store import LogStore
     from ottla.server.node import Node
 
 log = get_logger(__name__)
 
 SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
-
-
-class LocalController:
-    """The way to the active controller when it is in this process."""
-
-    def __init__(self, runtime: ControllerRuntime) -> None:
-        self._runtime = runtime
-
-    async def submit(self, request: Any, context: RequestContext | None) -> Any:
-        version = (
-            type(request).MAX_VERSION if context is None or context.api_key != request.API_KEY else context.version
-        )
-        principal = "User:ANONYMOUS" if context is None else context.principal
-        answer: Any = self._runtime.submit(request, ControllerContext(version=version, principal=principal))
-        return await answer
-
-    async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
-        response: AllocateProducerIdsResponse = await self.submit(request, None)
-        return response
+RETRY_MS = 100
+CATCH_UP_MS = 10
+CONTROLLED_SHUTDOWN_MS = 60_000
+_PASSING = frozenset(
+    {ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.BROKER_ID_NOT_REGISTERED}
+)
+"""Another incarnation may still be alive for the controller: it goes with its session."""
 
 
 class Registration:
-    def __init__(self, node: Node, quorum: ControllerRuntime, identity: MetaProperties, logs: LogStore) -> None:
+    def __init__(
+        self,
+        node: Node,
+        controller: ControllerChannel,
+        metadata: MetadataPublisher,
+        identity: MetaProperties,
+        logs: LogStore,
+        *,
+        incarnation: Uuid,
+        on_epoch: Callable[[int], None] = lambda _epoch: None,
+        on_beat: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`on_epoch` hears of every broker epoch that we get, `on_beat` of every interval."""
         self._node = node
-        self._quorum = quorum
+        self._controller = controller
+        self._metadata = metadata
         self._identity = identity
         self._logs = logs
-        self._controller = LocalController(quorum)
+        self._incarnation = incarnation
+        self._on_epoch = on_epoch
+        self._on_beat = on_beat
         self._heartbeats: asyncio.Task[None] | None = None
         self.broker_epoch = -1
 
+    # ---------------------------------------------------------------------------------------------------------- start
+
     async def register(self) -> None:
-        """Controller first, then broker, then unfence; heartbeats follow."""
-        incarnation = self._quorum.state.new_uuid()
-        response = await self._controller.submit(self._controller_request(incarnation), None)
-        self._check("controller", response.error_code)
-        response = await self._controller.submit(self._broker_request(incarnation), None)
-        self._check("broker", response.error_code)
+        """Until the controller has taken us; StartupError when it never will."""
+        if self._node.config.is_controller:
+            response = await self._controller.submit(self._controller_request(), None)
+            self._check("controller", response.error_code)
+        await self._register_broker(self._node.config.initial_broker_registration_timeout_ms)
+        while self._metadata.offset < self.broker_epoch:  # noqa: ASYNC110 - the publisher has no event to wait for
+            await asyncio.sleep(CATCH_UP_MS / 1000)
+
+    async def _register_broker(self, timeout_ms: float) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_ms / 1000
+        while True:
+            left_ms = max((deadline - loop.time()) * 1000, RETRY_MS)
+            response = await self._controller.submit(self._broker_request(), None, timeout_ms=left_ms)
+            code = ErrorCode(response.error_code)
+            if code not in _PASSING or loop.time() >= deadline:
+                break
+            log.info("registration.waiting", reason=code.name)
+            await asyncio.sleep(RETRY_MS / 1000)
+        self._check("broker", code)
         self.broker_epoch = response.broker_epoch
-        await self._heartbeat()
+        self._on_epoch(self.broker_epoch)
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is no other broker that could follow, lead or ask."""
+        return not any(broker_id != self._node.config.node_id for broker_id in self._metadata.image.brokers)
+
+    async def unfence(self) -> None:
+        """Ready to lead. Heartbeats follow."""
+        while True:
+            response = await self._heartbeat()
+            if not response.error_code and not response.is_fenced:
+                break
+            await asyncio.sleep(CATCH_UP_MS / 1000)
         self._heartbeats = asyncio.ensure_future(self._keep_alive())
 
     def _check(self, what: str, error_code: int) -> None:
@@ -75,11 +111,11 @@ class Registration:
             error = ErrorCode(error_code)
             raise StartupError(f"the {what} cannot be registered: {error.name}: {error.message}")
 
-    def _controller_request(self, incarnation: Uuid) -> controller_messages.ControllerRegistrationRequest:
+    def _controller_request(self) -> controller_messages.ControllerRegistrationRequest:
         config = self._node.config
         return controller_messages.ControllerRegistrationRequest(
             controller_id=config.node_id,
-            incarnation_id=incarnation,
+            incarnation_id=self._incarnation,
             listeners=[
                 controller_messages.Listener(*_listener(endpoint))
                 for endpoint in self._node.advertised(config.advertised_controller_listeners)
@@ -89,12 +125,12 @@ class Registration:
             ],
         )
 
-    def _broker_request(self, incarnation: Uuid) -> broker_messages.BrokerRegistrationRequest:
+    def _broker_request(self) -> broker_messages.BrokerRegistrationRequest:
         config = self._node.config
         return broker_messages.BrokerRegistrationRequest(
             broker_id=config.node_id,
             cluster_id=self._identity.cluster_id,
-            incarnation_id=incarnation,
+            incarnation_id=self._incarnation,
             listeners=[
                 broker_messages.Listener(*_listener(endpoint))
                 for endpoint in self._node.advertised(config.advertised_broker_listeners)
@@ -107,22 +143,64 @@ class Registration:
             previous_broker_epoch=self._logs.previous_broker_epoch,
         )
 
-    async def _heartbeat(self) -> None:
+    # ------------------------------------------------------------------------------------------------------- heartbeats
+
+    async def _heartbeat(self, *, want_shut_down: bool = False) -> BrokerHeartbeatResponse:
+        config = self._node.config
         request = BrokerHeartbeatRequest(
-            broker_id=self._node.config.node_id,
+            broker_id=config.node_id,
             broker_epoch=self.broker_epoch,
-            current_metadata_offset=self._quorum.publisher.offset,
+            current_metadata_offset=self._metadata.offset,
+            want_shut_down=want_shut_down,
             offline_log_dirs=[d.directory_id for d in self._logs.directories if d.offline],
         )
-        response = await self._controller.submit(request, None)
+        # One that hangs must not keep the next from finding a new controller in time.
+        timeout_ms = config.broker_session_timeout_ms / 2
+        response: BrokerHeartbeatResponse = await self._controller.submit(request, None, timeout_ms=timeout_ms)
         if response.error_code:
-            log.error("heartbeat.refused", reason=ErrorCode(response.error_code).name)
+            await self._on_refused(ErrorCode(response.error_code))
+        return response
+
+    async def _on_refused(self, code: ErrorCode) -> None:
+        log.warning("heartbeat.refused", reason=code.name)
+        if code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
+            known = self._metadata.image.brokers.get(self._node.config.node_id)
+            if known is None or known.incarnation_id == self._incarnation:
+                # Somebody unregistered us while we run, or our epoch was not the last word: introduce ourselves again.
+                await self._register_broker(self._node.config.broker_session_timeout_ms)
 
     async def _keep_alive(self) -> None:
         while True:
             await asyncio.sleep(self._node.config.broker_heartbeat_interval_ms / 1000)
-            await self._heartbeat()
-            self._quorum.tick()
+            self._on_beat()
+            try:
+                await self._heartbeat()
+            except StartupError as error:
+                log.error("registration.lost", reason=str(error))
+
+    def beat_now(self) -> None:
+        """Something changed that the controller must hear of before the next interval: a directory failed."""
+        if self._heartbeats is not None:
+            self._heartbeats.cancel()
+            self._heartbeats = asyncio.ensure_future(self._beat_and_keep_alive())
+
+    async def _beat_and_keep_alive(self) -> None:
+        await self._heartbeat()
+        await self._keep_alive()
+
+    # ------------------------------------------------------------------------------------------------------------ stop
+
+    async def shut_down(self, timeout_ms: float = CONTROLLED_SHUTDOWN_MS) -> None:
+        """Controlled shutdown: the controller moves our leaders, and says when the others know."""
+        self.stop()
+        if self.broker_epoch < 0 or self.alone:
+            return
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                while not (await self._heartbeat(want_shut_down=True)).should_shut_down:  # noqa: ASYNC110 - it asks again
+                    await asyncio.sleep(RETRY_MS / 1000)
+        except TimeoutError:
+            log.warning("controlled_shutdown.timed_out", after_ms=timeout_ms)
 
     def stop(self) -> None:
         if self._heartbeats is not None:

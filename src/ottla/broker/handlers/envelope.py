@@ -1,0 +1,85 @@
+"""Envelope (KIP-590): a broker hands on a client's request with the client's principal; the controller answers it.
+
+Only the active controller opens an envelope; anybody else says NOT_CONTROLLER, and the broker looks for the leader.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+from ottla.broker.apis import BROKER_APIS, CONTROLLER_APIS
+from ottla.broker.context import RequestContext
+from ottla.env.logging import get_logger
+from ottla.model.errors import ErrorCode
+from ottla.protocol.api import decode_request_header, encode_response, request_class
+from ottla.protocol.generated.default_principal_data import DefaultPrincipalData
+from ottla.protocol.generated.envelope_request import EnvelopeRequest
+from ottla.protocol.generated.envelope_response import EnvelopeResponse
+from ottla.protocol.primitives import DecodeError
+
+log = get_logger(__name__)
+
+FORWARDABLE = frozenset(key for key, api in BROKER_APIS.items() if api.module == "forwarded" and key in CONTROLLER_APIS)
+"""What a client may ask of a broker; what nodes ask for themselves comes without an envelope."""
+
+
+class ForwardedContext(RequestContext):
+    """The client's request as the broker got it: its principal and address are those in the envelope."""
+
+    __slots__ = ("_client_host", "_principal")
+
+    def __init__(
+        self, outer: RequestContext, api_key: int, version: int, client_id: str | None, principal: str, host: str
+    ) -> None:
+        super().__init__(outer.broker, outer.connection, api_key, version, client_id)
+        self._principal = principal
+        self._client_host = host
+
+    @property
+    def principal(self) -> str:
+        return self._principal
+
+    @property
+    def client_host(self) -> str:
+        return self._client_host
+
+
+async def handle(context: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse:
+    try:
+        data = bytes(request.request_data)
+        api_key, version, correlation_id, client_id, position = decode_request_header(data)
+        if api_key not in FORWARDABLE:
+            return EnvelopeResponse(error_code=int(ErrorCode.INVALID_REQUEST))
+        known = request_class(api_key)
+        if not known.MIN_VERSION <= version <= known.MAX_VERSION:
+            return EnvelopeResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION))
+        inner, _ = known.decode(data, position, version)
+        principal = decode_principal(request.request_principal)
+    except DecodeError as error:
+        log.warning("envelope.refused", reason=str(error))
+        return EnvelopeResponse(error_code=int(ErrorCode.INVALID_REQUEST))
+    host = _host(bytes(request.client_host_address))
+    forwarded = ForwardedContext(context, api_key, version, client_id, principal, host)
+    response: Any = await context.broker.controller.decide(inner, forwarded)
+    if response is None:
+        return EnvelopeResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
+    frame = b"".join(bytes(piece) for piece in encode_response(response, version, correlation_id))
+    return EnvelopeResponse(response_data=frame[4:])
+
+
+def decode_principal(data: bytes | None) -> str:
+    if data is None:
+        raise DecodeError("an envelope without a principal")
+    raw = bytes(data)
+    if int.from_bytes(raw[:2], "big") != 0:
+        raise DecodeError("a principal in a version that is not known")
+    principal, _ = DefaultPrincipalData.decode(raw, 2, 0)
+    return f"{principal.type}:{principal.name}"
+
+
+def _host(address: bytes) -> str:
+    families = {4: socket.AF_INET, 16: socket.AF_INET6}
+    if len(address) not in families:
+        raise DecodeError("an envelope with a malformed client address")
+    return socket.inet_ntop(families[len(address)], address)

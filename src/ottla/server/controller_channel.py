@@ -1,0 +1,185 @@
+"""The way to the active controller: a call when it is in this process, else the wire.
+
+A client's request travels in an Envelope with its principal, so that the controller judges the client and not this
+node; what the node asks for itself goes as it is. Until the deadline a request follows the leadership of the quorum:
+no leader, a lost connection or NOT_CONTROLLER mean looking again. So a request may be decided twice, as with Kafka.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.controller.state import RequestContext as ControllerContext
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import NodeId
+from ottla.protocol.api import encode_request, response_class, response_header_version
+from ottla.protocol.generated.default_principal_data import DefaultPrincipalData
+from ottla.protocol.primitives import Message, skip_tags
+from ottla.runtime.node_client import NodeClient, NodeUnavailable, UnsupportedByNode
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+    from ottla.controller.runtime import ControllerRuntime
+    from ottla.protocol.generated.allocate_producer_ids_request import AllocateProducerIdsRequest
+    from ottla.protocol.generated.allocate_producer_ids_response import AllocateProducerIdsResponse
+
+RETRY_MS = 50
+PRINCIPAL_VERSION = 0
+
+
+class ControllerAddress(NamedTuple):
+    id: NodeId
+    host: str
+    port: int
+
+
+class ControllerChannel:
+    def __init__(
+        self,
+        node_id: NodeId,
+        *,
+        local: ControllerRuntime | None,
+        is_active: Callable[[], bool],
+        leader: Callable[[], ControllerAddress | None],
+        timeout_ms: int = 30_000,
+    ) -> None:
+        self._node_id = node_id
+        self._local = local
+        self._is_active = is_active
+        self._leader = leader
+        self._timeout_ms = timeout_ms
+        self._clients: dict[ControllerAddress, NodeClient] = {}
+
+    @property
+    def active(self) -> bool:
+        """Whether this very node is the active controller."""
+        return self._local is not None and self._is_active()
+
+    async def submit(
+        self, request: Any, context: RequestContext | None, *, timeout_ms: float | None = None, once: bool = False
+    ) -> Any:
+        """The controller's answer; REQUEST_TIMED_OUT as the API says it when there is none in time. With `once` an
+        answer of NOT_CONTROLLER is an answer."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + (self._timeout_ms if timeout_ms is None else timeout_ms) / 1000
+        while True:
+            response = await self._attempt(request, context, deadline)
+            if response is not None and (once or not _not_controller(response)):
+                return response
+            if loop.time() + RETRY_MS / 1000 >= deadline:
+                from ottla.controller.error_responses import error_response
+
+                return error_response(request, KafkaError(ErrorCode.REQUEST_TIMED_OUT))
+            await asyncio.sleep(RETRY_MS / 1000)
+
+    async def _attempt(self, request: Any, context: RequestContext | None, deadline: float) -> Any:
+        """One try; None when nobody answered."""
+        if self._local is not None and self._is_active():
+            return await self.decide(request, context)
+        leader = self._leader()
+        if leader is None or leader.id == self._node_id:
+            return None
+        left_ms = (deadline - asyncio.get_running_loop().time()) * 1000
+        client = self._client(leader)
+        try:
+            if context is None:
+                return await client.send(request, timeout_ms=max(left_ms, 1))
+            return await _forward(client, request, context, max(left_ms, 1))
+        except UnsupportedByNode as error:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, str(error)) from error
+        except NodeUnavailable:
+            return None
+
+    async def decide(self, request: Any, context: RequestContext | None) -> Any:
+        """Ask the controller of this process; None when it is not active any more."""
+        if self._local is None:
+            return None
+        try:
+            answer: Any = self._local.submit(
+                request,
+                ControllerContext(
+                    version=_version(request, context),
+                    principal="User:ANONYMOUS" if context is None else context.principal,
+                ),
+            )
+            return await answer
+        except KafkaError as error:
+            if error.code is ErrorCode.NOT_CONTROLLER:
+                return None
+            raise
+
+    def _client(self, leader: ControllerAddress) -> NodeClient:
+        client = self._clients.get(leader)
+        if client is None:
+            for old in self._clients.values():
+                old.close()
+            self._clients = {}
+            client = self._clients[leader] = NodeClient(
+                leader.host, leader.port, client_id=f"broker-{self._node_id}", request_timeout_ms=self._timeout_ms
+            )
+        return client
+
+    async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
+        response: AllocateProducerIdsResponse = await self.submit(request, None)
+        return response
+
+    def close(self) -> None:
+        for client in self._clients.values():
+            client.close()
+        self._clients = {}
+
+
+def _version(request: Any, context: RequestContext | None) -> int:
+    if context is None or context.api_key != request.API_KEY:
+        version: int = type(request).MAX_VERSION
+        return version
+    return context.version
+
+
+def _not_controller(response: Any) -> bool:
+    return getattr(response, "error_code", 0) == ErrorCode.NOT_CONTROLLER
+
+
+async def _forward(client: NodeClient, request: Message, context: RequestContext, timeout_ms: float) -> Any:
+    """In an Envelope; None when the other node is not the controller (any more)."""
+    from ottla.protocol.generated.envelope_request import EnvelopeRequest
+
+    version = _version(request, context)
+    frame = b"".join(bytes(piece) for piece in encode_request(request, version, 0, context.client_id))
+    envelope = EnvelopeRequest(
+        request_data=frame[4:],
+        request_principal=encode_principal(context.principal),
+        client_host_address=_address(context.client_host),
+    )
+    answer = await client.send(envelope, timeout_ms=timeout_ms)
+    if answer.error_code:
+        code = ErrorCode(answer.error_code)
+        if code is ErrorCode.NOT_CONTROLLER:
+            return None
+        raise KafkaError(code)
+    data = answer.response_data
+    position = 4
+    if response_header_version(request.API_KEY, version):
+        position = skip_tags(data, position)
+    response, _ = response_class(request.API_KEY).decode(data, position, version)
+    return response
+
+
+def encode_principal(principal: str) -> bytes:
+    """As Kafka's own serializer has it: the version, then the message."""
+    kind, _, name = principal.partition(":")
+    out: list[Any] = [PRINCIPAL_VERSION.to_bytes(2, "big")]
+    DefaultPrincipalData(kind, name).encode(out, PRINCIPAL_VERSION)
+    return b"".join(out)
+
+
+def _address(host: str) -> bytes:
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            return socket.inet_pton(family, host)
+        except OSError:
+            continue
+    return bytes(4)
