@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -33,6 +33,22 @@ class ControllerChannel(Protocol):
         ...
 
 
+class Peers(Protocol):
+    """The way to the other brokers."""
+
+    def send(self, broker_id: NodeId, request: Any, done: Callable[[Any], None]) -> None:
+        """`done` gets the response, or None when there is none."""
+        ...
+
+
+class NoPeers:
+    """A broker that cannot reach any other."""
+
+    def send(self, broker_id: NodeId, request: Any, done: Callable[[Any], None]) -> None:
+        del broker_id, request
+        done(None)
+
+
 @dataclass(slots=True, kw_only=True)
 class Broker:
     node_id: NodeId
@@ -51,6 +67,7 @@ class Broker:
     leader_throttle: Throttle | None = None
     """What `leader.replication.throttled.rate` leaves to followers that catch up."""
     authorizer: Authorizer | None = None
+    peers: Peers = field(default_factory=NoPeers)
     on_broker_disconnected: Callable[[NodeId, int], None] = lambda _broker, _epoch: None
     """The connection broke by which a broker of that epoch sent its heartbeats to us as the controller."""
     _groups: GroupCoordinator | None = None

@@ -1,14 +1,15 @@
-"""Writing the markers that end a transaction: to the partitions that we lead, and through a seam to other brokers.
+"""Writing the markers that end a transaction: to the partitions that we lead, and by WriteTxnMarkers to other brokers.
 
 The offsets topic's markers go through the group coordinator, which makes the offsets of the transaction count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ottla.broker.remote_transactions import markers_codes, markers_request
 from ottla.coordinator.runtime import EndOfTransaction
 from ottla.coordinator.transactions.markers import OnWritten
 from ottla.model.errors import ErrorCode, KafkaError
@@ -18,9 +19,7 @@ from ottla.protocol.records import build_end_txn_marker
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
-
-SendMarkers = Callable[[NodeId, EndOfTransaction, frozenset[TopicPartition], OnWritten], None]
-"""WriteTxnMarkers to another broker; the answer (or NETWORK_EXCEPTION for all) comes through the callback."""
+    from ottla.protocol.generated.write_txn_markers_response import WriteTxnMarkersResponse
 
 _NOT_READY = frozenset(
     {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
@@ -28,16 +27,11 @@ _NOT_READY = frozenset(
 """The transaction coordinator knows leaders, not group coordinators: to it these are NOT_LEADER_OR_FOLLOWER."""
 
 
-def no_other_broker(_: NodeId, __: EndOfTransaction, partitions: frozenset[TopicPartition], done: OnWritten) -> None:
-    done(dict.fromkeys(partitions, ErrorCode.NETWORK_EXCEPTION))
-
-
 class BrokerMarkers:
     """The coordinator's `MarkerChannel`: leaders are looked up in the metadata at each try."""
 
-    def __init__(self, broker: Broker, send: SendMarkers = no_other_broker) -> None:
+    def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._send = send
 
     def write(self, end: EndOfTransaction, partitions: frozenset[TopicPartition], on_written: OnWritten) -> None:
         codes: dict[TopicPartition, ErrorCode] = {}
@@ -57,7 +51,12 @@ class BrokerMarkers:
             if leader == self._broker.node_id:
                 write_locally(self._broker, end, led, collect.add)
             else:
-                self._send(leader, end, frozenset(led), collect.add)
+                request = markers_request(end, led)
+                self._broker.peers.send(leader, request, partial(_on_answer, led, collect.add))
+
+
+def _on_answer(led: set[TopicPartition], add: OnWritten, response: WriteTxnMarkersResponse | None) -> None:
+    add(markers_codes(led, response))
 
 
 class _Collect:
@@ -129,4 +128,4 @@ def _when_committed(broker: Broker, tp: TopicPartition, end_offset: int, on_writ
 
     timeout_ms = broker.config.request_timeout_ms
     timer = broker.timers.call_later(timeout_ms, partial(answer, ErrorCode.REQUEST_TIMED_OUT))
-    broker.replicas.get(*tp).when_high_watermark(end_offset, partial(answer, ErrorCode.NONE))
+    broker.replicas.get(*tp).when_committed(end_offset, answer)

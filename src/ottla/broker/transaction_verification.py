@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ottla.coordinator.transactions.metadata import EPOCH_BUMP_VERSION
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.model.ids import ProducerEpoch, ProducerId, TopicPartition
+from ottla.model.ids import NodeId, ProducerEpoch, ProducerId, TopicPartition
 from ottla.model.topic_names import TRANSACTION_STATE_TOPIC
 
 if TYPE_CHECKING:
@@ -72,15 +72,14 @@ class Verifier:
         if leader is None:
             on_verified(dict.fromkeys(self._partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return
-        if leader != self._broker.node_id:
-            # The inter-broker AddPartitionsToTxn comes with the cluster; clients retry on this meanwhile.
-            on_verified(dict.fromkeys(self._partitions, ErrorCode.NETWORK_EXCEPTION))
-            return
 
         def take(answer: Mapping[TopicPartition, ErrorCode] | KafkaError | None) -> None:
             codes = dict.fromkeys(self._partitions, answer.code) if isinstance(answer, KafkaError) else answer or {}
             on_verified({tp: self._code(code) for tp, code in codes.items() if code is not ErrorCode.NONE})
 
+        if leader != self._broker.node_id:
+            self._ask_broker(leader, take)
+            return
         coordinator = self._broker.transactions
         if self._operation.adds:
             coordinator.add_partitions(
@@ -88,6 +87,17 @@ class Verifier:
             )
         else:
             coordinator.verify_partitions(self._transactional_id, *self._producer, self._partitions, take)
+
+    def _ask_broker(
+        self, leader: NodeId, take: Callable[[Mapping[TopicPartition, ErrorCode] | KafkaError], None]
+    ) -> None:
+        """The coordinator is on another broker: AddPartitionsToTxn between brokers."""
+        from ottla.broker.remote_transactions import add_partitions_codes, add_partitions_request
+
+        request = add_partitions_request(
+            self._transactional_id, self._producer, self._partitions, verify_only=not self._operation.adds
+        )
+        self._broker.peers.send(leader, request, lambda response: take(add_partitions_codes(response)))
 
     def ask_patiently(self, on_verified: OnVerified) -> None:
         """As `ask`; while an earlier transaction is being completed, again until the time is up."""

@@ -55,6 +55,7 @@ from ottla.server.controller_channel import ControllerChannel
 from ottla.server.errors import StartupError
 from ottla.server.groups import make_groups
 from ottla.server.housekeeping import Housekeeping
+from ottla.server.peers import BrokerPeers
 from ottla.server.quorum import open_quorum
 from ottla.server.registration import Registration
 from ottla.server.replication import Replication
@@ -81,6 +82,7 @@ class Node:
         self._controller: ControllerChannel | None = None
         self._registration: Registration | None = None
         self._replication: Replication | None = None
+        self._peers: BrokerPeers | None = None
         self._housekeeping: Housekeeping | None = None
         self._unlock_metadata_dir: Callable[[], None] | None = None
         self._security: NodeSecurity | None = None
@@ -244,6 +246,7 @@ class Node:
         )
         replicas = self._make_replicas(logs)
         self._replication = Replication(lambda: self.config, replicas, timers, controller)
+        peers = self._peers = BrokerPeers(lambda: self.config, quorum.publisher)
         replicas.verify_transactions(enabled=config.transaction_partition_verification_enable)
         return Broker(
             node_id=config.node_id,
@@ -259,6 +262,7 @@ class Node:
             fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, self._clock, self._random),
             make_groups=lambda: make_groups(self.config, self._clock, self._random, timers, replicas),
             make_transactions=make_transactions,
+            peers=peers,
             leader_throttle=Throttle(
                 self._clock,
                 config.node_id,
@@ -405,6 +409,9 @@ class Node:
         if self._replication is not None:
             await self._replication.stop()
             self._replication = None
+        if self._peers is not None:
+            self._peers.close()
+            self._peers = None
         if self._controller is not None:
             self._controller.close()
             self._controller = None

@@ -1,0 +1,65 @@
+"""Connections to the other brokers for what is asked now and then: markers, verification. Fetches have their own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ottla.env.logging import get_logger
+from ottla.model.ids import NodeId
+from ottla.runtime.node_client import NodeClient, NodeUnavailable
+
+if TYPE_CHECKING:
+    from ottla.env.config.broker.config import BrokerConfig
+    from ottla.metadata.image import Endpoint
+    from ottla.metadata.publisher import MetadataPublisher
+
+log = get_logger(__name__)
+
+
+class BrokerPeers:
+    def __init__(self, config: Callable[[], BrokerConfig], metadata: MetadataPublisher) -> None:
+        self._config = config
+        self._metadata = metadata
+        self._clients: dict[NodeId, NodeClient] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def send(self, broker_id: NodeId, request: Any, done: Callable[[Any], None]) -> None:
+        task = asyncio.ensure_future(self._send(broker_id, request, done))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _send(self, broker_id: NodeId, request: Any, done: Callable[[Any], None]) -> None:
+        response = None
+        client = self._client(broker_id)
+        if client is not None:
+            try:
+                response = await client.send(request, timeout_ms=self._config().request_timeout_ms)
+            except NodeUnavailable as error:
+                log.info("peer.unavailable", broker=broker_id, reason=str(error))
+        done(response)
+
+    def _client(self, broker_id: NodeId) -> NodeClient | None:
+        endpoint = self.endpoint(broker_id)
+        if endpoint is None:
+            return None
+        client = self._clients.get(broker_id)
+        if client is None or (client.host, client.port) != (endpoint.host, endpoint.port):
+            if client is not None:
+                client.close()
+            client = self._clients[broker_id] = NodeClient(
+                endpoint.host, endpoint.port, client_id=f"broker-{self._config().node_id}"
+            )
+        return client
+
+    def endpoint(self, broker_id: NodeId) -> Endpoint | None:
+        """Where the other broker listens for brokers."""
+        broker = self._metadata.image.brokers.get(broker_id)
+        return None if broker is None else broker.listeners.get(self._config().inter_broker_listener)
+
+    def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        for client in self._clients.values():
+            client.close()
