@@ -70,6 +70,8 @@ _BROKER = (
     ServedApi(64, "forwarded"),
     ServedApi(65, "describe_transactions"),
     ServedApi(66, "list_transactions"),
+    ServedApi(68, "consumer_group_heartbeat"),
+    ServedApi(69, "consumer_group_describe"),
     ServedApi(74, "list_config_resources"),
     ServedApi(75, "describe_topic_partitions"),
 )

@@ -16,6 +16,20 @@ class GroupSettings:
     group_max_session_timeout_ms: int = 1_800_000
     group_initial_rebalance_delay_ms: int = 3_000
     group_max_size: int = MAX_INT
+    group_coordinator_rebalance_protocols: tuple[str, ...] = ("classic", "consumer", "streams")
+    group_consumer_session_timeout_ms: int = 45_000
+    group_consumer_min_session_timeout_ms: int = 45_000
+    group_consumer_max_session_timeout_ms: int = 60_000
+    group_consumer_heartbeat_interval_ms: int = 5_000
+    group_consumer_min_heartbeat_interval_ms: int = 5_000
+    group_consumer_max_heartbeat_interval_ms: int = 15_000
+    group_consumer_assignment_interval_ms: int = 1_000
+    group_consumer_min_assignment_interval_ms: int = 0
+    group_consumer_max_assignment_interval_ms: int = 15_000
+    group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    group_consumer_max_size: int = MAX_INT
+    group_consumer_migration_policy: str = "bidirectional"
+    group_consumer_regex_refresh_interval_ms: int = 600_000
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_minutes: int = 7 * 24 * 60
     offsets_retention_check_interval_ms: int = 600_000
@@ -32,6 +46,18 @@ class GroupSettings:
     max_pending_members: int = 10_000
     """Not a property: member ids handed out (KIP-394) and not yet used, for each group. Each lives for one session
     timeout; Kafka has no limit here, and a client that only ever asks for ids would fill the memory."""
+
+    @property
+    def allows_upgrade(self) -> bool:
+        return self.group_consumer_migration_policy.lower() in ("upgrade", "bidirectional")
+
+    @property
+    def allows_downgrade(self) -> bool:
+        return self.group_consumer_migration_policy.lower() in ("downgrade", "bidirectional")
+
+    @property
+    def allows_migration(self) -> bool:
+        return self.group_consumer_migration_policy.lower() != "disabled"
 
     @property
     def offsets_retention_ms(self) -> int:

@@ -339,7 +339,7 @@ class Node:
         """A coordinator is made when there is a topic to load from, or a client that asks for it."""
         broker = self.broker
         if broker is not None and (broker.has_groups or OFFSETS_TOPIC in image.topics_by_name):
-            broker.groups.on_metadata(delta, image)
+            broker.groups.on_metadata(delta, image, broker.metadata_offset)
         if broker is not None and (broker.has_transactions or TRANSACTION_STATE_TOPIC in image.topics_by_name):
             broker.transactions.on_metadata(delta, image)
 

@@ -11,7 +11,9 @@ from functools import partial
 
 from ottla.coordinator.decisions import GroupDecision, Waiter
 from ottla.coordinator.groups.classic.join import UNKNOWN_MEMBER_ID, Caller
+from ottla.coordinator.groups.consumer.validation import validate_heartbeat
 from ottla.coordinator.groups.machine import GroupMachine
+from ottla.coordinator.groups.shelf import OperationTimers
 from ottla.coordinator.records import decode, encode
 from ottla.coordinator.runtime import ShardSpec, TransactionalProducer
 from ottla.coordinator.settings import GroupSettings
@@ -23,6 +25,7 @@ from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Uuid
 from ottla.model.topic_names import OFFSETS_TOPIC
+from ottla.protocol.generated.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from ottla.protocol.generated.heartbeat_request import HeartbeatRequest
 from ottla.protocol.generated.join_group_request import JoinGroupRequest
 from ottla.protocol.generated.join_group_response import JoinGroupResponse
@@ -45,8 +48,10 @@ class GroupCoordinator:
         self, settings: GroupSettings, clock: Clock, random: RandomSource, timers: Timers, replicas: Replicas
     ) -> None:
         self.settings = settings
+        self._image = MetadataImage()
+        self._image_version = 0
         spec = ShardSpec(
-            make_machine=lambda shard: GroupMachine(settings, clock, random, shard.deadlines),
+            make_machine=lambda shard: self._make_machine(clock, random, shard.deadlines),
             encode=encode,
             decode=decode,
             compression=settings.offsets_topic_compression_codec,
@@ -55,13 +60,21 @@ class GroupCoordinator:
         )
         self.shards = Shards(OFFSETS_TOPIC, settings.offsets_topic_num_partitions, spec, clock, timers, replicas)
 
+    def _make_machine(self, clock: Clock, random: RandomSource, deadlines: OperationTimers) -> GroupMachine:
+        machine = GroupMachine(self.settings, clock, random, deadlines)
+        machine.on_metadata(MetadataDelta(reloaded=True), self._image, self._image_version)
+        return machine
+
     def partition_for(self, group_id: str) -> int:
         return self.shards.partition_for(group_id)
 
     # Leadership
 
-    def on_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
+    def on_metadata(self, delta: MetadataDelta, image: MetadataImage, version: int = 0) -> None:
         """Subscriber of the metadata publisher, behind the replicas: their partitions know their leaders by now."""
+        self._image, self._image_version = image, version
+        for shard in self.shards:
+            shard.machine.on_metadata(delta, image, version)
         self.shards.on_metadata(delta, image)
         if delta.topics_deleted:
             self._forget_topics({deleted.name: deleted.id for deleted in delta.topics_deleted.values()})
@@ -92,7 +105,7 @@ class GroupCoordinator:
         self._run(request.group_id, partial(self._join, caller, request, waiter), waiter)
 
     def _join(self, caller: Caller, request: JoinGroupRequest, waiter: Waiter, machine: GroupMachine) -> GroupDecision:
-        if request.member_id == UNKNOWN_MEMBER_ID and request.group_id not in machine.groups:
+        if request.member_id == UNKNOWN_MEMBER_ID and machine.needs_creation(request.group_id):
             # The group first, as an event of its own; then the same request again.
             return machine.create_group(request.group_id, partial(self._join_created, caller, request, waiter))
         return machine.join(caller, request, waiter)
@@ -113,6 +126,19 @@ class GroupCoordinator:
 
     def leave(self, request: LeaveGroupRequest, waiter: Waiter) -> None:
         self._run_named(request.group_id, lambda machine: machine.leave(request, waiter), waiter)
+
+    # The consumer protocol
+
+    def consumer_heartbeat(self, caller: Caller, request: ConsumerGroupHeartbeatRequest, waiter: Waiter) -> None:
+        try:
+            validate_heartbeat(request, caller.version, self.settings)
+        except KafkaError as error:
+            waiter(error)
+            return
+        self._run(request.group_id, lambda machine: machine.consumer_heartbeat(caller, request, waiter), waiter)
+
+    def describe_consumer_group(self, group_id: str, waiter: Waiter) -> None:
+        self._run_named(group_id, lambda machine: machine.describe_consumer_group(group_id, waiter), waiter)
 
     # Offsets. An empty group id is allowed here: old consumers without a group commit under it.
 

@@ -18,8 +18,9 @@ from ottla.coordinator.groups.classic.rebalance import Rebalance
 from ottla.coordinator.groups.classic.states import GroupState
 from ottla.coordinator.groups.classic.sync import Sync
 from ottla.coordinator.groups.consumer.replay import ConsumerReplay
+from ottla.coordinator.groups.consumer.service import ConsumerGroups
 from ottla.coordinator.groups.expiry import Expiry
-from ottla.coordinator.groups.group import Group
+from ottla.coordinator.groups.group import Group, GroupKind
 from ottla.coordinator.groups.listing import Listing
 from ottla.coordinator.groups.offset_store import CommittedOffset, OffsetStore
 from ottla.coordinator.groups.offsets import Offsets
@@ -28,8 +29,11 @@ from ottla.coordinator.groups.transactional_offsets import TransactionalOffsets
 from ottla.coordinator.records import CoordinatorRecord, GroupKindRecord, GroupMetadataRecord, OffsetCommitRecord
 from ottla.coordinator.settings import GroupSettings
 from ottla.env.seams import Clock, RandomSource
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import ProducerId, TopicPartition, Uuid
+from ottla.protocol.generated.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from ottla.protocol.generated.heartbeat_request import HeartbeatRequest
 from ottla.protocol.generated.join_group_request import JoinGroupRequest
 from ottla.protocol.generated.leave_group_request import LeaveGroupRequest
@@ -38,6 +42,8 @@ from ottla.protocol.generated.offset_delete_request import OffsetDeleteRequest
 from ottla.protocol.generated.offset_fetch_request import OffsetFetchRequestGroup
 from ottla.protocol.generated.sync_group_request import SyncGroupRequest
 from ottla.protocol.generated.txn_offset_commit_request import TxnOffsetCommitRequest
+
+_REPLACEABLE = (GroupKind.CONSUMER, GroupKind.STREAMS)
 
 
 class GroupMachine:
@@ -53,6 +59,7 @@ class GroupMachine:
         self._transactional_offsets = TransactionalOffsets(self._shelf)
         self._listing = Listing(self._shelf, self._store)
         self._expiry = Expiry(self._shelf, self._store)
+        self._consumer = ConsumerGroups(self._shelf, self._rebalance)
         self._consumer_replay = ConsumerReplay(self._shelf)
 
     @property
@@ -63,27 +70,58 @@ class GroupMachine:
     def offsets(self) -> OffsetStore:
         return self._store
 
-    # The classic protocol
+    # The classic protocol, of members of classic groups and of consumer groups
+
+    def needs_creation(self, group_id: str) -> bool:
+        """Nobody has it, or an empty group of another kind, whose place a classic one may take."""
+        group = self._shelf.groups.get(group_id)
+        return group is None or (group.kind in _REPLACEABLE and group.is_empty)
 
     def create_group(self, group_id: str, waiter: Waiter) -> GroupDecision:
         """An event before the first join: the group exists once its record does. The answer is None."""
         draft = Draft()
         draft.answer(waiter, None)
-        if group_id not in self._shelf.groups:
+        if self.needs_creation(group_id):
+            group = self._shelf.groups.get(group_id)
+            draft.records += group.tombstones() if group is not None else []
             draft.records.append(new_group_record(group_id, self._shelf.clock.time_ms()))
         return draft.decide()
 
     def join(self, caller: Caller, request: JoinGroupRequest, waiter: Waiter) -> GroupDecision:
+        group = self._consumer.find(request.group_id)
+        if group is not None and not group.is_empty:
+            return self._consumer.classic_members.join(group, caller, request, waiter)
         return self._join.join(caller, request, waiter)
 
     def sync(self, request: SyncGroupRequest, waiter: Waiter) -> GroupDecision:
+        group = self._consumer.find(request.group_id)
+        if group is not None and not group.is_empty:
+            return self._consumer.classic_members.sync(group, request, waiter)
         return self._sync.sync(request, waiter)
 
     def heartbeat(self, request: HeartbeatRequest, waiter: Waiter) -> GroupDecision:
+        group = self._consumer.find(request.group_id)
+        if group is not None:
+            return self._consumer.classic_members.heartbeat(group, request, waiter)
         return self._membership.heartbeat(request, waiter)
 
     def leave(self, request: LeaveGroupRequest, waiter: Waiter) -> GroupDecision:
+        group = self._consumer.find(request.group_id)
+        if group is not None:
+            return self._consumer.classic_members.leave(group, request, waiter)
         return self._membership.leave(request, waiter)
+
+    # The consumer protocol
+
+    def consumer_heartbeat(
+        self, caller: Caller, request: ConsumerGroupHeartbeatRequest, waiter: Waiter
+    ) -> GroupDecision:
+        return self._consumer.heartbeat(caller, request, waiter)
+
+    def describe_consumer_group(self, group_id: str, waiter: Waiter) -> GroupDecision:
+        draft = Draft()
+        draft.answer(waiter, self._consumer.describe(group_id))
+        return draft.decide()
 
     # Offsets
 
@@ -143,8 +181,14 @@ class GroupMachine:
                 self._rebalance.touch(group, member)
             if len(group.members) > self._shelf.settings.group_max_size:
                 self._rebalance.prepare(group, draft, "the loaded group is over capacity")
+        self._consumer.on_loaded()
         self._expiry.schedule()
         return draft.decide()
+
+    def on_metadata(self, delta: MetadataDelta, image: MetadataImage, version: int) -> None:
+        """Also while the shard is loading: the image is what decisions are made against."""
+        self._shelf.on_metadata(delta, image, version)
+        self._consumer.on_metadata(delta)
 
     def on_unloaded(self) -> GroupDecision:
         """Another broker leads now: whoever waits here must look for it."""

@@ -12,10 +12,16 @@ from typing import Protocol
 from ottla.coordinator.decisions import TimedOperation
 from ottla.coordinator.groups.classic.group import ClassicGroup
 from ottla.coordinator.groups.group import Group
+from ottla.coordinator.groups.group_timings import ConsumerTimings, consumer_timings
+from ottla.coordinator.groups.topic_hashes import TopicHashes
 from ottla.coordinator.settings import GroupSettings
 from ottla.env.seams import Clock, RandomSource
+from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, KafkaError
+
+_MAX_TIMINGS = 10_000
+"""Groups whose timings are remembered; they are cheap to compute anew."""
 
 
 class OperationTimers(Protocol):
@@ -24,6 +30,8 @@ class OperationTimers(Protocol):
     def schedule(self, key: Hashable, delay_ms: float, operation: TimedOperation) -> None: ...
 
     def cancel(self, key: Hashable) -> None: ...
+
+    def __contains__(self, key: Hashable) -> bool: ...
 
 
 class Shelf:
@@ -35,6 +43,32 @@ class Shelf:
         self.groups: dict[str, Group] = {}
         self.image = MetadataImage()
         """The committed metadata; the machine is told of each change."""
+        self.image_version = 0
+        """The metadata offset of the image."""
+        self.new_topics_version = -1
+        """The last one that brought a new topic."""
+        self.topic_hashes = TopicHashes()
+        self._timings: dict[str, ConsumerTimings] = {}
+
+    def on_metadata(self, delta: MetadataDelta, image: MetadataImage, version: int) -> None:
+        self.image = image
+        self.image_version = version
+        if self.new_topics_version < 0 or delta.reloaded or delta.topics_created:
+            self.new_topics_version = version
+        if delta.reloaded:
+            self.topic_hashes.clear()
+        self.topic_hashes.forget(delta.topics_deleted)
+        self.topic_hashes.forget(delta.partitions)
+        if delta.configs or delta.reloaded:
+            self._timings.clear()
+
+    def group_config(self, group_id: str) -> ConsumerTimings:
+        timings = self._timings.get(group_id)
+        if timings is None:
+            if len(self._timings) > _MAX_TIMINGS:
+                self._timings.clear()
+            timings = self._timings[group_id] = consumer_timings(group_id, self.image, self.settings)
+        return timings
 
     def classic(self, group_id: str) -> ClassicGroup | None:
         """The group if it is a classic one."""

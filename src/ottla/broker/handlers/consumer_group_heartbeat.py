@@ -1,0 +1,35 @@
+"""ConsumerGroupHeartbeat: a member of a consumer group joins, stays, follows its assignment or leaves (KIP-848)."""
+
+from __future__ import annotations
+
+from ottla.broker.context import RequestContext
+from ottla.broker.deferred import Deferred
+from ottla.broker.group_replies import ask
+from ottla.coordinator.groups.classic.join import Caller
+from ottla.metadata.features import GROUP_VERSION
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.protocol.generated.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+from ottla.protocol.generated.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
+
+
+def handle(
+    context: RequestContext, request: ConsumerGroupHeartbeatRequest
+) -> ConsumerGroupHeartbeatResponse | Deferred:
+    if not serves_consumer_protocol(context):
+        return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    caller = Caller(context.client_id or "", f"/{context.client_host}", context.version)
+    return ask(
+        lambda waiter: context.broker.groups.consumer_heartbeat(caller, request, waiter),
+        lambda response: response,
+        _failed,
+    )
+
+
+def serves_consumer_protocol(context: RequestContext) -> bool:
+    """The cluster has finalized group.version, and this node has not been told to leave the protocol out."""
+    protocols = context.broker.config.group_coordinator_rebalance_protocols
+    return context.broker.image.features.get(GROUP_VERSION, 0) >= 1 and "consumer" in protocols
+
+
+def _failed(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)

@@ -1,0 +1,87 @@
+"""The uniform assignor: everybody gets as many partitions as the others, give or take one, and keeps what it had.
+
+Where all members want the same topics that is a matter of quotas; where they do not, see `heterogeneous`.
+"""
+
+from __future__ import annotations
+
+from ottla.coordinator.groups.consumer.assignors.heterogeneous import assign_heterogeneous
+from ottla.coordinator.groups.consumer.assignors.spec import Assignment, GroupSpec
+from ottla.coordinator.java_order import partitions_in_java_order, uuids_in_java_order
+from ottla.model.ids import Uuid
+
+
+def assign_uniform(spec: GroupSpec) -> Assignment:
+    if not spec.members:
+        return {}
+    if not spec.homogeneous:
+        return assign_heterogeneous(spec)
+    topics = next(iter(spec.members.values())).topics
+    return _Homogeneous(spec, topics).build() if topics else {}
+
+
+class _Homogeneous:
+    def __init__(self, spec: GroupSpec, topics: frozenset[Uuid]) -> None:
+        self._spec = spec
+        self._topics = topics
+        self._targets: dict[str, dict[Uuid, set[int]]] = {}
+        self._unfilled: list[tuple[str, int]] = []
+        self._unassigned = self._never_assigned()
+        total = sum(spec.partition_counts[topic_id] for topic_id in topics)
+        self._quota, self._extras = divmod(total, len(spec.members))
+
+    def build(self) -> Assignment:
+        for position, member_id in enumerate(self._spec.members):
+            self._keep(member_id, members_left=len(self._spec.members) - position)
+        self._hand_out()
+        return {
+            member_id: {topic_id: frozenset(partitions) for topic_id, partitions in target.items()}
+            for member_id, target in self._targets.items()
+        }
+
+    def _never_assigned(self) -> list[tuple[Uuid, int]]:
+        """Partitions that no member was to have: new ones, and those of members that have gone."""
+        assigned: dict[Uuid, set[int]] = {}
+        for member in self._spec.members.values():
+            for topic_id, partitions in member.target.items():
+                assigned.setdefault(topic_id, set()).update(partitions)
+        return [
+            (topic_id, partition)
+            for topic_id in uuids_in_java_order(self._topics)
+            for partition in range(self._spec.partition_counts[topic_id])
+            if partition not in assigned.get(topic_id, ())
+        ]
+
+    def _keep(self, member_id: str, members_left: int) -> None:
+        """The member keeps what it had up to its quota; what is above goes back."""
+        quota = self._quota
+        has_extra = self._extras > 0
+        if has_extra:
+            quota += 1
+        target: dict[Uuid, set[int]] = {}
+        old = self._spec.members[member_id].target
+        for topic_id in uuids_in_java_order(old):
+            if topic_id not in self._topics:
+                continue
+            ordered = partitions_in_java_order(old[topic_id])
+            kept, over = ordered[:quota], ordered[quota:]
+            quota -= len(kept)
+            self._unassigned += [(topic_id, partition) for partition in over]
+            if kept:
+                target[topic_id] = set(kept)
+        if quota > 0 and has_extra and members_left > self._extras:
+            # Others are left to take the extra ones: this member need not be filled up.
+            quota -= 1
+            has_extra = False
+        if quota > 0:
+            self._unfilled.append((member_id, quota))
+        if has_extra:
+            self._extras -= 1
+        self._targets[member_id] = target
+
+    def _hand_out(self) -> None:
+        left = iter(self._unassigned)
+        for member_id, quota in self._unfilled:
+            target = self._targets[member_id]
+            for _, (topic_id, partition) in zip(range(quota), left, strict=False):
+                target.setdefault(topic_id, set()).add(partition)

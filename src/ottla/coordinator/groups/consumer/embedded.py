@@ -1,0 +1,64 @@
+"""The embedded consumer protocol: what classic members write into their subscriptions and assignments.
+
+A classic member in a consumer group says with it what it wants and owns, and reads from it what it got.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from ottla.coordinator.groups.consumer.members import TargetPartitions
+from ottla.coordinator.groups.consumer.reconciliation import OwnedPartitions
+from ottla.metadata.image import MetadataImage
+from ottla.protocol.generated.consumer_protocol_assignment import ConsumerProtocolAssignment, TopicPartition
+from ottla.protocol.generated.consumer_protocol_subscription import ConsumerProtocolSubscription
+from ottla.protocol.primitives import DecodeError
+
+_VERSION = Struct(">h")
+
+
+def read_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
+    """DecodeError when it is not one. A version after ours is read as the last that we know."""
+    version = min(read_version(metadata), ConsumerProtocolSubscription.MAX_VERSION)
+    return ConsumerProtocolSubscription.decode(metadata, _VERSION.size, version)[0]
+
+
+def read_assignment(assignment: bytes) -> ConsumerProtocolAssignment:
+    version = min(read_version(assignment), ConsumerProtocolAssignment.MAX_VERSION)
+    return ConsumerProtocolAssignment.decode(assignment, _VERSION.size, version)[0]
+
+
+def read_version(data: bytes) -> int:
+    if len(data) < _VERSION.size:
+        raise DecodeError("the embedded consumer protocol begins with its version")
+    version = int(_VERSION.unpack_from(data)[0])
+    if version < 0:
+        raise DecodeError(f"the embedded consumer protocol has no version {version}")
+    return version
+
+
+def write_assignment(partitions: TargetPartitions, version: int, image: MetadataImage) -> bytes:
+    """In the version that the member itself speaks; topics that are gone are left out."""
+    version = min(version, ConsumerProtocolAssignment.MAX_VERSION)
+    topics = [
+        TopicPartition(topic.name, sorted(indexes))
+        for topic_id, indexes in partitions.items()
+        if (topic := image.topics_by_id.get(topic_id)) is not None
+    ]
+    return _VERSION.pack(version) + ConsumerProtocolAssignment(topics, None).to_bytes(version)
+
+
+def owned_partitions(subscription: ConsumerProtocolSubscription, image: MetadataImage) -> OwnedPartitions:
+    return {
+        topic.id: frozenset(each.partitions)
+        for each in subscription.owned_partitions
+        if (topic := image.topics_by_name.get(each.topic)) is not None
+    }
+
+
+def assigned_partitions(assignment: ConsumerProtocolAssignment, image: MetadataImage) -> TargetPartitions:
+    return {
+        topic.id: frozenset(each.partitions)
+        for each in assignment.assigned_partitions
+        if (topic := image.topics_by_name.get(each.topic)) is not None
+    }

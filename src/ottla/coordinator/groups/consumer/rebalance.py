@@ -1,0 +1,146 @@
+"""The way of one member's request through its group: subscription, group epoch, target, reconciliation; and timers.
+
+Shared by members of both protocols. Everything here decides; the records that it drafts make the change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from functools import partial
+
+from ottla.coordinator.decisions import Draft, GroupDecision
+from ottla.coordinator.groups.consumer.fencing import Fencing
+from ottla.coordinator.groups.consumer.group import ConsumerGroup
+from ottla.coordinator.groups.consumer.group_records import (
+    current_record,
+    epoch_record,
+    member_record,
+    member_tombstones,
+    partition_metadata_tombstone,
+    target_record,
+)
+from ottla.coordinator.groups.consumer.members import ConsumerMember, MemberState
+from ottla.coordinator.groups.consumer.reconciliation import OwnedPartitions, Reconciliation
+from ottla.coordinator.groups.consumer.regular_expressions import RegexChange, RegularExpressions
+from ottla.coordinator.groups.consumer.target import Target, TargetAssignment
+from ottla.coordinator.groups.shelf import Shelf, session_key
+from ottla.env.logging import get_logger
+
+log = get_logger(__name__)
+
+
+def rebalance_key(group_id: str, member_id: str) -> Hashable:
+    return ("rebalance", group_id, member_id)
+
+
+class ConsumerRebalance:
+    def __init__(self, shelf: Shelf, fencing: Fencing) -> None:
+        self._shelf = shelf
+        self._fencing = fencing
+        self._expressions = RegularExpressions(shelf)
+        self._target = TargetAssignment(shelf)
+
+    def subscribe(
+        self, group: ConsumerGroup, old: ConsumerMember, updated: ConsumerMember, draft: Draft
+    ) -> tuple[int, bool]:
+        """Write down what the member wants; the group's epoch, and whether the subscription changed.
+
+        A new expression that is not resolved yet changes nothing for a group of new-protocol members; a classic member
+        that comes instead of one with an expression does.
+        """
+        changed = False
+        if updated is not old and updated != old:
+            draft.records.append(member_record(group.group_id, updated))
+            changed = updated.subscribed_topic_names != old.subscribed_topic_names
+        regex = self._expressions.update(group, old, updated, draft)
+        regex_changed = regex is not RegexChange.NONE
+        bump = changed or regex is RegexChange.RESOLVED or (updated.uses_classic_protocol and regex_changed)
+        epoch = group.group_epoch
+        if bump or group.refresh_due:
+            epoch = self._update_epoch(group, old, updated, draft, bump=bump)
+        return epoch, changed or regex_changed
+
+    def _update_epoch(
+        self, group: ConsumerGroup, old: ConsumerMember, updated: ConsumerMember, draft: Draft, *, bump: bool
+    ) -> int:
+        topics = group.subscriptions.changed(old, updated).topics()
+        metadata_hash = self._shelf.topic_hashes.group_hash(topics, self._shelf.image)
+        epoch = group.group_epoch
+        if bump or metadata_hash != group.metadata_hash:
+            epoch += 1
+            draft.records.append(epoch_record(group.group_id, epoch, metadata_hash))
+            log.info("group.epoch_bumped", group=group.group_id, epoch=epoch)
+        group.refresh_due = False
+        if group.has_partition_metadata:
+            draft.records.append(partition_metadata_tombstone(group.group_id))
+        return epoch
+
+    def assign(
+        self, group: ConsumerGroup, epoch: int, old: ConsumerMember, updated: ConsumerMember, draft: Draft
+    ) -> Target:
+        if group.assignment_epoch >= epoch:
+            return Target(group.assignment_epoch, group.target_of(updated.member_id, updated.instance_id))
+        subscriptions = group.subscriptions.changed(old, updated)
+        return self._target.update(group, epoch, old, updated, subscriptions, draft)
+
+    def reconcile(
+        self,
+        group: ConsumerGroup,
+        member: ConsumerMember,
+        target: Target,
+        owned: OwnedPartitions | None,
+        draft: Draft,
+        *,
+        subscription_changed: bool,
+    ) -> ConsumerMember:
+        if not subscription_changed and member.is_reconciled_to(target.epoch):
+            return member
+        topics = self._shelf.image.topics_by_name
+        names = group.subscriptions.topics_of(member)
+        subscribed = frozenset(topics[name].id for name in names if name in topics)
+        reconciliation = Reconciliation(member, target, owned, subscribed, group.owner_epoch)
+        updated = reconciliation.step(subscription_changed=subscription_changed)
+        if updated is member or updated == member:
+            return member
+        draft.records.append(current_record(group.group_id, updated))
+        if not updated.uses_classic_protocol:
+            self._await_revocation(group.group_id, updated)
+        return updated
+
+    def replace_static(self, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember, draft: Draft) -> None:
+        """`new` takes the place, the target and the partitions of `old`, under its own member id."""
+        draft.records += member_tombstones(group.group_id, old.member_id)
+        draft.records.append(member_record(group.group_id, new))
+        draft.records.append(target_record(group.group_id, new.member_id, group.targets.get(old.member_id, {})))
+        draft.records.append(current_record(group.group_id, new))
+
+    # Timers
+
+    def touch(self, group_id: str, member_id: str, timeout_ms: int | None = None) -> None:
+        """The member lives: move the end of its session."""
+        if timeout_ms is None:
+            timeout_ms = self._shelf.group_config(group_id).consumer_session_timeout_ms
+        expire = partial(self._fencing.fence_silent, group_id, member_id, "its session ended")
+        self._shelf.timers.schedule(session_key(group_id, member_id), timeout_ms, expire)
+
+    def on_loaded(self, group: ConsumerGroup) -> None:
+        for member in group.members.values():
+            self.touch(group.group_id, member.member_id)
+            if member.state is MemberState.UNREVOKED_PARTITIONS:
+                self._await_revocation(group.group_id, member)
+
+    def _await_revocation(self, group_id: str, member: ConsumerMember) -> None:
+        """A member that must give up partitions has its rebalance timeout for it."""
+        key = rebalance_key(group_id, member.member_id)
+        if member.state is MemberState.UNREVOKED_PARTITIONS:
+            operation = partial(self._expire_revocation, group_id, member.member_id, member.member_epoch)
+            self._shelf.timers.schedule(key, member.rebalance_timeout_ms, operation)
+        else:
+            self._shelf.timers.cancel(key)
+
+    def _expire_revocation(self, group_id: str, member_id: str, member_epoch: int) -> GroupDecision:
+        group = self._shelf.groups.get(group_id)
+        member = group.members.get(member_id) if isinstance(group, ConsumerGroup) else None
+        if member is None or member.member_epoch != member_epoch:
+            return Draft().decide()
+        return self._fencing.fence_silent(group_id, member_id, f"it did not leave epoch {member_epoch} in time")

@@ -1,0 +1,120 @@
+"""Subscriptions by regular expression: resolved against the topics, kept as records, refreshed now and then.
+
+Resolving is an event of its own, after the heartbeat that caused it; the next heartbeat sees what came of it. It
+happens again when there are new topics or when group.consumer.regex.refresh.interval.ms have passed, but not more often
+than every ten seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from enum import Enum
+from functools import partial
+
+from ottla.coordinator.decisions import Draft, GroupDecision
+from ottla.coordinator.groups.consumer.group import ConsumerGroup
+from ottla.coordinator.groups.consumer.group_records import epoch_record, regex_record
+from ottla.coordinator.groups.consumer.members import ConsumerMember
+from ottla.coordinator.groups.consumer.re2 import Pattern, PatternError
+from ottla.coordinator.groups.consumer.subscriptions import ResolvedRegex
+from ottla.coordinator.groups.shelf import Shelf
+from ottla.env.logging import get_logger
+from ottla.model.errors import ErrorCode, KafkaError
+
+log = get_logger(__name__)
+
+_MIN_REFRESH_INTERVAL_MS = 10_000
+
+
+class RegexChange(Enum):
+    NONE = "none"
+    UPDATED = "updated"
+    """The new expression is not resolved yet."""
+    RESOLVED = "resolved"
+    """The topics of the new one are known already, or there is none any more."""
+
+
+def regex_key(group_id: str) -> Hashable:
+    return ("regex", group_id)
+
+
+class RegularExpressions:
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+
+    def update(self, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember, draft: Draft) -> RegexChange:
+        """What the member's heartbeat does to the expressions of its group; KafkaError when its own is not valid."""
+        subscriptions = group.subscriptions
+        before, after = old.subscribed_topic_regex, new.subscribed_topic_regex
+        change, refresh = RegexChange.NONE, False
+        if before != after:
+            change = RegexChange.UPDATED
+            if before and subscriptions.regexes[before] == 1:
+                draft.records.append(regex_record(group.group_id, before, None))
+            if not after:
+                change = RegexChange.RESOLVED if before else RegexChange.UPDATED
+            elif not subscriptions.regexes[after]:
+                validate(after)
+                refresh = True
+            elif after in subscriptions.resolved:
+                change = RegexChange.RESOLVED
+        if refresh or subscriptions.regexes:
+            self._refresh(group, old, new, forced=refresh)
+        return change
+
+    def _refresh(self, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember, *, forced: bool) -> None:
+        key = regex_key(group.group_id)
+        if key in self._shelf.timers:
+            return
+        now_ms = self._shelf.clock.time_ms()
+        last_ms = group.subscriptions.resolved_at_ms
+        if last_ms is not None and now_ms <= last_ms + _MIN_REFRESH_INTERVAL_MS:
+            return
+        used = group.subscriptions.changed(old, new).regexes
+        due = (
+            forced
+            or len(used) != len(group.subscriptions.resolved)
+            or group.subscriptions.resolved_version < self._shelf.new_topics_version
+            or last_ms is None
+            or now_ms > last_ms + self._shelf.settings.group_consumer_regex_refresh_interval_ms
+        )
+        if due and used:
+            self._shelf.timers.schedule(key, 0, partial(self._resolve, group.group_id, frozenset(used)))
+
+    def _resolve(self, group_id: str, regexes: frozenset[str]) -> GroupDecision:
+        draft = Draft()
+        group = self._shelf.groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            return draft.decide()
+        resolved = {regex: self._match(regex) for regex in sorted(regexes) if group.subscriptions.regexes[regex]}
+        changed = False
+        for regex, now in resolved.items():
+            before = group.subscriptions.resolved.get(regex)
+            changed = changed or (before.topics if before is not None else frozenset()) != now.topics
+            draft.records.append(regex_record(group_id, regex, now))
+        topics = group.subscriptions.resolved_as(resolved).topics()
+        metadata_hash = self._shelf.topic_hashes.group_hash(topics, self._shelf.image)
+        if changed or metadata_hash != group.metadata_hash:
+            draft.records.append(epoch_record(group_id, group.group_epoch + 1, metadata_hash))
+            group.refresh_due = False
+        log.info("group.expressions_resolved", group=group_id, expressions=len(resolved), changed=changed)
+        return draft.decide()
+
+    def _match(self, regex: str) -> ResolvedRegex:
+        try:
+            pattern = Pattern(regex)
+        except PatternError as error:
+            # A record of a server that takes more than we do: it matches nothing here.
+            log.warning("expression.invalid", expression=regex, reason=str(error))
+            topics: frozenset[str] = frozenset()
+        else:
+            topics = frozenset(name for name in self._shelf.image.topics_by_name if pattern.matches(name))
+        return ResolvedRegex(topics, self._shelf.image_version, self._shelf.clock.time_ms())
+
+
+def validate(regex: str) -> None:
+    try:
+        Pattern(regex)
+    except PatternError as error:
+        message = f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {error}."
+        raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, message) from error

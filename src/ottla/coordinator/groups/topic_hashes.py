@@ -1,0 +1,64 @@
+"""One number for the topics that a group reads: it changes when one of them appears, goes, grows or moves racks.
+
+Kept in the group's record, so that a coordinator that takes over sees at once whether it missed a change (KIP-1101).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from struct import pack
+
+from ottla.coordinator.xxh3 import xxh3_64
+from ottla.metadata.image import MetadataImage, TopicImage
+from ottla.model.ids import Uuid
+
+_MAGIC = b"\x00"
+_SIGN = 1 << 63
+
+
+class TopicHashes:
+    """Hashes of topics, remembered until the topic changes. Bounded by the topics that groups read."""
+
+    def __init__(self) -> None:
+        self._known: dict[Uuid, int] = {}
+
+    def forget(self, topic_ids: Iterable[Uuid]) -> None:
+        for topic_id in topic_ids:
+            self._known.pop(topic_id, None)
+
+    def clear(self) -> None:
+        self._known.clear()
+
+    def group_hash(self, topics: Iterable[str], image: MetadataImage) -> int:
+        found = [topic for name in sorted(topics) if (topic := image.topics_by_name.get(name)) is not None]
+        if not found:
+            return 0
+        return _signed(xxh3_64(b"".join(pack("<Q", self._topic_hash(topic, image)) for topic in found)))
+
+    def _topic_hash(self, topic: TopicImage, image: MetadataImage) -> int:
+        known = self._known.get(topic.id)
+        if known is None:
+            known = self._known[topic.id] = xxh3_64(_described(topic, image))
+        return known
+
+
+def _described(topic: TopicImage, image: MetadataImage) -> bytes:
+    high, low = (int.from_bytes(half, "big") for half in (topic.id[:8], topic.id[8:]))
+    pieces = [_MAGIC, pack("<QQ", high, low), _text(topic.name), pack("<i", len(topic.partitions))]
+    for index in range(len(topic.partitions)):
+        pieces.append(pack("<i", index))
+        registration = topic.partitions.get(index)
+        brokers = (image.brokers.get(node) for node in registration.replicas) if registration is not None else ()
+        racks = sorted(broker.rack for broker in brokers if broker is not None and broker.rack)
+        pieces += [pack("<i", len(rack)) + _text(rack) for rack in racks]
+    return b"".join(pieces)
+
+
+def _text(text: str) -> bytes:
+    """UTF-16 units and how many they are."""
+    units = text.encode("utf-16-le", "surrogatepass")
+    return units + pack("<i", len(units) // 2)
+
+
+def _signed(value: int) -> int:
+    return value - (_SIGN << 1) if value & _SIGN else value
