@@ -33,6 +33,13 @@ SETS = (
     Allowed("DeleteGroupsResponse.results", "hash order; each entry names its group"),
     Allowed("DeleteTopicsResponse.responses", "hash order of the topics asked for"),
     Allowed("ElectLeadersResponse.replica_election_results", "hash order when all partitions are asked for"),
+    Allowed("ConsumerGroupHeartbeatResponse.assignment.topic_partitions", "hash order of the topic ids"),
+    Allowed("ConsumerGroupHeartbeatResponse.assignment.topic_partitions[].partitions", "hash order of a small map"),
+    Allowed("ConsumerGroupDescribeResponse.groups", "hash order of the coordinators' partitions"),
+    Allowed("ConsumerGroupDescribeResponse.groups[].members", "hash order of the members"),
+    Allowed("ConsumerGroupDescribeResponse.groups[].members[].assignment.topic_partitions", "hash order of topic ids"),
+    Allowed("ConsumerGroupDescribeResponse.groups[].members[].target_assignment.topic_partitions", "as above"),
+    Allowed("ConsumerGroupDescribeResponse.groups[].members[].subscribed_topic_names", "hash order"),
     Allowed("JoinGroupResponse.members", "hash order of the members; the leader looks them up by id"),
 )
 """Arrays that are sets: compared after sorting."""
@@ -57,7 +64,7 @@ LATER_APIS = frozenset(
         29, 30, 31, 38, 39, 40, 41, 50, 51,  # ACLs, delegation tokens, SCRAM credentials
         48, 49,  # quotas
         80, 81,  # several nodes
-        68, 69, 76, 77, 78, 79, 83, 84, 85, 86, 87, 88, 89, 90, 91, 92,  # the newer kinds of groups
+        76, 77, 78, 79, 83, 84, 85, 86, 87, 88, 89, 90, 91, 92,  # the newer kinds of groups
     }
 )  # fmt: skip
 """What Apache Kafka advertises and Ottla does not answer yet: left out of its ApiVersions. An API that is built goes

@@ -19,6 +19,7 @@ from ottla.env.seams import Clock, RandomSource
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import new_uuid, uuid_to_str
 
 _MAX_TIMINGS = 10_000
 """Groups whose timings are remembered; they are cheap to compute anew."""
@@ -80,6 +81,10 @@ class Shelf:
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         return group
+
+    def new_uuid_text(self) -> str:
+        """A member id as Kafka makes it for members of consumer groups that bring none."""
+        return uuid_to_str(new_uuid(self.random.token_bytes))
 
     def new_member_id(self, prefix: str) -> str:
         """The client id (or the instance id) and a random UUID: who reads a list of members can tell them apart."""

@@ -52,7 +52,7 @@ class ClassicMembers:
         try:
             self._validate_join(group, request)
             if not given_id:
-                request.member_id = self._shelf.new_member_id("")[1:]
+                request.member_id = self._shelf.new_uuid_text()
             if self._must_return_with_id(caller, request, given_id):
                 code = ErrorCode.MEMBER_ID_REQUIRED
                 draft.answer(waiter, JoinGroupResponse(member_id=request.member_id, error_code=code))

@@ -6,7 +6,6 @@ coordinator's must give up all it has and begin anew, unless only an answer was 
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import replace
 
 from ottla.coordinator.decisions import Draft, GroupDecision, Waiter
@@ -62,7 +61,7 @@ class ConsumerHeartbeat:
             self._refuse_if_new(group, request.member_id)
         if not request.member_id:
             # Only version 0: later clients make their own.
-            request.member_id = str(uuid.UUID(bytes=self._shelf.random.token_bytes(16), version=4))
+            request.member_id = self._shelf.new_uuid_text()
         owned = _owned(request)
         member = self._member(group, request, owned, draft)
         updated = _updated(member, caller, request)
