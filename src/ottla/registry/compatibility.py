@@ -1,0 +1,68 @@
+"""Compatibility levels: which earlier versions a new one is held against, and in which direction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ottla.registry.errors import invalid_compatibility
+from ottla.registry.schemas.parsed import Incompatibility, ParsedSchema
+
+NONE = "NONE"
+BACKWARD = "BACKWARD"
+LEVELS = (
+    NONE, BACKWARD, "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE",
+)  # fmt: skip
+
+
+class Earlier(NamedTuple):
+    version: int
+    schema: ParsedSchema
+
+
+class Finding(NamedTuple):
+    version: int
+    """The earlier version that it is about."""
+    direction: str
+    """BACKWARD: the new schema reads the old data. FORWARD: the old schema reads the new data."""
+    reason: Incompatibility
+
+
+def level_named(name: object) -> str:
+    """A level in any case; 42203 otherwise."""
+    level = name.upper() if isinstance(name, str) else ""
+    if level not in LEVELS:
+        raise invalid_compatibility()
+    return level
+
+
+def check(level: str, schema: ParsedSchema, earlier: Sequence[Earlier]) -> list[Finding]:
+    """`earlier` in order of version. All findings of the newest version that has any."""
+    if level == NONE:
+        return []
+    candidates = earlier if level.endswith("_TRANSITIVE") else earlier[-1:]
+    for version, other in reversed(candidates):
+        found = _against(level, schema, version, other)
+        if found:
+            return found
+    return []
+
+
+def _against(level: str, schema: ParsedSchema, version: int, other: ParsedSchema) -> list[Finding]:
+    if schema.schema_type != other.schema_type:
+        text = f"the schema is {schema.schema_type}, version {version} is {other.schema_type}"
+        return [Finding(version, BACKWARD, Incompatibility("SCHEMA_TYPE_CHANGED", "/", text))]
+    found = []
+    if level.startswith(("BACKWARD", "FULL")):
+        found += [Finding(version, BACKWARD, reason) for reason in schema.incompatibilities(other)]
+    if level.startswith(("FORWARD", "FULL")):
+        found += [Finding(version, "FORWARD", reason) for reason in other.incompatibilities(schema)]
+    return found
+
+
+def shown(findings: Sequence[Finding], level: str) -> list[str]:
+    """As Confluent lists them: each reason, then what it was held against."""
+    if not findings:
+        return []
+    lines = [f"{finding.reason.shown()[:-1]}, direction:'{finding.direction}'}}" for finding in findings]
+    return [*lines, f"{{oldSchemaVersion: {findings[0].version}}}", f"{{compatibility: '{level}'}}"]

@@ -1,0 +1,300 @@
+"""What a request writes: the next record, or nothing more, or an error. Pure: the writer appends and replays.
+
+A decision is made on the state as it is and holds only if its record is the next one of the log; the writer sees to
+that (`writer.py`), asks again when it was not, and asks again after each record until there is nothing more to write.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from ottla.registry.compatibility import shown
+from ottla.registry.errors import (
+    RegistryError,
+    id_does_not_match,
+    incompatible,
+    invalid_mode,
+    invalid_schema,
+    not_permitted,
+    reference_exists,
+    subject_not_found,
+    subject_not_soft_deleted,
+    subject_soft_deleted,
+    version_not_found,
+    version_not_soft_deleted,
+    version_soft_deleted,
+)
+from ottla.registry.queries import Queries, version_number
+from ottla.registry.records import (
+    AVRO,
+    JsonObject,
+    Record,
+    SchemaReference,
+    SchemaValue,
+    config_record,
+    delete_subject_record,
+    delete_subject_tombstone,
+    ids_record,
+    mode_record,
+    schema_record,
+    schema_tombstone,
+)
+from ottla.registry.schemas.parsed import ParsedSchema
+from ottla.registry.state import GLOBAL, digest
+from ottla.registry.subjects import context_of
+
+MODES = ("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT")
+_READ_ONLY = {"READONLY", "READONLY_OVERRIDE"}
+
+
+class RegisterRequest(msgspec.Struct, rename="camel"):
+    """The body of a registration; unknown fields are ignored."""
+
+    schema: str | None = None
+    schema_type: str | None = None
+    references: tuple[SchemaReference, ...] | None = ()
+    metadata: JsonObject | None = None
+    rule_set: JsonObject | None = None
+    id: int | None = None
+    version: int | None = None
+
+
+@dataclass(slots=True)
+class Step:
+    """`record` is to be written; None: done, and `answer` is the answer."""
+
+    record: Record | None = None
+    answer: Any = None
+
+
+def parsed(queries: Queries, subject: str, request: RegisterRequest, *, normalize: bool) -> tuple[ParsedSchema, str]:
+    """The schema of a request and the text that is stored for it."""
+    request.references = tuple(request.references or ())
+    schema_type = request.schema_type or AVRO
+    schema = queries.catalogue.parse(context_of(subject), schema_type, request.schema or "", request.references)
+    configured = queries.config(subject, inherited=True).get("normalize") is True
+    return schema, schema.normalized() if normalize or configured else schema.canonical
+
+
+class Register:
+    def __init__(self, subject: str, request: RegisterRequest, *, normalize: bool) -> None:
+        self.subject, self.request, self.normalize = subject, request, normalize
+
+    def __call__(self, queries: Queries) -> Step:
+        subject, request = self.subject, self.request
+        schema, text = parsed(queries, subject, request, normalize=self.normalize)
+        existing = self._existing(queries, schema, text)
+        if existing is not None and request.id in {None, -1, existing.id}:
+            return Step(answer=existing)
+        mode = queries.mode(subject, inherited=True)
+        _check_writable(mode, subject)
+        if (request.id or 0) > 0:
+            return self._imported(queries, schema, text, mode)
+        if mode == "IMPORT":
+            raise not_permitted(f"Subject {subject} in context {context_of(subject)} is in import mode")
+        version = self._next_version(queries)
+        if (request.version or 0) > 0 and request.version != version:
+            raise invalid_schema(f"Version is not one more than previous version {version - 1}", schema.schema_type)
+        level, findings = queries.findings(subject, schema, request.metadata)
+        if findings:
+            raise incompatible(subject, shown(findings, level))
+        context = queries.state.context(context_of(subject))
+        known = context.by_digest.get(digest(text, request.references or (), request.metadata, request.rule_set))
+        return self._write(schema, text, context.max_id + 1 if known is None else known, version)
+
+    def _existing(self, queries: Queries, schema: ParsedSchema, text: str) -> SchemaValue | None:
+        try:
+            return queries.look_up(self.subject, schema, text, self.request, deleted=False)
+        except RegistryError:
+            return None
+
+    def _next_version(self, queries: Queries) -> int:
+        """A soft-deleted version keeps its number."""
+        return max(queries.state.subjects.get(self.subject, {0: None})) + 1
+
+    def _imported(self, queries: Queries, schema: ParsedSchema, text: str, mode: str) -> Step:
+        if mode != "IMPORT":
+            where = f"Subject {self.subject} in context {context_of(self.subject)}"
+            raise not_permitted(f"{where} is not in import mode")
+        schema_id = self.request.id or 0
+        for value in queries.state.by_id(context_of(self.subject), schema_id).values():
+            if value.schema != text or value.schema_type != schema.schema_type:
+                raise not_permitted(
+                    f"Overwrite new schema with id {schema_id} in context {context_of(self.subject)} is not permitted."
+                )
+        existing = self._existing(queries, schema, text)
+        if existing is not None and existing.id != schema_id:
+            raise id_does_not_match()
+        return self._write(schema, text, schema_id, self.request.version or self._next_version(queries))
+
+    def _write(self, schema: ParsedSchema, text: str, schema_id: int, version: int) -> Step:
+        request = self.request
+        value = SchemaValue(
+            self.subject, version, schema_id, False, schema.schema_type, tuple(request.references or ()),
+            request.metadata, request.rule_set, text,
+        )  # fmt: skip
+        return Step(schema_record(value))
+
+
+class DeleteSubject:
+    def __init__(self, subject: str, *, permanent: bool) -> None:
+        self.subject, self.permanent = subject, permanent
+        self._gone: list[int] = []
+
+    def __call__(self, queries: Queries) -> Step:
+        subject = self.subject
+        values = queries.state.versions(subject, deleted=True)
+        if not values and not self._gone:
+            raise subject_not_found(subject)
+        _check_writable(queries.mode(subject, inherited=True), subject)
+        alive = [value for value in values if not value.deleted]
+        if self.permanent:
+            return self._permanently(queries, values, alive)
+        if self._gone:
+            return Step(answer=self._gone)
+        if not alive:
+            raise subject_soft_deleted(subject)
+        for value in alive:
+            _check_unreferenced(queries, value, deleted=False)
+        self._gone = [value.version for value in alive]
+        return Step(delete_subject_record(subject, alive[-1].version))
+
+    def _permanently(self, queries: Queries, values: list[SchemaValue], alive: list[SchemaValue]) -> Step:
+        if alive:
+            raise subject_not_soft_deleted(self.subject)
+        if not values:
+            return self._forget_settings(queries)
+        for value in values:
+            _check_unreferenced(queries, value, deleted=True)
+        keep = _keep_ids(queries, values[0])
+        if keep is not None:
+            return keep
+        self._gone = [*self._gone, values[0].version]
+        return Step(schema_tombstone(self.subject, values[0].version))
+
+    def _forget_settings(self, queries: Queries) -> Step:
+        if self.subject in queries.state.configs:
+            return Step(config_record(self.subject, None))
+        if self.subject in queries.state.modes:
+            return Step(mode_record(self.subject, None))
+        if self._gone[-1] != 0:
+            # Once: the record that soft deleted the versions has nothing left to say.
+            self._gone = [*self._gone, 0]
+            return Step(delete_subject_tombstone(self.subject))
+        return Step(answer=self._gone[:-1])
+
+
+class DeleteVersion:
+    def __init__(self, subject: str, version: str, *, permanent: bool) -> None:
+        self.subject, self.version, self.permanent = subject, version, permanent
+        self._gone: int | None = None
+
+    def __call__(self, queries: Queries) -> Step:
+        if self._gone is not None:
+            return Step(answer=self._gone)
+        value = self._find(queries)
+        _check_writable(queries.mode(self.subject, inherited=True), self.subject)
+        _check_unreferenced(queries, value, deleted=self.permanent)
+        if not self.permanent:
+            if value.deleted:
+                raise version_soft_deleted(self.subject, value.version)
+            self._gone = value.version
+            return Step(schema_record(value.as_deleted()))
+        if not value.deleted:
+            raise version_not_soft_deleted(self.subject, value.version)
+        keep = _keep_ids(queries, value)
+        if keep is not None:
+            return keep
+        self._gone = value.version
+        return Step(schema_tombstone(self.subject, value.version))
+
+    def _find(self, queries: Queries) -> SchemaValue:
+        number = version_number(self.version)
+        values = queries.state.versions(self.subject, deleted=True)
+        if not values:
+            raise subject_not_found(self.subject)
+        if number is None:
+            alive = [value for value in values if not value.deleted]
+            if not alive:
+                raise subject_not_found(self.subject)
+            return alive[-1]
+        found = queries.state.subjects[self.subject].get(number)
+        if found is None:
+            raise version_not_found(number)
+        return found
+
+
+class SetConfig:
+    def __init__(self, subject: str, config: JsonObject | None) -> None:
+        """None removes it."""
+        self.subject, self.config = subject, config
+        self._old: JsonObject | None = None
+        self._done = False
+
+    def __call__(self, queries: Queries) -> Step:
+        if self._done:
+            return Step(answer=self.config if self.config is not None else self._old)
+        _check_settable(queries, self.subject)
+        self._old = queries.config(self.subject, inherited=False)
+        self._done = True
+        return Step(config_record(self.subject or None, self.config))
+
+
+class MergeConfig(SetConfig):
+    """PUT: what the body names is set, the rest stays."""
+
+    def __call__(self, queries: Queries) -> Step:
+        if not self._done and self.config is not None:
+            _check_settable(queries, self.subject)
+            kept = {k: v for k, v in queries.state.configs.get(self.subject, {}).items() if k != "subject"}
+            self._done = True
+            return Step(config_record(self.subject or None, {**kept, **self.config}))
+        return Step(answer=self.config)
+
+
+class SetMode:
+    def __init__(self, subject: str, mode: str | None, *, force: bool) -> None:
+        self.subject, self.mode, self.force = subject, mode, force
+        self._done = False
+        self._old = ""
+
+    def __call__(self, queries: Queries) -> Step:
+        if self._done:
+            return Step(answer=self.mode or self._old)
+        if self.mode is not None and self.mode not in MODES:
+            raise invalid_mode()
+        if self.mode is None:
+            self._old = queries.mode(self.subject, inherited=False)
+        if self.mode == "IMPORT" and not self.force:
+            held = queries.versions_exist(self.subject)
+            if held and queries.mode(self.subject, inherited=True) != "IMPORT":
+                raise not_permitted("Cannot import since found existing subjects")
+        self._done = True
+        return Step(mode_record(self.subject or None, self.mode))
+
+
+def _check_writable(mode: str, subject: str) -> None:
+    if mode in _READ_ONLY:
+        raise not_permitted(f"Subject {subject} in context {context_of(subject)} is in read-only mode")
+
+
+def _check_settable(queries: Queries, subject: str) -> None:
+    if subject != GLOBAL:
+        _check_writable(queries.mode(subject, inherited=True), subject)
+
+
+def _check_unreferenced(queries: Queries, value: SchemaValue, *, deleted: bool) -> None:
+    if queries.referenced_by(value.subject, value.version, deleted=deleted):
+        raise reference_exists(value.subject, value.version)
+
+
+def _keep_ids(queries: Queries, value: SchemaValue) -> Step | None:
+    """Before the last trace of the largest id goes, it is written down: an id is never given twice."""
+    context = queries.state.context(context_of(value.subject))
+    holders = context.by_id.get(value.id, {})
+    if value.id == context.max_id and len(holders) == 1 and not queries.state.kept(context_of(value.subject)):
+        return Step(ids_record(queries.state.max_ids()))
+    return None

@@ -1,0 +1,82 @@
+"""One writer among several instances: the member of the consumer group that is given the topic's only partition.
+
+The group's coordinator on the broker is the referee, and its list of members is the address book: an instance's
+client.id is its URL. Being elected is a matter of who does the work; that nothing is written twice is the log's affair.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from ottla.env.logging import get_logger
+from ottla.registry.settings import RegistrySettings
+from ottla.registry.topic import client_config
+
+log = get_logger(__name__)
+
+
+class Election:
+    def __init__(self, settings: RegistrySettings, url: str, on_change: Callable[[bool], object]) -> None:
+        self._settings = settings
+        self._url = url
+        self._on_change = on_change
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="registry-election", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join(10)
+
+    def _run(self) -> None:
+        consumer = Consumer(
+            {
+                **client_config(self._settings, self._url),
+                "group.id": self._settings.group_id,
+                "enable.auto.commit": False,
+                "session.timeout.ms": self._settings.session_timeout_ms,
+                "heartbeat.interval.ms": max(self._settings.session_timeout_ms // 6, 100),
+                "partition.assignment.strategy": "range",
+            }
+        )
+
+        def assigned(member: Any, partitions: list[Any]) -> None:
+            # Membership is all that is wanted: nothing is fetched through this consumer.
+            member.assign([])
+            self._on_change(bool(partitions))
+
+        def revoked(member: Any, _: list[Any]) -> None:
+            member.unassign()
+            self._on_change(False)
+
+        consumer.subscribe([self._settings.topic], on_assign=assigned, on_revoke=revoked, on_lost=revoked)
+        try:
+            while not self._stopping.is_set():
+                message = consumer.poll(0.2)
+                error = message.error() if message is not None else None
+                if error is not None:
+                    log.debug("election.troubled", reason=error.str())
+        finally:
+            consumer.close()
+
+
+def writer_url(settings: RegistrySettings) -> str | None:
+    """The URL of the elected writer as the group's coordinator knows it; None while there is none."""
+    admin = AdminClient(client_config(settings, "ottla-registry"))
+    try:
+        described = admin.describe_consumer_groups([settings.group_id], request_timeout=settings.timeout_s)
+        group = described[settings.group_id].result(settings.timeout_s)
+    except KafkaException as error:
+        log.debug("election.unknown", reason=str(error))
+        return None
+    for member in group.members:
+        if member.assignment is not None and member.assignment.topic_partitions:
+            return str(member.client_id)
+    return None

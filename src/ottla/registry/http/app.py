@@ -1,0 +1,108 @@
+"""The ASGI application: a request is read with a limit, routed, carried out here or by the writer, and answered once."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+from urllib.parse import parse_qsl, unquote
+
+from ottla.env.logging import get_logger
+from ottla.registry.errors import RegistryError
+from ottla.registry.http.answers import CONTENT_TYPES, JSON_V1, MAX_BODY_BYTES, Answer, Request, failure
+from ottla.registry.http.authentication import BasicAuthentication
+from ottla.registry.http.forwarding import FORWARDED, OFFSET, Elected, forward
+from ottla.registry.http.routes import find_route
+from ottla.registry.service import Registry
+
+log = get_logger(__name__)
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+class RegistryApp:
+    def __init__(self, registry: Registry, authentication: BasicAuthentication | None = None) -> None:
+        self._registry = registry
+        self._authentication = authentication
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        try:
+            found = await self._answer(scope, headers, receive)
+        except RegistryError as error:
+            found = failure(error)
+        except Exception as error:
+            log.error("request.failed", path=scope["path"], exc_info=error)
+            found = failure(RegistryError(50001, f"Internal error: {type(error).__name__}"))
+        await _send(found, headers, scope["method"], send)
+
+    async def _answer(self, scope: Scope, headers: dict[str, str], receive: Receive) -> Answer:
+        if self._authentication is not None and not self._authentication.allows(headers.get("authorization")):
+            refused = failure(RegistryError(401, "Unauthorized"))
+            refused.headers["www-authenticate"] = 'Basic realm="schema-registry"'
+            return refused
+        method: str = scope["method"]
+        body = await _read_body(receive) if method in {"POST", "PUT", "DELETE"} else b""
+        if body and method in {"POST", "PUT"}:
+            _check_content_type(headers.get("content-type"))
+        return await self._carry_out(_request(scope, headers, body))
+
+    async def _carry_out(self, request: Request) -> Answer:
+        registry = self._registry
+        route = find_route(request)
+        if not route.writes:
+            return await route.handler(registry, request)
+        if not registry.is_writer:
+            if FORWARDED in request.headers:
+                return Answer(failure(RegistryError(50004, "Leader not known")).body, 503)
+            try:
+                return await forward(registry, request)
+            except Elected:
+                log.debug("request.kept", path=request.target)
+        found = await route.handler(registry, request)
+        found.headers[OFFSET] = str(registry.log.position)
+        return found
+
+
+def _request(scope: Scope, headers: dict[str, str], body: bytes) -> Request:
+    raw = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1").partition("?")[0]
+    query = scope["query_string"].decode("latin-1")
+    path = tuple(unquote(part) for part in raw.strip("/").split("/")) if raw.strip("/") else ()
+    target = f"{raw}?{query}" if query else raw
+    values = dict(parse_qsl(query, keep_blank_values=True))
+    return Request(scope["method"], path, values, headers, body, target)
+
+
+async def _read_body(receive: Receive) -> bytes:
+    chunks: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise RegistryError(400, "The client went away")
+        chunk = message.get("body", b"")
+        size += len(chunk)
+        if size > MAX_BODY_BYTES:
+            raise RegistryError(413, f"The request body is larger than {MAX_BODY_BYTES} bytes")
+        chunks.append(chunk)
+        if not message.get("more_body", False):
+            return b"".join(chunks)
+
+
+def _check_content_type(header: str | None) -> None:
+    kind = (header or "application/octet-stream").partition(";")[0].strip().lower()
+    if kind not in CONTENT_TYPES:
+        raise RegistryError(415, f"HTTP 415 Unsupported Media Type: {kind}, expected {JSON_V1}")
+
+
+async def _send(found: Answer, headers: dict[str, str], method: str, send: Send) -> None:
+    kind = found.content_type
+    accepted = headers.get("accept", "")
+    if kind == JSON_V1 and JSON_V1 not in accepted:
+        kind = next((each for each in CONTENT_TYPES[1:3] if each in accepted), kind)
+    lines = [(b"content-type", kind.encode()), (b"content-length", str(len(found.body)).encode())]
+    lines += [(name.encode("latin-1"), value.encode("latin-1")) for name, value in found.headers.items()]
+    await send({"type": "http.response.start", "status": found.status, "headers": lines})
+    await send({"type": "http.response.body", "body": b"" if method == "HEAD" else found.body})

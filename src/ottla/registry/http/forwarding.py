@@ -1,0 +1,85 @@
+"""Send a write to the elected writer, and answer with what it says when this instance has read it too."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import http.client
+import ssl
+import time
+from urllib.parse import urlsplit
+
+from ottla.registry.errors import RegistryError, forwarding_failed, unknown_leader
+from ottla.registry.http.answers import JSON_V1, Answer, Request
+from ottla.registry.service import Registry
+from ottla.registry.settings import RegistrySettings
+
+FORWARDED = "x-forward"
+OFFSET = "x-ottla-offset"
+"""On the writer's answer: how far the log must be read to contain what was written."""
+_PAUSE_S = 0.2
+
+
+async def forward(registry: Registry, request: Request) -> Answer:
+    """Tries again while there is no writer or it has just gone; a delete is sent once only."""
+    deadline = time.monotonic() + registry.settings.forward_timeout_s
+    problem: RegistryError = unknown_leader()
+    again = False
+    while time.monotonic() < deadline:
+        if registry.is_writer:
+            raise Elected
+        url = await registry.find_writer(again=again)
+        again = True
+        if url is None or url == registry.url:
+            problem = unknown_leader()
+        else:
+            try:
+                found = await asyncio.to_thread(_send, registry.settings, url, request)
+            except ConnectionRefusedError as error:
+                problem = forwarding_failed(f"Unexpected error while forwarding the request to {url}: {error}")
+            except (OSError, http.client.HTTPException) as error:
+                problem = forwarding_failed(f"Unexpected error while forwarding the request to {url}: {error}")
+                if request.method == "DELETE":
+                    raise problem from error
+            else:
+                if found.status != 503:
+                    await _catch_up(registry, found)
+                    return found
+                problem = unknown_leader()
+        await asyncio.sleep(_PAUSE_S)
+    raise problem
+
+
+class Elected(Exception):
+    """This instance became the writer while it looked for one."""
+
+
+async def _catch_up(registry: Registry, found: Answer) -> None:
+    """Read your own writes, also here."""
+    offset = found.headers.pop(OFFSET, "")
+    if offset.isdigit():
+        await registry.writer.read_up_to(int(offset))
+
+
+def _send(settings: RegistrySettings, url: str, request: Request) -> Answer:
+    parts = urlsplit(url)
+    timeout = settings.timeout_s
+    if parts.scheme == "https":
+        context = ssl.create_default_context(cafile=settings.forward_ca)
+        connection: http.client.HTTPConnection = http.client.HTTPSConnection(
+            parts.netloc, timeout=timeout, context=context
+        )
+    else:
+        connection = http.client.HTTPConnection(parts.netloc, timeout=timeout)
+    headers = {"Content-Type": JSON_V1, FORWARDED: "true"}
+    if settings.forward_user:
+        headers["Authorization"] = "Basic " + base64.b64encode(settings.forward_user.encode()).decode()
+    elif "authorization" in request.headers:
+        headers["Authorization"] = request.headers["authorization"]
+    try:
+        connection.request(request.method, request.target, body=request.body, headers=headers)
+        response = connection.getresponse()
+        offset = response.getheader(OFFSET)
+        return Answer(response.read(), response.status, headers={OFFSET: offset} if offset else {})
+    finally:
+        connection.close()

@@ -1,0 +1,89 @@
+"""/schemas: by id and guid, with the subjects and versions that have them."""
+
+from __future__ import annotations
+
+from ottla.registry.errors import not_found
+from ottla.registry.http.answers import Answer, Request, answer
+from ottla.registry.http.subjects import text_of
+from ottla.registry.queries import page, shown
+from ottla.registry.records import AVRO, SCHEMA_TYPES, JsonObject, SchemaValue
+from ottla.registry.service import Registry
+from ottla.registry.state import guid_of
+from ottla.registry.subjects import context_of, in_context, normal, qualified
+
+_MAX_LISTED = 1000
+
+
+def _id_of(request: Request) -> int:
+    text = request.parts[0]
+    if not (text.isascii() and text.isdigit()) or len(text) > 10:
+        raise not_found()
+    return int(text)
+
+
+def _subject_of(request: Request) -> str | None:
+    subject = request.query.get("subject")
+    if request.context is not None:
+        return in_context(request.context, subject or "")
+    return normal(subject) if subject else None
+
+
+def _string(registry: Registry, request: Request, value: SchemaValue) -> JsonObject:
+    found: JsonObject = {"schema": text_of(registry, request, value), "guid": guid_of(value)}
+    if value.schema_type != AVRO:
+        found["schemaType"] = value.schema_type
+    if value.references:
+        found["references"] = value.references
+    if value.metadata is not None:
+        found["metadata"] = value.metadata
+    if value.rule_set is not None:
+        found["ruleSet"] = value.rule_set
+    if request.flag("fetchMaxId"):
+        found["maxId"] = registry.state.context(context_of(value.subject)).max_id
+    return found
+
+
+async def list_schemas(registry: Registry, request: Request) -> Answer:
+    prefix = request.query.get("subjectPrefix", ":*:" if request.context is None else qualified(request.context, ""))
+    deleted = request.flag("deleted")
+    found: list[SchemaValue] = []
+    for subject in registry.queries.subjects(prefix, deleted=deleted):
+        values = registry.state.versions(subject, deleted=deleted)
+        found += values[-1:] if request.flag("latestOnly") else values
+    limit = request.number("limit", -1)
+    limit = min(limit, _MAX_LISTED) if limit >= 0 else _MAX_LISTED
+    return answer([shown(value) for value in page(found, request.number("offset", 0), limit)])
+
+
+async def types(_: Registry, __: Request) -> Answer:
+    return answer(SCHEMA_TYPES)
+
+
+async def by_id(registry: Registry, request: Request) -> Answer:
+    return answer(_string(registry, request, registry.queries.by_id(_id_of(request), _subject_of(request))))
+
+
+async def schema_by_id(registry: Registry, request: Request) -> Answer:
+    value = registry.queries.by_id(_id_of(request), _subject_of(request))
+    return Answer(text_of(registry, request, value).encode())
+
+
+async def subjects_by_id(registry: Registry, request: Request) -> Answer:
+    holders = registry.queries.holders(_id_of(request), _subject_of(request), deleted=request.flag("deleted"))
+    found = sorted({value.subject for value in holders})
+    return answer(page(found, request.number("offset", 0), request.number("limit", -1)))
+
+
+async def versions_by_id(registry: Registry, request: Request) -> Answer:
+    holders = registry.queries.holders(_id_of(request), _subject_of(request), deleted=request.flag("deleted"))
+    found = [{"subject": value.subject, "version": value.version} for value in holders]
+    return answer(page(found, request.number("offset", 0), request.number("limit", -1)))
+
+
+async def by_guid(registry: Registry, request: Request) -> Answer:
+    return answer(_string(registry, request, registry.queries.by_guid(request.parts[0])))
+
+
+async def ids_by_guid(registry: Registry, request: Request) -> Answer:
+    value = registry.queries.by_guid(request.parts[0])
+    return answer([{"context": context_of(value.subject), "id": value.id}])

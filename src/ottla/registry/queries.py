@@ -1,0 +1,231 @@
+"""What can be asked of the registry: answers from the state, no I/O."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from ottla.registry.catalogue import Catalogue
+from ottla.registry.compatibility import BACKWARD, Earlier, Finding, check
+from ottla.registry.errors import (
+    compatibility_not_configured,
+    invalid_version,
+    mode_not_configured,
+    schema_not_found,
+    subject_not_found,
+    version_not_found,
+)
+from ottla.registry.records import AVRO, JsonObject, SchemaValue
+from ottla.registry.schemas.parsed import ParsedSchema
+from ottla.registry.state import GLOBAL, RegistryState, digest, guid_of
+from ottla.registry.subjects import DEFAULT_CONTEXT, context_of, local_name, qualified
+
+READWRITE = "READWRITE"
+_MAX_VERSION = (1 << 31) - 1
+_Item = TypeVar("_Item")
+
+
+def page(items: Sequence[_Item], offset: int, limit: int) -> Sequence[_Item]:
+    """Offset and limit as Confluent has them: a negative limit is none."""
+    start = max(offset, 0)
+    return items[start : start + limit] if limit >= 0 else items[start:]
+
+
+def version_number(text: str) -> int | None:
+    """A version of a path: None is the latest; 42202 when it is neither."""
+    if text in {"latest", "-1"}:
+        return None
+    if text.isascii() and text.isdigit() and 1 <= int(text) <= _MAX_VERSION:
+        return int(text)
+    raise invalid_version(text)
+
+
+class Queries:
+    def __init__(self, state: RegistryState, catalogue: Catalogue) -> None:
+        self.state = state
+        self.catalogue = catalogue
+
+    # Subjects
+
+    def subjects(self, prefix: str, *, deleted: bool = False, deleted_only: bool = False) -> list[str]:
+        """`:*:` is every context, otherwise the prefix's own (the default one, without a prefix)."""
+        everywhere = prefix.startswith(":*:")
+        wanted = prefix.removeprefix(":*:")
+        found = []
+        for subject, versions in self.state.subjects.items():
+            if everywhere:
+                matches = local_name(subject).startswith(wanted) if wanted else True
+            else:
+                matches = subject.startswith(prefix) and (context_of(subject) == context_of(prefix))
+            alive = any(not value.deleted for value in versions.values())
+            if matches and (not alive if deleted_only else alive or deleted):
+                found.append(subject)
+        return sorted(found)
+
+    def versions(self, subject: str, *, deleted: bool = False, deleted_only: bool = False) -> list[int]:
+        values = self.state.versions(subject, deleted=deleted or deleted_only)
+        found = [value.version for value in values if value.deleted or not deleted_only]
+        if not found:
+            raise subject_not_found(subject)
+        return found
+
+    def version(self, subject: str, text: str, *, deleted: bool = False) -> SchemaValue:
+        number = version_number(text)
+        values = self.state.versions(subject, deleted=True)
+        if not values or (not deleted and all(value.deleted for value in values)):
+            raise subject_not_found(subject)
+        if number is None:
+            alive = [value for value in values if deleted or not value.deleted]
+            return alive[-1]
+        value = self.state.subjects[subject].get(number)
+        if value is None or (value.deleted and not deleted):
+            raise version_not_found(number)
+        return value
+
+    def look_up(
+        self, subject: str, schema: ParsedSchema, text: str, request: Any, *, deleted: bool, check_subject: bool = True
+    ) -> SchemaValue:
+        """The newest version with this very schema."""
+        values = self.state.versions(subject, deleted=deleted)
+        if not values and check_subject:
+            raise subject_not_found(subject)
+        wanted = digest(text, request.references, request.metadata, request.rule_set)
+        plain = request.metadata is None and request.rule_set is None
+        for value in reversed(values):
+            if value.schema_type != schema.schema_type:
+                continue
+            if plain and (value.schema, value.references) == (text, request.references):
+                return value
+            if digest(value.schema, value.references, value.metadata, value.rule_set) == wanted:
+                return value
+        raise schema_not_found()
+
+    # Ids
+
+    def by_id(self, schema_id: int, subject: str | None = None) -> SchemaValue:
+        """Of the subject's context; a bare subject that is not in the default one is looked for in all of them."""
+        context = context_of(subject) if subject else DEFAULT_CONTEXT
+        found = self.state.by_id(context, schema_id)
+        if not found and subject and context == DEFAULT_CONTEXT:
+            for name in self.state.contexts:
+                if qualified(name, subject) in self.state.subjects and self.state.by_id(name, schema_id):
+                    found = self.state.by_id(name, schema_id)
+                    break
+        if not found:
+            raise schema_not_found(schema_id)
+        return next((value for value in found.values() if value.subject == subject), next(iter(found.values())))
+
+    def by_guid(self, guid: str) -> SchemaValue:
+        try:
+            value = self.state.by_guid(uuid.UUID(guid).bytes)
+        except ValueError:
+            value = None
+        if value is None:
+            raise schema_not_found(guid)
+        return value
+
+    def holders(self, schema_id: int, subject: str | None, *, deleted: bool) -> list[SchemaValue]:
+        """Every version that has the id."""
+        value = self.by_id(schema_id, subject)
+        found = self.state.by_id(context_of(value.subject), schema_id).values()
+        alive = [each for each in found if deleted or not each.deleted]
+        return sorted(alive, key=lambda each: (each.subject, each.version))
+
+    def referenced_by(self, subject: str, version: int, *, deleted: bool = True) -> list[SchemaValue]:
+        found = self.state.referenced_by.get((subject, version), set())
+        values = [self.state.subjects[name][number] for name, number in sorted(found)]
+        return [value for value in values if deleted or not value.deleted]
+
+    # Settings
+
+    def config(self, subject: str, *, inherited: bool) -> JsonObject:
+        """Of the subject, or with `inherited` of what it falls back on: its context, then everybody."""
+        for candidate in _fallbacks(subject) if inherited else (subject,):
+            if candidate in self.state.configs:
+                return {k: v for k, v in self.state.configs[candidate].items() if k != "subject"}
+        if not inherited and subject != GLOBAL:
+            raise compatibility_not_configured(subject)
+        return {"compatibilityLevel": BACKWARD}
+
+    def mode(self, subject: str, *, inherited: bool) -> str:
+        override = self.state.modes.get(GLOBAL)
+        if inherited and override == "READONLY_OVERRIDE":
+            return override
+        for candidate in _fallbacks(subject) if inherited else (subject,):
+            if candidate in self.state.modes:
+                return self.state.modes[candidate]
+        if not inherited and subject != GLOBAL:
+            raise mode_not_configured(subject)
+        return READWRITE
+
+    def versions_exist(self, subject: str) -> bool:
+        """Whether an import into the subject (its whole context, everything) would meet versions."""
+        if subject == GLOBAL:
+            return bool(self.state.subjects)
+        if subject.endswith(":") and subject.startswith(":."):
+            return any(context_of(each) == context_of(subject) for each in self.state.subjects)
+        return subject in self.state.subjects
+
+    def contexts(self) -> list[str]:
+        used = {context_of(subject) for subject in self.state.subjects}
+        return sorted({DEFAULT_CONTEXT} | used)
+
+    # Compatibility
+
+    def level(self, subject: str) -> str:
+        return str(self.config(subject, inherited=True).get("compatibilityLevel", BACKWARD))
+
+    def findings(
+        self, subject: str, schema: ParsedSchema, metadata: JsonObject | None = None, only: str | None = None
+    ) -> tuple[str, list[Finding]]:
+        """The level and what stands against it; `only` names one version (Confluent then drops TRANSITIVE)."""
+        config = self.config(subject, inherited=True)
+        level = self.level(subject)
+        if only is None:
+            values = self.state.versions(subject)
+        else:
+            values = [self.version(subject, only)]
+            level = level.removesuffix("_TRANSITIVE")
+        group = config.get("compatibilityGroup")
+        if group:
+            mine = _property(metadata, group)
+            values = [value for value in values if _property(value.metadata, group) == mine]
+        earlier = [Earlier(value.version, self.catalogue.stored(value)) for value in self._needed(level, values)]
+        return level, check(level, schema, earlier)
+
+    def _needed(self, level: str, values: list[SchemaValue]) -> list[SchemaValue]:
+        if level == "NONE":
+            return []
+        return values if level.endswith("_TRANSITIVE") else values[-1:]
+
+
+def _property(metadata: JsonObject | None, name: str) -> Any:
+    properties = (metadata or {}).get("properties") or {}
+    return properties.get(name) if isinstance(properties, dict) else None
+
+
+def _fallbacks(subject: str) -> tuple[str, ...]:
+    context = context_of(subject)
+    if context == DEFAULT_CONTEXT:
+        return (subject, GLOBAL)
+    return (subject, f":{context}:", GLOBAL)
+
+
+def shown(value: SchemaValue, *, schema: str | None = None) -> JsonObject:
+    """A version as the API answers it."""
+    answer: JsonObject = {
+        "subject": value.subject, "version": value.version, "id": value.id, "guid": guid_of(value),
+    }  # fmt: skip
+    if value.schema_type != AVRO:
+        answer["schemaType"] = value.schema_type
+    if value.references:
+        answer["references"] = value.references
+    if value.metadata is not None:
+        answer["metadata"] = value.metadata
+    if value.rule_set is not None:
+        answer["ruleSet"] = value.rule_set
+    answer["schema"] = value.schema if schema is None else schema
+    if value.deleted:
+        answer["deleted"] = True
+    return answer

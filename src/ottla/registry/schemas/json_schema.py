@@ -1,0 +1,92 @@
+"""JSON Schema: parsed and checked by jsonschema-rs (drafts 4 to 2020-12), judged by the rules of `json_rules.py`.
+
+Without `$schema` the draft is 7, as Confluent has it. References are found by the name that `$ref` uses.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jsonschema_rs
+
+from ottla.registry.records import JSON
+from ottla.registry.schemas.json_documents import Documents
+from ottla.registry.schemas.json_rules import Comparison
+from ottla.registry.schemas.parsed import Dependency, Incompatibility, SchemaProblem
+
+_DRAFT_7 = "http://json-schema.org/draft-07/schema#"
+_MAX_DEPTH = 100
+
+
+class JsonSchema:
+    schema_type = JSON
+
+    def __init__(self, text: str, dependencies: Sequence[Dependency] = ()) -> None:
+        self.document = _loads(text)
+        if not isinstance(self.document, dict | bool):
+            raise SchemaProblem("a JSON Schema is an object or a boolean")
+        self.documents = Documents(self.document, {d.name: _loads(d.schema) for d in dependencies})
+        self._validator = self._compile()
+        self.canonical = _dumps(self.document)
+
+    def _compile(self) -> Any:
+        schema = self.document
+        if isinstance(schema, dict) and "$schema" not in schema:
+            schema = {"$schema": _DRAFT_7, **schema}
+        try:
+            return jsonschema_rs.validator_for(schema, retriever=self.documents.retrieve)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise SchemaProblem(_first_line(error)) from error
+
+    def normalized(self) -> str:
+        return _dumps(self.document, sort_keys=True)
+
+    def serialized(self) -> str:
+        return self.canonical
+
+    def accepts(self, value: Any) -> bool:
+        return bool(self._validator.is_valid(value))
+
+    def incompatibilities(self, writer: JsonSchema) -> list[Incompatibility]:
+        return Comparison(writer.documents, self.documents).run(writer.document, self.document)
+
+    def validator(self) -> Callable[[bytes], str | None]:
+        def check(payload: bytes) -> str | None:
+            try:
+                value = json.loads(payload)
+            except (ValueError, RecursionError):
+                return "not JSON"
+            error = next(iter(self._validator.iter_errors(value)), None)
+            if error is None:
+                return None
+            at = "/".join(str(step) for step in error.instance_path)
+            return f"{_first_line(error.message)} at /{at}"
+
+        return check
+
+
+def _loads(text: str) -> Any:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise SchemaProblem(f"not JSON: {_first_line(error)}") from error
+    if _depth(value, 0) > _MAX_DEPTH:
+        raise SchemaProblem(f"nested more than {_MAX_DEPTH} deep")
+    return value
+
+
+def _depth(value: Any, depth: int) -> int:
+    if depth > _MAX_DEPTH or not isinstance(value, dict | list):
+        return depth
+    inner = value.values() if isinstance(value, dict) else value
+    return max((_depth(item, depth + 1) for item in inner), default=depth)
+
+
+def _dumps(value: Any, *, sort_keys: bool = False) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, sort_keys=sort_keys)
+
+
+def _first_line(error: object) -> str:
+    return str(error).partition("\n")[0][:500]

@@ -1,0 +1,49 @@
+"""What the registry asks of a schema, whatever its language."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+
+class SchemaProblem(Exception):
+    """The text is no schema of its language; one line that says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Incompatibility:
+    """One reason why a reader cannot read what a writer wrote."""
+
+    kind: str
+    """A name in capitals, Confluent's where it has one."""
+    path: str
+    """Where in the reader's schema, as a JSON pointer (Protobuf: message and field)."""
+    message: str
+
+    def shown(self) -> str:
+        return f"{{errorType:'{self.kind}', description:'{self.message}', path:'{self.path}'}}"
+
+
+class Dependency(NamedTuple):
+    """A referenced schema, after those that it needs itself."""
+
+    name: str
+    schema: str
+
+
+class ParsedSchema(Protocol):
+    schema_type: str
+    canonical: str
+    """What is stored and compared: the text without what means nothing."""
+
+    def normalized(self) -> str:
+        """The canonical form with everything in one order, for normalize=true."""
+
+    def incompatibilities(self, writer: Any) -> list[Incompatibility]:
+        """Why this schema as the reader cannot read what `writer`, of the same language, wrote. Empty: it can."""
+
+    def serialized(self) -> str:
+        """format=serialized: base64 of the descriptor for Protobuf, the canonical form for others."""
+
+    def validator(self) -> Any:
+        """A callable (payload: bytes) -> str | None for the bytes after the id: None, or what is wrong with them."""

@@ -1,0 +1,178 @@
+"""Whether a reader's Protobuf schema reads what a writer's wrote, rule by rule.
+
+Fields are compared by number, types by their place in the file (a package must stay), scalars by their group on the
+wire. Names are Confluent's; docs/registry-compatibility.md lists them. Enums may change freely: numbers travel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ottla.registry.schemas.parsed import Incompatibility, SchemaProblem
+from ottla.registry.schemas.proto_names import Types, is_scalar, resolve
+from ottla.registry.schemas.proto_tree import Enum, Field, Message, ProtoFile
+
+_GROUPS = {
+    **dict.fromkeys(("int32", "int64", "uint32", "uint64", "bool"), "a varint"),
+    **dict.fromkeys(("sint32", "sint64"), "a zigzag varint"),
+    **dict.fromkeys(("string", "bytes"), "a string or bytes"),
+    **dict.fromkeys(("fixed32", "sfixed32"), "a fixed 32"),
+    **dict.fromkeys(("fixed64", "sfixed64"), "a fixed 64"),
+    "float": "a float",
+    "double": "a double",
+}
+
+
+class Resolved(NamedTuple):
+    file: ProtoFile
+    types: Types
+    """Its own types and those of its imports, by full name."""
+    packages: Mapping[str, str]
+    """The package of the file that each of them is in."""
+
+
+class _Kind(NamedTuple):
+    shape: str
+    """scalar, message or map"""
+    detail: str
+
+
+def incompatibilities(writer: Resolved, reader: Resolved) -> list[Incompatibility]:
+    return _Comparison(writer, reader).run()
+
+
+class _Comparison:
+    def __init__(self, writer: Resolved, reader: Resolved) -> None:
+        self._writer, self._reader = writer, reader
+        self._seen: set[tuple[str, str]] = set()
+        self.found: list[Incompatibility] = []
+
+    def add(self, kind: str, path: str, message: str) -> None:
+        self.found.append(Incompatibility(kind, path, message))
+
+    def run(self) -> list[Incompatibility]:
+        old, new = self._writer.file, self._reader.file
+        if old.package != new.package:
+            self.add("PACKAGE_CHANGED", "#/", f"the package was {old.package!r}, is {new.package!r}")
+        self._messages(old.messages, new.messages, old.package, new.package, "#/")
+        return self.found
+
+    def _messages(self, old: list[Message], new: list[Message], before: str, after: str, path: str) -> None:
+        present = {message.name: message for message in new}
+        for message in old:
+            at = f"{path}{message.name}"
+            if message.name not in present:
+                self.add("MESSAGE_REMOVED", at, f"the message {message.name} is gone")
+                continue
+            self._message(message, present[message.name], _join(before, message.name), _join(after, message.name), at)
+
+    def _message(self, old: Message, new: Message, before: str, after: str, path: str) -> None:
+        if (before, after) in self._seen:
+            return
+        self._seen.add((before, after))
+        self._oneofs(old, new, path)
+        given = {field.number: field for field in old.fields}
+        wanted = {field.number: field for field in new.fields}
+        for number in sorted(given.keys() | wanted.keys()):
+            self._field_pair(old, new, given.get(number), wanted.get(number), (before, after), f"{path}/{number}")
+        self._messages(old.messages, new.messages, before, after, f"{path}/")
+
+    def _field_pair(
+        self, old: Message, new: Message, given: Field | None, wanted: Field | None, scopes: tuple[str, str], at: str
+    ) -> None:
+        if given is not None and wanted is not None:
+            self._field(given, wanted, scopes, at)
+        elif given is not None:
+            if given.oneof is not None and not _oneof_gone(given.oneof, old, new):
+                self.add("ONEOF_FIELD_REMOVED", at, f"the field {given.name} is gone from the oneof {given.oneof}")
+            elif given.label == "required" and given.oneof is None:
+                self.add("REQUIRED_FIELD_REMOVED", at, f"the required field {given.name} is gone")
+        elif wanted is not None and wanted.label == "required" and wanted.oneof is None:
+            self.add("REQUIRED_FIELD_ADDED", at, f"the field {wanted.name} is new and required")
+
+    def _oneofs(self, old: Message, new: Message, path: str) -> None:
+        """Fields that were independent may not exclude each other now."""
+        origin = {
+            field.number: f"oneof {field.oneof}" if field.oneof else f"field {field.number}" for field in old.fields
+        }
+        for name in new.oneofs:
+            members = [field.number for field in new.fields if field.oneof == name and field.number in origin]
+            groups = {origin[number] for number in members}
+            if len(groups) > 1:
+                moved = sum(group.startswith("field") for group in groups)
+                kind = "MULTIPLE_FIELDS_MOVED_TO_ONEOF" if moved > 1 else "FIELD_MOVED_TO_EXISTING_ONEOF"
+                self.add(kind, f"{path}/{name}", f"fields that could be set together exclude each other in {name}")
+
+    # Fields
+
+    def _field(self, old: Field, new: Field, scopes: tuple[str, str], at: str) -> None:
+        if old.is_map and new.is_map:
+            for part in ("key_type", "value_type"):
+                self._type(getattr(old, part), getattr(new, part), scopes, at)
+            return
+        if old.is_map or new.is_map:
+            self.add("FIELD_KIND_CHANGED", at, f"the field {new.name} was {_shown(old)}, is {_shown(new)}")
+            return
+        group = self._type(old.type, new.type, scopes, at)
+        if group not in {None, "a string or bytes"} and (old.label == "repeated") != (new.label == "repeated"):
+            text = f"the field {new.name} was {_labelled(old)}, is {_labelled(new)}"
+            self.add("FIELD_NUMERIC_LABEL_CHANGED", at, text)
+
+    def _type(self, old: str, new: str, scopes: tuple[str, str], at: str) -> str | None:
+        """Compare two types; the wire group when both are scalars of the same one."""
+        before, after = self._kind(old, scopes[0], self._writer), self._kind(new, scopes[1], self._reader)
+        if before.shape != after.shape:
+            self.add("FIELD_KIND_CHANGED", at, f"the type was {old}, is {new}")
+            return None
+        if before.shape == "scalar":
+            if before.detail != after.detail:
+                text = f"the type was {old} ({before.detail}), is {new} ({after.detail})"
+                self.add("FIELD_SCALAR_KIND_CHANGED", at, text)
+                return None
+            return after.detail
+        self._message_type(before.detail, after.detail, at)
+        return None
+
+    def _kind(self, name: str, scope: str, side: Resolved) -> _Kind:
+        if is_scalar(name):
+            return _Kind("scalar", _GROUPS[name])
+        try:
+            full = resolve(name, scope, side.types)
+        except SchemaProblem:
+            return _Kind("message", name)
+        return _Kind("scalar", "a varint") if isinstance(side.types[full], Enum) else _Kind("message", full)
+
+    def _message_type(self, before: str, after: str, at: str) -> None:
+        old, new = self._writer.types.get(before), self._reader.types.get(after)
+        if _local(before, self._writer) != _local(after, self._reader):
+            self.add("FIELD_NAMED_TYPE_CHANGED", at, f"the type was {before}, is {after}")
+        elif isinstance(old, Message) and isinstance(new, Message):
+            mark = len(self.found)
+            self._message(old, new, before, after, f"{at}/{new.name}")
+            if len(self.found) > mark:
+                self.add("FIELD_NAMED_TYPE_CHANGED", at, f"the type {after} changed in a way that cannot be read")
+
+
+def _local(name: str, side: Resolved) -> str:
+    """A name without the package of the file that it is in: an import may be renamed."""
+    package = side.packages.get(name)
+    return name.removeprefix(f"{package}.") if package else name
+
+
+def _join(scope: str, name: str) -> str:
+    return f"{scope}.{name}" if scope else name
+
+
+def _oneof_gone(name: str, old: Message, new: Message) -> bool:
+    """Removed as a whole, no member left: readers simply never see it."""
+    left = {field.number for field in new.fields}
+    return name not in new.oneofs and not any(f.oneof == name and f.number in left for f in old.fields)
+
+
+def _shown(field: Field) -> str:
+    return "a map" if field.is_map else field.type
+
+
+def _labelled(field: Field) -> str:
+    return f"{field.label} {field.type}" if field.label else field.type

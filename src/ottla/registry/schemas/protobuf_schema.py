@@ -1,0 +1,172 @@
+"""Protobuf: read by our own parser or from a base64 descriptor, run by protobuf's own runtime."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+
+from ottla.registry.records import PROTOBUF
+from ottla.registry.schemas.parsed import Dependency, Incompatibility, SchemaProblem
+from ottla.registry.schemas.proto_descriptor import to_descriptor
+from ottla.registry.schemas.proto_from_descriptor import to_tree
+from ottla.registry.schemas.proto_names import Types
+from ottla.registry.schemas.proto_parser import parse_proto
+from ottla.registry.schemas.proto_printer import print_proto
+from ottla.registry.schemas.proto_rules import Resolved, incompatibilities
+from ottla.registry.schemas.proto_tree import Enum, Message, ProtoFile
+from ottla.registry.schemas.proto_well_known import well_known_descriptor, well_known_tree
+
+_OWN_NAME = "default.proto"
+
+
+class ProtobufSchema:
+    schema_type = PROTOBUF
+
+    def __init__(self, text: str, dependencies: Sequence[Dependency] = ()) -> None:
+        self.tree = read_proto(text)
+        self._imported = {each.name: read_proto(each.schema) for each in dependencies}
+        self._add_well_known(self.tree)
+        for tree in list(self._imported.values()):
+            self._add_well_known(tree)
+        self.types = self._all_types()
+        self._descriptor = to_descriptor(self.tree, _OWN_NAME, self.types)
+        self._pool = self._build()
+        self.canonical = print_proto(self.tree)
+
+    def _add_well_known(self, tree: ProtoFile) -> None:
+        for each in tree.imports:
+            if each.path in self._imported:
+                continue
+            found = well_known_tree(each.path)
+            if found is None:
+                proto = well_known_descriptor(each.path)
+                if proto is None:
+                    raise SchemaProblem(f'the import "{each.path}" is not found: no reference has that name')
+                found = to_tree(proto)
+            self._imported[each.path] = found
+            self._add_well_known(found)
+
+    def _all_types(self) -> Types:
+        types: dict[str, Message | Enum] = {}
+        for tree in (*self._imported.values(), self.tree):
+            types.update(tree.types())
+        return types
+
+    def _build(self) -> DescriptorPool:
+        """Protobuf's own runtime has the last word on whether this is a schema."""
+        pool = DescriptorPool()
+        added: set[str] = set()
+        try:
+            for path in self._imported:
+                self._add_file(pool, path, added, ())
+            pool.Add(self._descriptor)
+            pool.FindFileByName(_OWN_NAME)
+        except (TypeError, KeyError, ValueError) as error:
+            raise SchemaProblem(" ".join(str(error).split())[:500]) from error
+        return pool
+
+    def _add_file(self, pool: DescriptorPool, path: str, added: set[str], above: tuple[str, ...]) -> None:
+        if path in above:
+            raise SchemaProblem(f"the imports go in a circle: {' -> '.join((*above, path))}")
+        if path in added:
+            return
+        tree = self._imported[path]
+        for each in tree.imports:
+            if each.path in self._imported:
+                self._add_file(pool, each.path, added, (*above, path))
+        added.add(path)
+        pool.Add(well_known_descriptor(path) or to_descriptor(tree, path, self.types))
+
+    def normalized(self) -> str:
+        """Names in full, imports and options sorted."""
+        tree = to_tree(self._descriptor)
+        tree.imports.sort(key=lambda each: each.path)
+        tree.options.sort(key=lambda each: each.name)
+        return print_proto(tree)
+
+    def serialized(self) -> str:
+        return base64.b64encode(self._descriptor.SerializeToString(deterministic=True)).decode()
+
+    def incompatibilities(self, writer: ProtobufSchema) -> list[Incompatibility]:
+        return incompatibilities(writer.resolved(), self.resolved())
+
+    def resolved(self) -> Resolved:
+        packages = {name: tree.package for tree in (*self._imported.values(), self.tree) for name, _ in tree.types()}
+        return Resolved(self.tree, self.types, packages)
+
+    def message_class(self, full_name: str) -> Any:
+        from google.protobuf.message_factory import GetMessageClass
+
+        return GetMessageClass(self._pool.FindMessageTypeByName(full_name))
+
+    def validator(self) -> Callable[[bytes], str | None]:
+        """The payload opens with the path to the message's type in the file: zigzag varints, or one 0 for the first."""
+        classes: dict[tuple[int, ...], Any] = {}
+
+        def check(payload: bytes) -> str | None:
+            try:
+                indexes, start = _message_indexes(payload)
+                if indexes not in classes:
+                    classes[indexes] = self.message_class(self._name_at(indexes))
+                message = classes[indexes]()
+                message.ParseFromString(payload[start:])
+            except IndexError:
+                return "the message index is not in the schema"
+            except (DecodeError, ValueError) as error:
+                return f"not Protobuf of its schema: {' '.join(str(error).split())}"
+            return None if message.IsInitialized() else "required fields are missing"
+
+        return check
+
+    def _name_at(self, indexes: tuple[int, ...]) -> str:
+        level, names = self.tree.messages, [self.tree.package] if self.tree.package else []
+        for index in indexes:
+            names.append(level[index].name)
+            level = level[index].messages
+        return ".".join(names)
+
+
+def read_proto(text: str) -> ProtoFile:
+    """Text, or base64 of a FileDescriptorProto as Python's serializer sends it."""
+    stripped = text.strip()
+    if stripped and not any(letter in stripped for letter in ";{ \n"):
+        try:
+            proto = FileDescriptorProto.FromString(base64.b64decode(stripped, validate=True))
+            return to_tree(proto)
+        except (binascii.Error, DecodeError, ValueError, KeyError, IndexError) as error:
+            raise SchemaProblem("neither a .proto file nor base64 of a file descriptor") from error
+    return parse_proto(text)
+
+
+def _message_indexes(payload: bytes) -> tuple[tuple[int, ...], int]:
+    count, at = _zigzag(payload, 0)
+    if count == 0:
+        return (0,), at
+    if not 0 < count <= 64:
+        raise IndexError(count)
+    indexes = []
+    for _ in range(count):
+        index, at = _zigzag(payload, at)
+        if index < 0:
+            raise IndexError(index)
+        indexes.append(index)
+    return tuple(indexes), at
+
+
+def _zigzag(payload: bytes, at: int) -> tuple[int, int]:
+    shift = raw = 0
+    while True:
+        byte = payload[at]
+        at += 1
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (raw >> 1) ^ -(raw & 1), at
+        shift += 7
+        if shift > 35:
+            raise IndexError(shift)

@@ -1,0 +1,99 @@
+"""Run an instance: bind, read the topic, serve until told to stop. `serve` is the whole of `ottla registry`."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Callable
+
+import uvicorn
+
+from ottla.registry.http.app import RegistryApp
+from ottla.registry.http.authentication import BasicAuthentication, read_users
+from ottla.registry.service import Registry
+from ottla.registry.settings import RegistrySettings, RegistryStartError
+
+
+class RegistryServer:
+    """`start` returns when it answers; `stop` when it does not any more."""
+
+    def __init__(self, settings: RegistrySettings) -> None:
+        self._settings = settings
+        self._socket = bind(settings.host, settings.port)
+        host, port = self._socket.getsockname()[:2]
+        scheme = "https" if settings.tls_certificate else "http"
+        shown = f"[{host}]" if ":" in host else host
+        if host in {"0.0.0.0", "::"}:  # noqa: S104 - recognised, not bound
+            shown = socket.gethostname()
+        self.url = settings.advertised_url or f"{scheme}://{shown}:{port}"
+        self.registry = Registry(settings, self.url)
+        self._server: uvicorn.Server | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._started = asyncio.Event()
+
+    async def start(self) -> None:
+        settings = self._settings
+        users = read_users(settings.users_file) if settings.users_file else None
+        app = RegistryApp(self.registry, BasicAuthentication(users) if users is not None else None)
+        config = uvicorn.Config(
+            app, log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=5,
+            ssl_certfile=settings.tls_certificate, ssl_keyfile=settings.tls_key, server_header=False,
+            date_header=False, ws="none",
+        )  # fmt: skip
+        try:
+            config.load()
+        except OSError as error:
+            raise RegistryStartError(f"cannot use the TLS certificate {settings.tls_certificate}: {error}") from error
+        await self.registry.start()
+        self._server = uvicorn.Server(config)
+        self._server.lifespan = config.lifespan_class(config)
+        self._task = asyncio.ensure_future(self._serve(self._server))
+        started = asyncio.ensure_future(self._started.wait())
+        await asyncio.wait({started, self._task}, return_when=asyncio.FIRST_COMPLETED)
+        started.cancel()
+        if self._task.done():
+            self._task.result()
+
+    async def _serve(self, server: uvicorn.Server) -> None:
+        # Signals are ours: uvicorn's own handling would end the process twice.
+        await server.startup(sockets=[self._socket])
+        self._started.set()
+        if not server.should_exit:
+            await server.main_loop()
+        await server.shutdown(sockets=[self._socket])
+
+    async def stop(self) -> None:
+        if self._server is not None and self._task is not None:
+            self._server.should_exit = True
+            await asyncio.wait({self._task}, timeout=10)
+        self._socket.close()
+        await self.registry.stop()
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """RegistryStartError when the port is taken."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((host, port))
+    except OSError as error:
+        sock.close()
+        raise RegistryStartError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+    return sock
+
+
+async def serve(settings: RegistrySettings, on_started: Callable[[str], None]) -> None:
+    """Until SIGTERM or SIGINT."""
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    server = RegistryServer(settings)
+    try:
+        await server.start()
+        on_started(server.url)
+        await stopping.wait()
+    finally:
+        await server.stop()

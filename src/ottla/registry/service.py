@@ -1,0 +1,128 @@
+"""One instance put together: the topic read to its end, an election or none, and then questions and writes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine
+from typing import Any
+
+from confluent_kafka import KafkaException
+
+from ottla.env.logging import get_logger
+from ottla.registry.catalogue import Catalogue
+from ottla.registry.election import Election, writer_url
+from ottla.registry.errors import RegistryError
+from ottla.registry.log import Message, SchemasLog
+from ottla.registry.queries import Queries
+from ottla.registry.settings import RegistrySettings, RegistryStartError
+from ottla.registry.state import RegistryState
+from ottla.registry.topic import TopicReader, TopicWriter, end_offset, ensure_topic
+from ottla.registry.writer import Writer
+
+log = get_logger(__name__)
+
+
+class Registry:
+    def __init__(self, settings: RegistrySettings, url: str) -> None:
+        self.settings = settings
+        self.url = url
+        self.state = RegistryState()
+        self.log = SchemasLog(self.state)
+        self.queries = Queries(self.state, Catalogue(self.state))
+        self._topic = TopicWriter(settings)
+        self.writer = Writer(settings, self.log, self.queries, self._topic)
+        self.is_writer = False
+        self._reader: TopicReader | None = None
+        self._election: Election | None = None
+        self._writer_url: str | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Ready to answer: what was in the topic has been read."""
+        loop = asyncio.get_running_loop()
+        await asyncio.to_thread(ensure_topic, self.settings)
+        try:
+            end = await asyncio.to_thread(end_offset, self.settings)
+        except KafkaException as error:
+            raise RegistryStartError(f"the topic {self.settings.topic} has no end: {error.args[0].str()}") from error
+
+        def hand_over(messages: list[Message], reached: int | None) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: a stop overtook the reader
+                loop.call_soon_threadsafe(self._on_messages, messages, reached)
+
+        self._reader = TopicReader(self.settings, hand_over)
+        self._reader.start()
+        await self._read_up_to(end)
+        if self.settings.alone:
+            self.is_writer = True
+            self._repair_if_needed()
+        else:
+            self._election = Election(
+                self.settings, self.url, lambda won: loop.call_soon_threadsafe(self._on_election, won)
+            )
+            self._election.start()
+        log.info("registry.started", url=self.url, subjects=len(self.state.subjects), topic=self.settings.topic)
+
+    async def _read_up_to(self, end: int) -> None:
+        reached = asyncio.Event()
+        self.log.when(end, reached.set)
+        try:
+            await asyncio.wait_for(reached.wait(), self.settings.start_timeout_s)
+        except TimeoutError as error:
+            raise RegistryStartError(
+                f"the topic {self.settings.topic} was read to {self.log.position} of {end} in time"
+            ) from error
+
+    def _on_messages(self, messages: list[Message], end: int | None) -> None:
+        self.log.apply(messages, end)
+        self._repair_if_needed()
+
+    def _repair_if_needed(self) -> None:
+        if self.log.voided and self.is_writer:
+            self._spawn(self._repair())
+
+    async def _repair(self) -> None:
+        try:
+            await self.writer.repair()
+        except RegistryError as error:
+            log.warning("record.unrepaired", reason=error.message)
+
+    # The election
+
+    def _on_election(self, won: bool) -> None:  # noqa: FBT001 - a callback's only fact
+        if won:
+            self._spawn(self._take_over())
+        else:
+            self.is_writer = False
+        self._writer_url = None
+
+    async def _take_over(self) -> None:
+        """A new writer first reads what its predecessor wrote."""
+        try:
+            await self.writer.read_up_to(await asyncio.to_thread(end_offset, self.settings))
+        except (KafkaException, RegistryError) as error:
+            log.warning("writer.unread", reason=str(error))
+        self.is_writer = True
+        log.info("writer.elected", url=self.url)
+        self._repair_if_needed()
+
+    async def find_writer(self, *, again: bool = False) -> str | None:
+        """The elected writer's URL."""
+        if self._writer_url is None or again:
+            self._writer_url = await asyncio.to_thread(writer_url, self.settings)
+        return self._writer_url
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def stop(self) -> None:
+        self.is_writer = False
+        for task in list(self._tasks):
+            task.cancel()
+        for part in (self._election, self._reader):
+            if part is not None:
+                await asyncio.to_thread(part.stop)
+        await asyncio.to_thread(self._topic.close)

@@ -1,0 +1,39 @@
+"""What an instance is told at its start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+class RegistryStartError(Exception):
+    """Why the registry cannot start; one line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistrySettings:
+    bootstrap_servers: str
+    host: str = "127.0.0.1"
+    port: int = 8081
+    advertised_url: str | None = None
+    """How other instances reach this one; made from host and port when not given."""
+    topic: str = "_schemas"
+    group_id: str = "schema-registry"
+    alone: bool = False
+    """No election: this instance writes. Safe beside others (see `log.py`), only they do not know of it."""
+    replication_factor: int = 3
+    """Of the topic when it is made, or as many as there are brokers."""
+    schema_max_bytes: int = 1_000_000
+    """A record of the topic must fit into max.message.bytes."""
+    timeout_s: float = 10.0
+    start_timeout_s: float = 60.0
+    forward_timeout_s: float = 20.0
+    session_timeout_ms: int = 6000
+    client_properties: dict[str, str] = field(default_factory=dict)
+    """Further settings of librdkafka, such as security.protocol."""
+    users_file: str | None = None
+    """Basic authentication: NAME:PASSWORD or NAME:pbkdf2_sha256$ITERATIONS$SALT$HASH per line."""
+    tls_certificate: str | None = None
+    tls_key: str | None = None
+    forward_user: str | None = None
+    """NAME:PASSWORD that forwarded writes use where authentication is on."""
+    forward_ca: str | None = None

@@ -1,0 +1,1 @@
+"""The schema registry, against Ottla and Apache Kafka."""
