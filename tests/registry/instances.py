@@ -49,7 +49,7 @@ class RegistryThread:
         try:
             server = RegistryServer(self.settings)
             await server.start()
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - it belongs to the thread that waits in __enter__
             self._started.set_exception(error)
             return
         self._started.set_result(server)

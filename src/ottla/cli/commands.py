@@ -9,6 +9,8 @@ import click
 from ottla import __version__
 
 _COMMANDS = {
+    "registry": ("ottla.cli.registry", "registry", "Run a schema registry."),
+    "schema": ("ottla.cli.schema", "schema", "List, get, register, check, compare and delete schemas."),
     "server": ("ottla.cli.server", "server", "Run one node from a server.properties file."),
     "storage": ("ottla.cli.storage", "storage", "Make ids, format log directories, look at them."),
     "up": ("ottla.cli.up", "up", "Start a log on this machine with one command."),

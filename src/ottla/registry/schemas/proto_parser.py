@@ -61,8 +61,8 @@ def _tokens(text: str) -> list[Token]:
             tokens.append(Token(kind, match.group(), line))
         line += match.group().count("\n")
         pos = match.end()
-    tokens.append(Token("end", "", line))
-    return tokens
+    # As many as the parser ever looks ahead.
+    return [*tokens, *[Token("end", "", line)] * 3]
 
 
 def unquoted(text: str) -> str:

@@ -1,0 +1,58 @@
+"""`ottla registry`: a schema registry beside any Kafka cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import click
+
+
+@click.command()
+@click.option("-b", "--bootstrap-servers", default="127.0.0.1:9092", show_default=True, help="The cluster's brokers.")
+@click.option("-l", "--listen", default="127.0.0.1:8081", show_default=True, metavar="HOST:PORT",
+              help="Where to answer; port 0 takes a free one.")  # fmt: skip
+@click.option("--advertised-url", help="How other instances reach this one; from --listen when not given.")
+@click.option("--topic", default="_schemas", show_default=True, help="The compacted topic that holds everything.")
+@click.option("--group-id", default="schema-registry", show_default=True, help="The group that elects the writer.")
+@click.option("--alone", is_flag=True, help="Write without an election: no other instance is meant to.")
+@click.option("--replication-factor", default=3, show_default=True, help="Of the topic when it is made.")
+@click.option("--schema-max-bytes", default=1_000_000, show_default=True, help="The largest schema accepted.")
+@click.option("--client-property", "properties", multiple=True, metavar="NAME=VALUE",
+              help="A setting of librdkafka, such as security.protocol=SSL.")  # fmt: skip
+@click.option("--users", "users_file", help="Basic authentication: a file of NAME:PASSWORD lines.")
+@click.option("--tls-certificate", help="Serve HTTPS with this PEM certificate chain.")
+@click.option("--tls-key", help="The PEM key of the certificate.")
+@click.option("--forward-user", envvar="OTTLA_REGISTRY_FORWARD_USER", metavar="NAME:PASSWORD",
+              help="Who forwards writes to the elected writer.")  # fmt: skip
+@click.option("--forward-ca", help="PEM certificates to trust when writes are forwarded over HTTPS.")
+def registry(listen: str, properties: tuple[str, ...], **options: object) -> None:
+    r"""Run a schema registry: Confluent's REST API over a compacted topic.
+
+    Start as many as you like with the same --group-id; one of them writes, the others forward to it.
+
+    \b
+    Examples:
+      ottla registry --bootstrap-servers 127.0.0.1:9092
+      ottla registry -b kafka1:9092 -l 0.0.0.0:8081 --advertised-url http://registry1:8081 --users users.txt
+    """
+    from ottla.registry.server import serve
+    from ottla.registry.settings import RegistrySettings, RegistryStartError
+
+    host, _, port = listen.rpartition(":")
+    if not port.isdigit() or not host:
+        raise click.UsageError(f"--listen {listen!r} is not HOST:PORT")
+    client_properties = {}
+    for each in properties:
+        name, separator, value = each.partition("=")
+        if not separator:
+            raise click.UsageError(f"--client-property {each!r} is not NAME=VALUE")
+        client_properties[name.strip()] = value.strip()
+    settings = RegistrySettings(
+        host=host.strip("[]"), port=int(port), client_properties=client_properties, **options  # type: ignore[arg-type]  # click gives each option its type
+    )  # fmt: skip
+    try:
+        asyncio.run(serve(settings, lambda url: click.echo(f"the schema registry is up at {url}")))
+    except RegistryStartError as error:
+        click.echo(f"ottla: {error}", err=True)
+        sys.exit(1)

@@ -1,0 +1,258 @@
+"""`ottla schema list|get|register|check|diff|delete`: the registry's REST API for people."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_TYPES = {".avsc": "AVRO", ".avro": "AVRO", ".json": "JSON", ".proto": "PROTOBUF"}
+
+
+@click.group()
+@click.option("-u", "--url", envvar="OTTLA_REGISTRY_URL", default="http://127.0.0.1:8081", show_default=True,
+              help="The registry; also OTTLA_REGISTRY_URL.")  # fmt: skip
+@click.option("--user", envvar="OTTLA_REGISTRY_USER", metavar="NAME:PASSWORD", help="Basic authentication.")
+@click.option("--ca", help="PEM certificates to trust for https.")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.pass_context
+def schema(context: click.Context, url: str, user: str | None, ca: str | None, output: str) -> None:
+    """List, get, register, check, compare and delete schemas."""
+    from ottla.registry.client import RegistryClient
+
+    context.obj = (RegistryClient(url, user=user, ca_file=ca), output == "json")
+
+
+def _command(function: _Command) -> _Command:
+    """One line and exit code 1 for whatever the registry says no to."""
+
+    @wraps(function)
+    def run(*arguments: Any, **options: Any) -> Any:
+        from ottla.registry.client import Unreachable
+        from ottla.registry.errors import RegistryError
+
+        try:
+            return function(*arguments, **options)
+        except RegistryError as error:
+            click.echo(f"ottla: {error.message} ({error.code})", err=True)
+        except Unreachable as error:
+            click.echo(f"ottla: {error}", err=True)
+        sys.exit(1)
+
+    return run  # type: ignore[return-value]  # wraps keeps the signature
+
+
+def _read(file: str, schema_type: str | None, references: tuple[str, ...]) -> dict[str, Any]:
+    """The body of a registration: the file's text, its type by its ending, references as NAME=SUBJECT:VERSION."""
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"cannot read {file}: {error}") from error
+    kind = schema_type or _TYPES.get(Path(file).suffix.lower(), "AVRO")
+    body: dict[str, Any] = {"schema": text, "schemaType": kind.upper()}
+    for reference in references:
+        name, _, target = reference.partition("=")
+        subject, _, version = target.rpartition(":")
+        if not name or not subject or not version.isdigit():
+            raise click.UsageError(f"--reference {reference!r} is not NAME=SUBJECT:VERSION")
+        body.setdefault("references", []).append({"name": name, "subject": subject, "version": int(version)})
+    return body
+
+
+_file_options = (
+    click.option("-t", "--type", "schema_type", type=click.Choice(["AVRO", "JSON", "PROTOBUF"], case_sensitive=False),
+                 help="The language; by the file's ending when not given (.avsc, .json, .proto)."),
+    click.option("-r", "--reference", "references", multiple=True, metavar="NAME=SUBJECT:VERSION",
+                 help="A schema that this one refers to."),
+)  # fmt: skip
+
+
+def _with_file(function: _Command) -> _Command:
+    for option in _file_options:
+        function = option(function)
+    return function
+
+
+@schema.command("list")
+@click.argument("prefix", default="")
+@click.option("--deleted", is_flag=True, help="Also what is soft deleted.")
+@click.pass_obj
+@_command
+def list_(obj: Any, prefix: str, deleted: bool) -> None:  # noqa: FBT001 - click passes flags so
+    """Subjects that begin with PREFIX, with their latest version."""
+    client, as_json = obj
+    flags = {"deleted": str(deleted).lower()}
+    names = client.call("GET", "subjects", query={"subjectPrefix": prefix or ":*:", **flags})
+    rows = []
+    for name in names:
+        versions = client.call("GET", "subjects", name, "versions", query=flags)
+        found = client.call("GET", "subjects", name, "versions", str(versions[-1]), query=flags)
+        rows.append({"subject": name, "version": found["version"], "versions": len(versions), "id": found["id"],
+                     "type": found.get("schemaType", "AVRO"), "deleted": found.get("deleted", False)})  # fmt: skip
+    _show(rows, as_json, ("subject", "version", "versions", "id", "type"))
+
+
+@schema.command()
+@click.argument("subject")
+@click.argument("version", default="latest")
+@click.option("--id", "by_id", is_flag=True, help="SUBJECT is a schema's id.")
+@click.pass_obj
+@_command
+def get(obj: Any, subject: str, version: str, by_id: bool) -> None:  # noqa: FBT001 - as above
+    """A schema, by subject and version or by its id."""
+    client, as_json = obj
+    path = ("schemas", "ids", subject) if by_id else ("subjects", subject, "versions", version)
+    found = client.call("GET", *path)
+    click.echo(json.dumps(found, indent=2) if as_json else _readable(found))
+
+
+@schema.command()
+@click.argument("subject")
+@click.argument("file")
+@_with_file
+@click.option("--normalize", is_flag=True, help="Ignore differences of order and spelling.")
+@click.pass_obj
+@_command
+def register(
+    obj: Any,
+    subject: str,
+    file: str,
+    schema_type: str | None,
+    references: tuple[str, ...],
+    normalize: bool,  # noqa: FBT001 - as above
+) -> None:
+    """Register the schema in FILE (- is the standard input) under SUBJECT."""
+    client, as_json = obj
+    body = _read(file, schema_type, references)
+    query = {"normalize": str(normalize).lower()}
+    found = client.call("POST", "subjects", subject, "versions", body=body, query=query)
+    click.echo(json.dumps(found) if as_json else f"{subject} version {found['version']} has id {found['id']}")
+
+
+@schema.command()
+@click.argument("subject")
+@click.argument("file")
+@_with_file
+@click.option("--version", help="Against this version only (a number or latest).")
+@click.pass_obj
+@_command
+def check(
+    obj: Any, subject: str, file: str, schema_type: str | None, references: tuple[str, ...], version: str | None
+) -> None:
+    """Would the schema in FILE be accepted under SUBJECT? Says where not, and why; exit code 1 then."""
+    client, as_json = obj
+    path = ("compatibility", "subjects", subject, "versions", *((version,) if version else ()))
+    found = client.call("POST", *path, body=_read(file, schema_type, references), query={"verbose": "true"})
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+    else:
+        click.echo("compatible" if found["is_compatible"] else "incompatible:")
+        for message in found.get("messages", []):
+            click.echo(f"  {_sentence(message)}")
+    if not found["is_compatible"]:
+        sys.exit(1)
+
+
+@schema.command()
+@click.argument("subject")
+@click.argument("old")
+@click.argument("new", default="latest")
+@click.pass_obj
+@_command
+def diff(obj: Any, subject: str, old: str, new: str) -> None:
+    """What changed between two versions, as text, and what each cannot read of the other."""
+    import difflib
+
+    client, as_json = obj
+    before, after = (client.call("GET", "subjects", subject, "versions", each) for each in (old, new))
+    reasons = _both_ways(client, before, after)
+    lines = list(
+        difflib.unified_diff(
+            _readable(before).splitlines(), _readable(after).splitlines(), f"version {before['version']}",
+            f"version {after['version']}", lineterm="",
+        )
+    )  # fmt: skip
+    if as_json:
+        click.echo(json.dumps({"old": before, "new": after, "diff": lines, **reasons}, indent=2))
+        return
+    for line in lines or ["the same schema"]:
+        click.secho(line, fg={"+": "green", "-": "red"}.get(line[:1]))
+    for direction, found in reasons.items():
+        click.echo(f"{direction.replace('_', ' ')}: {'yes' if not found else 'no'}")
+        for reason in found:
+            click.echo(f"  {reason['kind']} at {reason['path']}: {reason['message']}")
+
+
+def _both_ways(client: Any, before: dict[str, Any], after: dict[str, Any]) -> dict[str, list[dict[str, str]]]:
+    """Compared here, so that the subject's level does not matter."""
+    from ottla.registry.schemas.parse import parse_schema
+    from ottla.registry.schemas.parsed import Dependency
+
+    def dependencies(value: dict[str, Any]) -> list[Dependency]:
+        found: list[Dependency] = []
+        for reference in value.get("references", []):
+            target = client.call("GET", "subjects", reference["subject"], "versions", str(reference["version"]))
+            found += [*dependencies(target), Dependency(reference["name"], target["schema"])]
+        return found
+
+    if before.get("schemaType", "AVRO") != after.get("schemaType", "AVRO"):
+        return {}
+    old, new = (parse_schema(v.get("schemaType", "AVRO"), v["schema"], dependencies(v)) for v in (before, after))
+
+    def told(reader: Any, writer: Any) -> list[dict[str, str]]:
+        return [{"kind": r.kind, "path": r.path, "message": r.message} for r in reader.incompatibilities(writer)]
+
+    return {"new_reads_old": told(new, old), "old_reads_new": told(old, new)}
+
+
+@schema.command()
+@click.argument("subject")
+@click.argument("version", required=False)
+@click.option("--permanent", is_flag=True, help="For good; it must be soft deleted first.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_obj
+@_command
+def delete(obj: Any, subject: str, version: str | None, permanent: bool, yes: bool) -> None:  # noqa: FBT001 - as above
+    """Delete a version, or a whole subject."""
+    client, as_json = obj
+    what = f"version {version} of {subject}" if version else f"all versions of {subject}"
+    if not yes:
+        click.confirm(f"Delete {what}{' for good' if permanent else ''}?", abort=True, err=True)
+    path = ("subjects", subject, *(("versions", version) if version else ()))
+    found = client.call("DELETE", *path, query={"permanent": str(permanent).lower()})
+    click.echo(json.dumps(found) if as_json else f"deleted {what}: {found}")
+
+
+def _readable(found: dict[str, Any]) -> str:
+    text = str(found["schema"])
+    if found.get("schemaType") == "PROTOBUF":
+        return text
+    return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+
+
+def _sentence(message: str) -> str:
+    """{errorType:'X', description:'y', path:'/z', ...} as a line for people."""
+    import re
+
+    match = re.match(r"\{errorType:'(.*?)', description:'(.*)', path:'(.*?)'(?:, direction:'(.*?)')?\}$", message)
+    if match is None:
+        return message.strip("{}")
+    kind, description, path, direction = match.groups()
+    who = {"BACKWARD": "new reads old", "FORWARD": "old reads new"}.get(direction or "", "")
+    return f"{path}  {kind}: {description}" + (f"  [{who}]" if who else "")
+
+
+def _show(rows: list[dict[str, Any]], as_json: bool, columns: tuple[str, ...]) -> None:  # noqa: FBT001 - as above
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+        return
+    widths = [max([len(column), *(len(str(row[column])) for row in rows)]) for column in columns]
+    click.echo("  ".join(c.upper().ljust(w) for c, w in zip(columns, widths, strict=True)).rstrip())
+    for row in rows:
+        click.echo("  ".join(str(row[c]).ljust(w) for c, w in zip(columns, widths, strict=True)).rstrip())
