@@ -33,7 +33,7 @@ class RegistryApp:
             found = await self._answer(scope, headers, receive)
         except RegistryError as error:
             found = failure(error)
-        except Exception as error:
+        except Exception as error:  # the supervisor of requests: one that fails must not end the server
             log.error("request.failed", path=scope["path"], exc_info=error)
             found = failure(RegistryError(50001, f"Internal error: {type(error).__name__}"))
         await _send(found, headers, scope["method"], send)
