@@ -34,6 +34,9 @@ FLAVOURS: dict[str, dict[str, str]] = {
         "auto.create.topics.enable": "false",
         "log.dirs": "{dir}/data,{dir}/more",
     },
+    "transactions": {  # a list of everything there is, and timeouts that are looked for often
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+    },
 }
 Servers = Callable[[str], tuple[Side, Side]]
 

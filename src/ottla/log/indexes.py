@@ -173,6 +173,19 @@ class OffsetIndex(_Index):
         found = self._floor(position, 1)
         return found[1][1] if found is not None else 0
 
+    def offset_at_or_after(self, position: int) -> Offset | None:
+        """The offset of the first entry whose position is not below `position`; None behind the last."""
+        below = self._floor(position - 1, 1)
+        index = 0 if below is None else below[0] + 1
+        if index >= len(self):
+            return None
+        file = self._storage.open(self.path) if index * self.ENTRY.size < self._written else None
+        try:
+            return self.base_offset + self._slot(file, index)[0]
+        finally:
+            if file is not None:
+                file.close()
+
     @property
     def last_offset(self) -> Offset:
         last = self._last()

@@ -253,6 +253,19 @@ class PartitionLog(ReplicaLog):
         except OSError as error:
             raise self.log_dir.storage_error(error) from error
 
+    def aborted_within(self, found: LogSlice, start: Offset) -> list[AbortedTxn]:
+        """Those that a read_committed reader of `found`, from `start` on, has to know: by what the index says of where
+        the slice ends, as Kafka does, so that a long backlog is not listed with every fetch."""
+        index = self.floor_segment(found.segment_base_offset)
+        try:
+            end = self._segments[index].offset_index.offset_at_or_after(found.position + found.length)
+        except OSError as error:
+            raise self.log_dir.storage_error(error) from error
+        if end is None:
+            last = index + 1 == len(self._segments)
+            end = self.log_end_offset if last else self._segments[index + 1].base_offset
+        return self.aborted_transactions(start, end)
+
     def aborted_transactions(self, start: Offset, end: Offset) -> list[AbortedTxn]:
         """Those that overlap [start, end), for a read_committed fetch of that range."""
         found: list[AbortedTxn] = []

@@ -40,6 +40,16 @@ SETS = (
     Allowed("ConsumerGroupDescribeResponse.groups[].members[].assignment.topic_partitions", "hash order of topic ids"),
     Allowed("ConsumerGroupDescribeResponse.groups[].members[].target_assignment.topic_partitions", "as above"),
     Allowed("ConsumerGroupDescribeResponse.groups[].members[].subscribed_topic_names", "hash order"),
+    Allowed("AddPartitionsToTxnResponse.results_by_topic_v3_and_below", "hash order"),
+    Allowed("AddPartitionsToTxnResponse.results_by_topic_v3_and_below[].results_by_partition", "hash order"),
+    Allowed("AddPartitionsToTxnResponse.results_by_transaction", "in the order in which they were done"),
+    Allowed("AddPartitionsToTxnResponse.results_by_transaction[].topic_results", "hash order"),
+    Allowed("AddPartitionsToTxnResponse.results_by_transaction[].topic_results[].results_by_partition", "hash order"),
+    Allowed("DescribeTransactionsResponse.transaction_states[].topics", "hash order"),
+    Allowed("DescribeTransactionsResponse.transaction_states[].topics[].partitions", "hash order"),
+    Allowed("ListTransactionsResponse.transaction_states", "hash order"),
+    Allowed("ListTransactionsResponse.unknown_state_filters", "hash order"),
+    Allowed("WriteTxnMarkersResponse.markers[].topics[].partitions", "hash order"),
     Allowed("JoinGroupResponse.members", "hash order of the members; the leader looks them up by id"),
 )
 """Arrays that are sets: compared after sorting."""
@@ -82,6 +92,7 @@ NOT_ASKED = (
     ),
     Allowed("Metadata v12 with neither name nor id", "a NullPointerException in Apache Kafka, answered as error -1"),
     Allowed("IncrementalAlterConfigs with an unknown operation", "as above"),
+    Allowed("AddPartitionsToTxn without a transaction", "Apache Kafka never answers"),
     Allowed("the first Metadata that creates a topic", "Apache Kafka answers before the topic exists, Ottla after"),
     Allowed("CreateTopics with a timeout of 0", "a race in Apache Kafka; Ottla has decided before the time is over"),
 )

@@ -138,7 +138,7 @@ class Fetch:
             if found.length:
                 data.records = found if found.length >= SENDFILE_FROM_BYTES else read_slice(partition, found)
             if isolation_level == READ_COMMITTED:
-                data.aborted_transactions = _aborted(partition, wanted.fetch_offset, found.length)
+                data.aborted_transactions = _aborted(partition, wanted.fetch_offset, found)
         return data
 
     def _preferred(self, partition: Partition, offset: int) -> int:
@@ -206,11 +206,10 @@ def read_slice(partition: Partition, found: LogSlice) -> bytes:
         raise partition.log.log_dir.storage_error(error) from error
 
 
-def _aborted(partition: Partition, offset: int, length: int) -> list[AbortedTransaction]:
-    if length == 0:
+def _aborted(partition: Partition, offset: int, found: LogSlice) -> list[AbortedTransaction]:
+    if found.length == 0:
         return []
-    end = partition.log.last_stable_offset
-    return [AbortedTransaction(t.producer_id, t.first_offset) for t in partition.log.aborted_transactions(offset, end)]
+    return [AbortedTransaction(t.producer_id, t.first_offset) for t in partition.log.aborted_within(found, offset)]
 
 
 class ParkedFetch:

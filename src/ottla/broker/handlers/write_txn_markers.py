@@ -20,6 +20,8 @@ from ottla.protocol.generated.write_txn_markers_response import (
 
 
 def handle(context: RequestContext, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse | Deferred:
+    if any(marker.producer_id >= 0 > marker.producer_epoch for marker in request.markers):
+        return _refuse_all(request, ErrorCode.UNKNOWN_SERVER_ERROR)
     work = _Work(sum(len(_partitions(marker)) for marker in request.markers))
     for marker in request.markers:
         codes = work.codes.setdefault(marker.producer_id, {})
@@ -36,6 +38,13 @@ def handle(context: RequestContext, request: WriteTxnMarkersRequest) -> WriteTxn
 
 def _partitions(marker: WritableTxnMarker) -> set[TopicPartition]:
     return {TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes}
+
+
+def _refuse_all(request: WriteTxnMarkersRequest, code: ErrorCode) -> WriteTxnMarkersResponse:
+    """A marker that no batch can carry: Kafka gives up on the whole request."""
+    return WriteTxnMarkersResponse(
+        [_result(marker.producer_id, dict.fromkeys(_partitions(marker), code)) for marker in request.markers]
+    )
 
 
 class _Work:
