@@ -22,6 +22,7 @@ from tests.interop.differential.scenarios.groups import coordinator
 from tests.interop.differential.scenarios.produce import ids_ready
 from tests.interop.differential.sequences import Step, run, sequences
 from tests.interop.differential.servers import two_servers
+from tests.interop.differential.transactional import coordinator as transaction_coordinator
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("requires_apache_kafka")]
 
@@ -84,6 +85,7 @@ def test_recorded_requests_have_the_same_answers(servers: Servers) -> None:
     pair = new_pair(servers, "recorded")
     topic = pair.create(pair.name("t"), 2)
     coordinator(pair)
+    transaction_coordinator(pair)
     ids_ready(pair)
     requests = list(recorded(set(BROKER_APIS)))
     assert len(requests) > 100

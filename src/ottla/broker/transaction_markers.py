@@ -20,6 +20,7 @@ from ottla.protocol.records import build_end_txn_marker
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.protocol.generated.write_txn_markers_response import WriteTxnMarkersResponse
+    from ottla.replication.partition import Partition
 
 _NOT_READY = frozenset(
     {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
@@ -76,22 +77,23 @@ def write_locally(
 ) -> None:
     """Append the marker to each; called back with a code for each, in one piece or in several."""
     codes: dict[TopicPartition, ErrorCode] = {}
-    later: list[tuple[TopicPartition, int]] = []
+    later: list[tuple[Partition, int]] = []
     for tp in sorted(partitions):
         try:
+            partition = broker.replicas.get(tp.topic, tp.partition)
             if tp.topic == OFFSETS_TOPIC:
                 broker.groups.shards[tp.partition].end_transaction(end, partial(_on_offsets_written, tp, on_written))
             else:
-                end_offset = _append(broker, end, tp)
-                if broker.replicas.get(*tp).high_watermark >= end_offset:
+                end_offset = _append(broker, end, partition)
+                if partition.high_watermark >= end_offset:
                     codes[tp] = ErrorCode.NONE
                 else:
-                    later.append((tp, end_offset))
+                    later.append((partition, end_offset))
         except KafkaError as error:
             in_charge = tp.topic == OFFSETS_TOPIC and error.code in _NOT_READY
             codes[tp] = ErrorCode.NOT_LEADER_OR_FOLLOWER if in_charge else error.code
-    for tp, end_offset in later:
-        _when_committed(broker, tp, end_offset, on_written)
+    for partition, end_offset in later:
+        _when_committed(broker, partition, end_offset, on_written)
     if codes:
         on_written(codes)
 
@@ -101,7 +103,7 @@ def _on_offsets_written(tp: TopicPartition, on_written: OnWritten, outcome: Kafk
     on_written({tp: ErrorCode.NOT_LEADER_OR_FOLLOWER if code in _NOT_READY else code})
 
 
-def _append(broker: Broker, end: EndOfTransaction, tp: TopicPartition) -> int:
+def _append(broker: Broker, end: EndOfTransaction, partition: Partition) -> int:
     now_ms = broker.clock.time_ms()
     marker = build_end_txn_marker(
         commit=end.committed,
@@ -110,12 +112,11 @@ def _append(broker: Broker, end: EndOfTransaction, tp: TopicPartition) -> int:
         producer_id=end.producer_id,
         producer_epoch=end.producer_epoch,
     )
-    partition = broker.replicas.get(tp.topic, tp.partition)
     result = partition.append_internal(marker, now_ms=now_ms, transaction_version=end.transaction_version)
     return result.last_offset + 1
 
 
-def _when_committed(broker: Broker, tp: TopicPartition, end_offset: int, on_written: OnWritten) -> None:
+def _when_committed(broker: Broker, partition: Partition, end_offset: int, on_written: OnWritten) -> None:
     """A code once the marker is replicated, or REQUEST_TIMED_OUT; never both."""
     answered = False
 
@@ -124,8 +125,12 @@ def _when_committed(broker: Broker, tp: TopicPartition, end_offset: int, on_writ
         if not answered:
             answered = True
             timer.cancel()
-            on_written({tp: code})
+            on_written({partition.topic_partition: code})
 
     timeout_ms = broker.config.request_timeout_ms
     timer = broker.timers.call_later(timeout_ms, partial(answer, ErrorCode.REQUEST_TIMED_OUT))
+<<<<<<< HEAD
     broker.replicas.get(*tp).when_committed(end_offset, answer)
+=======
+    partition.when_high_watermark(end_offset, partial(answer, ErrorCode.NONE))
+>>>>>>> 4e515c5 (Replay recorded transactional requests to both servers)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
+from ottla.coordinator.groups.consumer.re2 import Pattern, PatternError
 from ottla.model.errors import ErrorCode, KafkaError
 
 
 def compile_pattern(pattern: str) -> Callable[[str], bool]:
-    """Whether a whole name matches; INVALID_REGULAR_EXPRESSION for what is no expression."""
+    """Whether a whole name matches; INVALID_REGULAR_EXPRESSION for what is no expression of RE2's."""
     try:
-        compiled = re.compile(pattern)
-    except re.error as error:
+        return Pattern(pattern).matches
+    except PatternError as error:
         raise KafkaError(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
             f"Transaction ID pattern `{pattern}` is not a valid regular expression: {error}.",
         ) from error
-    return lambda name: compiled.fullmatch(name) is not None
