@@ -129,8 +129,4 @@ def _when_committed(broker: Broker, partition: Partition, end_offset: int, on_wr
 
     timeout_ms = broker.config.request_timeout_ms
     timer = broker.timers.call_later(timeout_ms, partial(answer, ErrorCode.REQUEST_TIMED_OUT))
-<<<<<<< HEAD
-    broker.replicas.get(*tp).when_committed(end_offset, answer)
-=======
-    partition.when_high_watermark(end_offset, partial(answer, ErrorCode.NONE))
->>>>>>> 4e515c5 (Replay recorded transactional requests to both servers)
+    partition.when_committed(end_offset, answer)
