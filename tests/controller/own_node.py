@@ -16,8 +16,8 @@ from ottla.protocol.generated.broker_registration_request import BrokerRegistrat
 from ottla.protocol.generated.controller_registration_request import ControllerRegistrationRequest
 from ottla.protocol.generated.controller_registration_request import Feature as ControllerFeature
 from ottla.protocol.generated.controller_registration_request import Listener as ControllerListener
+from ottla.raft.config import RaftConfig
 from ottla.raft.metadata_log import MetadataLogConfig
-from ottla.raft.node import RaftConfig
 from ottla.raft.snapshot_store import SnapshotRetention
 from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
 

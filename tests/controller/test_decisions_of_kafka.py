@@ -24,7 +24,7 @@ from ottla.metadata.replay import replay_all
 from ottla.protocol.generated.broker_heartbeat_request import BrokerHeartbeatRequest
 from ottla.protocol.generated.broker_registration_request import BrokerRegistrationRequest, Feature, Listener
 from ottla.protocol.primitives import Message
-from ottla.raft.node import Batch
+from ottla.raft.views import Batch
 from ottla.runtime.clock import SystemClock, SystemRandom
 
 

@@ -105,7 +105,7 @@ def live_until_the_cut(directory: Path, disk: Fragile, properties: dict[str, str
     node = Node(directory, properties, storage=disk)
     try:
         node.start().join()
-        node.runtime._blocking = later
+        node.runtime.driver._blocking = later
         for i in range(1000):
             held.append((node.runtime.submit(CreateTopicsRequest([CreatableTopic(f"t{i}", 3, 1)]), V7), f"t{i}", True))
             if i % 4 == 3:

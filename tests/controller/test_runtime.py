@@ -59,7 +59,7 @@ def test_a_new_cluster_has_its_features_and_its_broker(node: Node) -> None:
 
 
 def test_answers_and_publishing_wait_for_the_disk(node: Node) -> None:
-    node.runtime._blocking = later = Later()
+    node.runtime.driver._blocking = later = Later()
     first = node.runtime.submit(create("a"), V7)
     assert not first.done()
     assert "a" in node.state.image.topics_by_name
@@ -70,7 +70,7 @@ def test_answers_and_publishing_wait_for_the_disk(node: Node) -> None:
 
 
 def test_what_arrives_during_a_flush_shares_the_next(node: Node) -> None:
-    node.runtime._blocking = later = Later()
+    node.runtime.driver._blocking = later = Later()
     answers = [node.runtime.submit(create(name), V7) for name in "abcde"]
     assert len(later.waiting) == 1
     later.go()
@@ -82,7 +82,7 @@ def test_what_arrives_during_a_flush_shares_the_next(node: Node) -> None:
 
 
 def test_decisions_see_what_is_not_committed_yet(node: Node) -> None:
-    node.runtime._blocking = later = Later()
+    node.runtime.driver._blocking = later = Later()
     node.runtime.submit(create("a"), V7)
     again = node.runtime.submit(create("a"), V7)
     assert not again.done(), "a refusal that rests on uncommitted records waits for them"
@@ -91,14 +91,14 @@ def test_decisions_see_what_is_not_committed_yet(node: Node) -> None:
 
 
 def test_a_read_is_answered_at_once_when_nothing_is_pending(node: Node) -> None:
-    node.runtime._blocking = Later()
+    node.runtime.driver._blocking = Later()
     read = node.runtime.submit(ListPartitionReassignmentsRequest(topics=None), RequestContext(version=0))
     assert read.done()
 
 
 def test_a_failing_disk_refuses_everybody_and_says_so(node: Node) -> None:
     failures: list[OSError] = []
-    node.runtime._blocking = later = Later()
+    node.runtime.driver._blocking = later = Later()
     node.runtime._on_failure = failures.append
     waiting = [node.runtime.submit(create(name), V7) for name in "ab"]
     later.go(OSError(28, "No space left on device"))
@@ -198,7 +198,7 @@ def test_a_transaction_that_a_crash_left_open_is_aborted(tmp_path: Path) -> None
 
 def test_closing_answers_who_waits_for_a_flush_that_is_under_way(tmp_path: Path) -> None:
     node = started(tmp_path / "data")
-    node.runtime._blocking = later = Later()
+    node.runtime.driver._blocking = later = Later()
     waiting = node.runtime.submit(create("a"), V7)
     node.runtime.close()
     assert waiting.result.topics[0].error_code == 0

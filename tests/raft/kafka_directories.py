@@ -10,7 +10,8 @@ import shutil
 from pathlib import Path
 
 from ottla.model.ids import Uuid, uuid_from_str
-from ottla.raft.node import RaftConfig, RaftNode
+from ottla.raft.config import RaftConfig
+from ottla.raft.node import RaftNode
 from ottla.raft.voters import Voter, VoterSet
 from ottla.runtime.clock import SystemClock
 from ottla.runtime.disk import DiskStorage

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from ottla.model.ids import Uuid
+from ottla.raft.config import RaftConfig
 from ottla.raft.errors import BatchTooLargeError, MetadataLogError, QuorumStateError, RaftError, SnapshotError
 from ottla.raft.metadata_log import MetadataLogConfig
-from ottla.raft.node import RaftConfig, RaftNode
+from ottla.raft.node import RaftNode
 from ottla.raft.snapshot_store import SnapshotRetention
 from ottla.raft.snapshots import SnapshotId
 from ottla.raft.voters import Voter, VoterSet
@@ -279,8 +280,14 @@ def test_voters_that_cannot_be(tmp_path: Path) -> None:
         make(tmp_path, voters=VoterSet((Voter(7),))).start()
     with pytest.raises(RaftError, match="is not a voter"):
         make(tmp_path, voters=VoterSet((Voter(1, Uuid(bytes(15) + b"\x77")),))).start()
-    with pytest.raises(RaftError, match="a quorum of one"):
-        make(tmp_path, voters=VoterSet((Voter(1), Voter(2)))).start()
+
+
+def test_one_of_several_voters_does_not_lead_by_itself(tmp_path: Path) -> None:
+    node = make(tmp_path, voters=VoterSet((Voter(1), Voter(2))))
+    node.start()
+    assert (node.leader_id, node.epoch, node.high_watermark) == (-1, 0, -1)
+    with pytest.raises(RaftError, match="does not lead"):
+        node.append([b"x"])
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"{}", b'{"data_version":7}', b'{"data_version":0,"leaderEpoch":"x"}'])

@@ -89,6 +89,9 @@ _BETWEEN_NODES = (
 )
 """What brokers and controllers ask the active controller for themselves."""
 
+_QUORUM_KEYS = (1, 52, 53, 54, 59)
+"""Fetch, Vote, BeginQuorumEpoch, EndQuorumEpoch, FetchSnapshot: of the metadata log, among the quorum."""
+
 _CONTROLLER_KEYS = (17, 18, 19, 20, 29, 30, 31, 33, 36, 37, 38, 39, 40, 43, 44, 45, 46, 49, 51, 55, 57, 60, 64)
 
 
@@ -100,5 +103,6 @@ def _decided(api: ServedApi) -> ServedApi:
 CONTROLLER_APIS: dict[int, ServedApi] = {
     **{key: _decided(BROKER_APIS[key]) for key in _CONTROLLER_KEYS},
     **{api.api_key: api for api in _BETWEEN_NODES},
+    **{key: ServedApi(key, "quorum") for key in _QUORUM_KEYS},
 }
 """On the controller's listener: what admin tools ask with --bootstrap-controller, and what other nodes ask."""

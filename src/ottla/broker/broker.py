@@ -49,6 +49,17 @@ class NoPeers:
         done(None)
 
 
+class QuorumChannel(Protocol):
+    """This node as a member of the metadata quorum."""
+
+    @property
+    def leader_id(self) -> NodeId: ...
+
+    def receive(self, request: Any, version: int, reply: Callable[[Any], None]) -> None:
+        """A request of another member."""
+        ...
+
+
 @dataclass(slots=True, kw_only=True)
 class Broker:
     node_id: NodeId
@@ -57,6 +68,7 @@ class Broker:
     clock: Clock
     timers: Timers
     metadata: MetadataPublisher
+    quorum: QuorumChannel
     logs: LogStore
     replicas: Replicas
     controller: ControllerChannel

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ottla.broker.apis import ServedApi
 from ottla.broker.connection import CloseConnection, Connection
@@ -20,6 +20,7 @@ from ottla.protocol.primitives import DecodeError
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+    from ottla.broker.controller_server import ControllerServer
 
 log = get_logger(__name__)
 
@@ -63,8 +64,9 @@ class Route:
 class Dispatcher:
     """The APIs that one kind of listener answers."""
 
-    def __init__(self, broker: Broker, served: dict[int, ServedApi]) -> None:
-        self.broker = broker
+    def __init__(self, broker: Broker | ControllerServer, served: dict[int, ServedApi]) -> None:
+        # A controller's listener serves only handlers that work without partitions and coordinators.
+        self.broker = cast("Broker", broker)
         self.served = served
         self._routes: dict[int, Route] = {}
 

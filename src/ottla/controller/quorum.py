@@ -16,7 +16,7 @@ from ottla.protocol.generated.describe_quorum_response import (
     TopicData,
 )
 from ottla.protocol.primitives import Message
-from ottla.raft.node import ReplicaProgress
+from ottla.raft.views import ReplicaProgress
 
 
 def describe_quorum(
@@ -46,12 +46,9 @@ def describe_quorum(
 
 
 def _nodes(state: ControllerState) -> list[Node]:
-    voters = state.quorum.voters
-    if voters is None:
-        return []
     return [
         Node(voter.id, [Listener(endpoint.name, endpoint.host, endpoint.port) for endpoint in voter.endpoints])
-        for voter in voters.voters
+        for voter in state.quorum.voters.voters
     ]
 
 

@@ -1,8 +1,10 @@
 """The controller at work: decide, append, replay into the controller's image at once, answer when it is committed.
 
-The broker side (the publisher) sees records only at their commit, in order. Blocking work (fsync, snapshot files) goes
-through `Blocking`, one flush at a time: what arrives while one runs shares the next (group commit). A failing metadata
-disk is final: every waiting request is refused and `on_failure` is called, because what is in memory may not be on disk.
+The broker side (the publisher) sees records only at their commit, in order. Only the active controller decides: it is
+the quorum's leader and has replayed everything that was committed before it was elected. When it loses the leadership,
+its image with all that was not committed is dropped and whoever waits is told to ask another (NOT_CONTROLLER); what
+was appended is committed or undone by the next leader, and comes back as committed batches if at all. A failing
+metadata disk is final: every waiting request is refused and `on_failure` is called.
 """
 
 from __future__ import annotations
@@ -13,20 +15,24 @@ from typing import Any, NamedTuple, Protocol
 
 from ottla.controller.bootstrap import activation_records
 from ottla.controller.brokers import fence_stale_brokers
+from ottla.controller.committed import CommittedMetadata
 from ottla.controller.controller import Controller
 from ottla.controller.state import ControllerState, RequestContext
 from ottla.env.logging import get_logger
+from ottla.env.seams import Timers
 from ottla.metadata.delta import MetadataDelta
-from ottla.metadata.image import MetadataError
 from ottla.metadata.publisher import MetadataPublisher
-from ottla.metadata.records import decode_frame, encode_frame
+from ottla.metadata.records import encode_frame
 from ottla.metadata.replay import replay_all
-from ottla.metadata.snapshot import image_records
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.protocol.primitives import DecodeError, Message
-from ottla.raft.errors import BatchTooLargeError, MetadataLogError
+from ottla.protocol.primitives import Message
+from ottla.raft.driver import Blocking, Done, RaftDriver, Send, run_inline
+from ottla.raft.errors import BatchTooLargeError
 from ottla.raft.node import RaftNode
-from ottla.raft.snapshots import Snapshot
+from ottla.raft.snapshots import Snapshot, SnapshotId
+from ottla.raft.views import Batch
+
+__all__ = ["Answer", "Blocking", "ControllerRuntime", "Done", "run_inline"]
 
 _MAY_BE_SPLIT = frozenset(
     {"AlterPartitionRequest", "BrokerHeartbeatRequest", "ElectLeadersRequest", "UnregisterBrokerRequest"}
@@ -34,10 +40,6 @@ _MAY_BE_SPLIT = frozenset(
 """Each of their records stands for itself, so a very long list may go into several batches."""
 
 log = get_logger(__name__)
-
-Done = Callable[[OSError | None], None]
-Blocking = Callable[[Callable[[], None], Done], None]
-"""Run the first, then call the second on the owner's thread with the OSError that it raised, or None."""
 
 
 class Answer(Protocol):
@@ -57,16 +59,6 @@ class _Pending(NamedTuple):
     response: Message | None
 
 
-def run_inline(work: Callable[[], None], done: Done) -> None:
-    """Blocking work on the caller's thread: at start, and in tests."""
-    try:
-        work()
-    except OSError as error:
-        done(error)
-    else:
-        done(None)
-
-
 class ControllerRuntime:
     def __init__(
         self,
@@ -76,59 +68,87 @@ class ControllerRuntime:
         new_answer: Callable[[], Answer],
         blocking: Blocking = run_inline,
         on_failure: Callable[[OSError], None] = lambda _error: None,
+        send: Send | None = None,
+        timers: Timers | None = None,
     ) -> None:
         self._raft = raft
         self.state = state
         self.controller = Controller(state)
-        self.publisher = MetadataPublisher()
+        self._committed = CommittedMetadata(raft, blocking)
         self._new_answer = new_answer
-        self._blocking = blocking
         self._on_failure = on_failure
         self._pending: deque[_Pending] = deque()
-        self._flushing = False
-        self._snapshotting = False
-        self._last_commit_ms = 0
-        self._closed = False
-        self.failure: OSError | None = None
+        self._bootstrap: list[Message] = []
+        self.driver = RaftDriver(raft, self, blocking=blocking, send=send, timers=timers, on_failure=self._fail)
+        self.active = False
 
-    # ---------------------------------------------------------------------------------------------------------- start
+    @property
+    def publisher(self) -> MetadataPublisher:
+        return self._committed.publisher
+
+    @property
+    def failure(self) -> OSError | None:
+        return self.driver.failure
 
     def start(self, bootstrap: list[Message]) -> None:
-        """Load snapshot and log, become active, and write the first records of a new cluster. Blocks on fsync."""
-        snapshot = self._raft.start()
-        image = self.state.image
-        try:
-            self._load(snapshot)
-        except (DecodeError, MetadataError) as error:
-            raise MetadataLogError(f"the metadata log holds what this release cannot apply: {error}") from error
-        self.publisher.load(image.copy(), self._raft.high_watermark - 1, self._raft.epoch)
-        records = activation_records(self.state, bootstrap)
-        if records:
-            blocking, self._blocking = self._blocking, run_inline
-            self._append(records, None, None)
-            self._flush()
-            self._blocking = blocking
+        """Load snapshot and log; alone, become active and write the first records of a new cluster. Blocks on fsync."""
+        self._bootstrap = bootstrap
+        self.driver.start()
         if self.failure is not None:
             raise self.failure
 
-    def _load(self, snapshot: Snapshot | None) -> None:
-        image, delta = self.state.image, MetadataDelta()
-        next_offset = 0
-        if snapshot is not None and self._raft.snapshots.latest is not None:
-            replay_all(image, delta, map(decode_frame, snapshot.frames))
-            next_offset = self._raft.snapshots.latest.end_offset
-            self._last_commit_ms = snapshot.last_contained_timestamp
-        for batch in self._raft.committed(next_offset):
-            replay_all(image, delta, map(decode_frame, batch.frames))
-            self._last_commit_ms = batch.timestamp_ms
+    # ------------------------------------------------------------------------------------------- what the quorum tells
+
+    def on_snapshot(self, snapshot: Snapshot, snapshot_id: SnapshotId) -> None:
+        self._committed.load(snapshot, snapshot_id)
+
+    def on_committed(self, batch: Batch) -> None:
+        """In the order of the log. Own records are at hand; those of another leader are read from the log."""
+        records = None
+        if self._pending and self._pending[0].last_offset == batch.last_offset and self.active:
+            records = self._pending[0].records
+            records = records if len(records) == len(batch.frames) else None
+        self._committed.apply(batch, records)
+        while self._pending and self._pending[0].last_offset <= batch.last_offset:
+            pending = self._pending.popleft()
+            if pending.answer is not None and not pending.answer.done():
+                pending.answer.set_result(pending.response)
+
+    def on_caught_up(self) -> None:
+        self._committed.snapshot_if_due()
+
+    def on_leader(self) -> None:
+        """Everything before this epoch is in the published image: the decisions start from a copy of it."""
+        self.state.image = self.publisher.image.copy()
+        self.state.sessions.clear()
+        self.active = True
+        log.info("controller.activated", epoch=self._raft.epoch, offset=self.publisher.offset)
+        records = activation_records(self.state, self._bootstrap)
+        if records:
+            self._append(records, None, None)
+
+    def on_resigned(self) -> None:
+        """What is not committed may never be."""
+        self.active = False
+        log.info("controller.resigned", waiting=len(self._pending))
+        self._refuse_pending(ErrorCode.NOT_CONTROLLER)
+
+    def _refuse_pending(self, code: ErrorCode) -> None:
+        while self._pending:
+            answer = self._pending.popleft().answer
+            if answer is not None and not answer.done():
+                answer.set_exception(KafkaError(code))
 
     # --------------------------------------------------------------------------------------------------------- requests
 
     def submit(self, request: Message, context: RequestContext) -> Answer:
         """Decide now; the answer comes when what was decided, and all before it, is committed."""
         answer = self._new_answer()
-        if self.failure is not None:
+        if self.failure is not None or self.driver.closed:
             answer.set_exception(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
+            return answer
+        if not self.active:
+            answer.set_exception(KafkaError(ErrorCode.NOT_CONTROLLER))
             return answer
         decision = self.controller.decide(request, context)
         if decision.records:
@@ -140,7 +160,7 @@ class ControllerRuntime:
                 from ottla.controller.error_responses import error_response
 
                 answer.set_result(error_response(request, KafkaError(ErrorCode.POLICY_VIOLATION, str(error))))
-            self._flush()
+            self.driver.pump()
         elif self._pending:
             self._pending.append(_Pending(self._pending[-1].last_offset, [], answer, decision.response))
         else:
@@ -152,50 +172,17 @@ class ControllerRuntime:
     ) -> None:
         version = self.state.image.metadata_version
         try:
-            last_offset = self._raft.append([encode_frame(record, version) for record in records], atomic=atomic)
-        except OSError as error:
-            self._pending.append(_Pending(self._raft.end_offset, [], answer, response))
-            self._fail(error)
+            last_offset = self.driver.append([encode_frame(record, version) for record in records], atomic=atomic)
+        except OSError:
+            if answer is not None:
+                answer.set_exception(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
             return
         replay_all(self.state.image, MetadataDelta(), records)
         self._pending.append(_Pending(last_offset, records, answer, response))
 
-    # ------------------------------------------------------------------------------------------------- flush and commit
-
-    def _flush(self) -> None:
-        end_offset = self._raft.unflushed()
-        if self._flushing or end_offset is None or self.failure is not None:
-            return
-        self._flushing = True
-        self._blocking(self._raft.sync, lambda error: self._on_flushed(end_offset, error))
-
-    def _on_flushed(self, end_offset: int, error: OSError | None) -> None:
-        if self._closed:
-            return
-        self._flushing = False
-        if error is not None:
-            self._fail(error)
-            return
-        if self._raft.flushed(end_offset):
-            self._last_commit_ms = self.state.clock.time_ms()
-        while self._pending and self._pending[0].last_offset < self._raft.high_watermark:
-            self._commit(self._pending.popleft())
-        self._flush()
-        self._maybe_snapshot()
-
-    def _commit(self, pending: _Pending) -> None:
-        if pending.records:
-            self.publisher.committed(pending.records, pending.last_offset, self._raft.epoch)
-        if pending.answer is not None and not pending.answer.done():
-            pending.answer.set_result(pending.response)
-
     def _fail(self, error: OSError) -> None:
-        log.error("metadata_log.failed", error=str(error))
-        self.failure = error
-        while self._pending:
-            answer = self._pending.popleft().answer
-            if answer is not None and not answer.done():
-                answer.set_exception(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
+        self.active = False
+        self._refuse_pending(ErrorCode.KAFKA_STORAGE_ERROR)
         self._on_failure(error)
 
     # ------------------------------------------------------------------------------------------- snapshots, housekeeping
@@ -204,53 +191,25 @@ class ControllerRuntime:
         """Once in a while (a second or so): fence brokers that are gone, snapshot what is due."""
         if self.failure is not None:
             return
-        records = fence_stale_brokers(self.state)
-        if self.state.image.delegation_tokens:
+        records = fence_stale_brokers(self.state) if self.active else []
+        if self.active and self.state.image.delegation_tokens:
             from ottla.controller.delegation_tokens import expired_tokens
 
             records += expired_tokens(self.state)
         if records:
-            self._append(records, None, None, atomic=False)
-            self._flush()
-        self._maybe_snapshot()
+            self.append_own(records)
+        self._committed.snapshot_if_due()
 
-    def _maybe_snapshot(self) -> None:
-        if self._raft.snapshots.due():
-            self.snapshot()
+    def append_own(self, records: list[Message]) -> None:
+        """Records that the active controller decides on by itself."""
+        self._append(records, None, None, atomic=False)
+        self.driver.pump()
 
     def snapshot(self) -> None:
-        """Write a snapshot of everything committed; the image is copied now, encoded and written in `Blocking`."""
-        if self._snapshotting or self.publisher.image.transaction is not None or self.failure is not None:
-            return
-        self._snapshotting = True
-        self._raft.snapshots.begun()
-        image = self.publisher.image.copy()
-        snapshot_id = self._raft.snapshot_id(self.publisher.offset)
-        timestamp = self._last_commit_ms
-
-        def work() -> None:
-            version = image.metadata_version
-            self._raft.write_snapshot(
-                snapshot_id, (encode_frame(record, version) for record in image_records(image)), timestamp
-            )
-
-        def done(error: OSError | None) -> None:
-            self._snapshotting = False
-            if error is not None:
-                log.error("snapshot.failed", snapshot=snapshot_id.file_name(), error=str(error))
-            else:
-                self._raft.snapshot_written(snapshot_id)
-
-        self._blocking(work, done)
+        if self.failure is None:
+            self._committed.snapshot()
 
     def close(self) -> None:
         """Make everything durable, answer who waits, close the log; requests that come later are refused."""
-        end_offset = self._raft.unflushed()
-        if end_offset is not None and self.failure is None:
-            # A flush may be under way on its thread; this one covers it, and its report then comes too late to matter.
-            self._blocking = run_inline
-            run_inline(self._raft.sync, lambda error: self._on_flushed(end_offset, error))
-        self._closed = True
-        if self.failure is None:
-            self.failure = OSError("the controller is closed")
-        self._raft.close()
+        self.driver.close()
+        self.active = False

@@ -21,7 +21,7 @@ from ottla.model.ids import (
     Uuid,
     new_uuid,
 )
-from ottla.raft.node import QuorumView
+from ottla.raft.views import QuorumView
 from ottla.raft.voters import VoterSet
 
 
@@ -68,7 +68,7 @@ class Quorum(Protocol):
     def kraft_version(self) -> int: ...
 
     @property
-    def voters(self) -> VoterSet | None: ...
+    def voters(self) -> VoterSet: ...
 
     def describe(self) -> QuorumView: ...
 

@@ -58,6 +58,16 @@ class LeaderEpochs:
             epoch = candidate
         return epoch
 
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """The largest epoch of this log that is not above `epoch`, and where it ends; (0, -1) when all are above."""
+        found, end = 0, -1
+        for index, (candidate, _) in enumerate(self.entries):
+            if candidate > epoch:
+                break
+            found = candidate
+            end = self.entries[index + 1][1] if index + 1 < len(self.entries) else log_end_offset
+        return found, end
+
     def _write(self) -> None:
         lines = ["0", str(len(self.entries)), *(f"{epoch} {start}" for epoch, start in self.entries)]
         self._storage.write_atomic(self._path, ("\n".join(lines) + "\n").encode())

@@ -57,8 +57,10 @@ class MetadataLog:
         for base in bases:
             headers = self._open_segment(base, entries, last=base == bases[-1])
             self.bytes_past_snapshot += sum(h.size for h in headers if h.base_offset >= first_offset)
-        if self._segments and self.end_offset < first_offset:
-            # The snapshot came from elsewhere and is ahead of the log: what is here is behind it and goes.
+        last_epoch = entries[-1][0] if entries else 0
+        if self._segments and (self.end_offset < first_offset or last_epoch < first_epoch):
+            # The snapshot came from elsewhere and is ahead of the log: what is here is behind it, or was never
+            # committed, and goes.
             self._remove_all()
             entries = []
         if not self._segments:
@@ -125,6 +127,13 @@ class MetadataLog:
             self._segments.pop().remove()
         self._segments[-1].truncate(end_offset)
         self.epochs.truncate_end(end_offset)
+
+    def start_over(self, start_offset: int, epoch: int) -> None:
+        """Drop everything and begin at `start_offset`: a snapshot that is already on disk stands for all before it."""
+        self._remove_all()
+        self._new_segment(start_offset)
+        self.start_offset = start_offset
+        self.epochs.rebuild([(epoch, start_offset)])
 
     def delete_before(self, offset: int) -> int:
         """Remove whole segments below `offset` (a snapshot covers them); returns how many."""

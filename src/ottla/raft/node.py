@@ -1,175 +1,208 @@
-"""A replica of the metadata quorum as a synchronous core: it decides, the caller runs its blocking calls.
+"""A replica of the metadata quorum as a synchronous core: it decides, the caller runs its blocking calls and its network.
 
-Rules: the vote is on disk before the node leads; the high watermark covers only what is on disk, and nothing of an
-older epoch before a record of this one; a batch is appended whole or not at all. `sync` and `write_snapshot` block and
-may run on another thread; everything else belongs to the owner's thread. This release runs quorums of one voter.
+Requests of others come in by `receive`, answers to its own by `respond`, time by `tick`; what it wants to send is taken
+by `ready`. Rules: the vote is on disk before it leaves; the high watermark covers only what a majority has on disk, and
+nothing of an older epoch before a record of this one; a batch is appended whole or not at all. `sync` and
+`write_snapshot` block and may run on another thread; everything else belongs to the owner's thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
-from ottla.env.logging import get_logger
-from ottla.env.seams import Clock, Storage
-from ottla.model.ids import NO_NODE, ZERO_UUID, NodeId, Uuid, uuid_to_str
-from ottla.protocol.generated.k_raft_version_record import KRaftVersionRecord
-from ottla.protocol.generated.voters_record import VotersRecord
+from ottla.env.seams import Clock, RandomSource, Storage
+from ottla.model.ids import NO_NODE, NodeId, uuid_to_str
+from ottla.protocol.primitives import Message
 from ottla.protocol.records import SimpleRecord, build_batch, iterate_records
-from ottla.raft.control import control_batch, decode_control, leader_change, quorum_records
+from ottla.raft.config import RaftConfig
+from ottla.raft.elections import Elections
 from ottla.raft.errors import BatchTooLargeError, MetadataLogError, RaftError
-from ottla.raft.metadata_log import MetadataLog, MetadataLogConfig
-from ottla.raft.quorum_state import load_quorum_state, store_quorum_state
-from ottla.raft.roles import Candidate, Leader, Role, Unattached
-from ottla.raft.snapshot_store import SnapshotRetention, SnapshotStore
+from ottla.raft.fetching import Fetching
+from ottla.raft.metadata_log import MetadataLog
+from ottla.raft.outbound import Outbound, Reply
+from ottla.raft.quorum_state import QuorumState, load_quorum_state
+from ottla.raft.replica import Replica
+from ottla.raft.roles import Leader, Observer, Resigned, Role, Unattached
+from ottla.raft.serving import Serving
+from ottla.raft.snapshot_store import SnapshotStore
 from ottla.raft.snapshots import MAX_BATCH_BYTES, Snapshot, SnapshotId, frame_groups
-from ottla.raft.voters import VoterSet
-
-log = get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RaftConfig:
-    node_id: NodeId
-    directory_id: Uuid
-    static_voters: VoterSet | None = None
-    """controller.quorum.voters; None for a quorum that was formatted with its voters (kraft.version 1)."""
-    log: MetadataLogConfig = field(default_factory=MetadataLogConfig)
-    retention: SnapshotRetention = field(default_factory=SnapshotRetention)
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """A committed batch of metadata frames; empty frames for a control batch."""
-
-    base_offset: int
-    last_offset: int
-    epoch: int
-    timestamp_ms: int
-    frames: list[bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaProgress:
-    id: NodeId
-    directory_id: Uuid
-    log_end_offset: int
-    last_fetch_ms: int
-    last_caught_up_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class QuorumView:
-    """What DescribeQuorum tells."""
-
-    leader_id: NodeId
-    leader_epoch: int
-    high_watermark: int
-    voters: list[ReplicaProgress]
-    observers: list[ReplicaProgress]
+from ottla.raft.views import Batch, QuorumView, ReplicaProgress
+from ottla.raft.voters import Voter, VoterSet
 
 
 class RaftNode:
-    def __init__(self, storage: Storage, log_dir: str, clock: Clock, config: RaftConfig) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        log_dir: str,
+        clock: Clock,
+        config: RaftConfig,
+        random: RandomSource | None = None,
+    ) -> None:
         """`log_dir` is the `__cluster_metadata-0` folder itself."""
-        self._storage = storage
-        self._clock = clock
-        self._config = config
+        self.replica = Replica(storage, log_dir, clock, config, random)
+        self.elections = Elections(self.replica)
+        self.fetching = Fetching(self.replica, self.elections)
+        self.serving = Serving(self.replica)
         self.node_id = config.node_id
-        self.log = MetadataLog(storage, log_dir, clock, config.log)
-        self.snapshots = SnapshotStore(storage, log_dir, clock, config.retention)
-        self.kraft_version = 0
-        self.voters = config.static_voters
-        self._voters_in_log = False
-        self.role: Role = Unattached(0)
+        self._receivers: dict[str, Callable[[Any, int, Reply], None]] = {
+            "VoteRequest": self.elections.on_vote,
+            "BeginQuorumEpochRequest": lambda request, _, reply: self.elections.on_begin(request, reply),
+            "EndQuorumEpochRequest": lambda request, _, reply: self.elections.on_end(request, reply),
+            "FetchRequest": self.serving.on_fetch,
+            "FetchSnapshotRequest": lambda request, _, reply: self.serving.on_fetch_snapshot(request, reply),
+        }
 
     # -------------------------------------------------------------------------------------------------- start and end
 
     def start(self) -> Snapshot | None:
-        """Load the files and become leader. Returns the newest snapshot; `committed` gives what follows it."""
-        self._storage.make_dirs(self.log.log_dir)
-        state = load_quorum_state(self._storage, self.log.log_dir)
-        snapshot = self.snapshots.open()
-        base = self.snapshots.latest or SnapshotId(0, 0)
-        self.log.open(base.end_offset, base.epoch)
-        if self.log.start_offset > base.end_offset:
+        """Load the files; a quorum of this one voter has its leader at once. Returns the newest snapshot; `committed`
+        gives what follows it.
+        """
+        replica = self.replica
+        log_dir = replica.log.log_dir
+        replica.storage.make_dirs(log_dir)
+        state = load_quorum_state(replica.storage, log_dir)
+        snapshot = replica.snapshots.open()
+        base = replica.snapshots.latest or SnapshotId(0, 0)
+        replica.log.open(base.end_offset, base.epoch)
+        if replica.log.start_offset > base.end_offset:
             raise MetadataLogError(
-                f"{self.log.log_dir} begins at offset {self.log.start_offset}, but no snapshot covers what came before"
+                f"{log_dir} begins at offset {replica.log.start_offset}, but no snapshot covers what came before"
             )
-        self.snapshots.grown(self.log.bytes_past_snapshot, self._clock.time_ms())
-        self._load_quorum(snapshot, base)
+        replica.snapshots.grown(replica.log.bytes_past_snapshot, replica.clock.time_ms())
+        self._load_history(snapshot, base)
         self._check_voters()
-        epoch = max(state.leader_epoch if state else 0, self.log.epochs.last_epoch(), base.epoch)
-        self.role = Unattached(epoch)
-        self._elect()
+        replica.durable_end_offset = replica.log.end_offset
+        if base.end_offset > 0:
+            replica.raise_high_watermark(base.end_offset)
+        self._first_role(state)
+        if replica.is_voter and len(self.voters.voters) == 1:
+            self._elect_alone()
         return snapshot
+
+    def _first_role(self, state: QuorumState | None) -> None:
+        """What the files say; nothing new, so nothing is written. An epoch of the log may be ahead of a quorum-state that
+        was lost. Whoever led when it stopped never leads that epoch again.
+        """
+        replica = self.replica
+        epoch = max(state.leader_epoch if state else 0, replica.last_epoch)
+        replica.stored = state
+        leader_id, voted = (state.leader_id, state.voted) if state and state.leader_epoch == epoch else (NO_NODE, None)
+        deadline = replica.election_deadline()
+        if not replica.is_voter:
+            replica.role = Observer(epoch, leader_id, None, voted, deadline)
+        elif leader_id == self.node_id:
+            replica.role = Resigned(epoch, leader_id, deadline)
+        else:
+            replica.role = Unattached(epoch, leader_id, voted, deadline)
+
+    def _elect_alone(self) -> None:
+        replica = self.replica
+        replica.become_candidate()
+        self.elections.tick()
+        replica.log.sync()
+        self.flushed(replica.log.end_offset)
 
     def close(self) -> None:
         self.log.close()
 
-    def _load_quorum(self, snapshot: Snapshot | None, base: SnapshotId) -> None:
+    def _load_history(self, snapshot: Snapshot | None, base: SnapshotId) -> None:
         """kraft.version and voters: the last word of the log, else of the snapshot, else of the settings."""
-        if snapshot is not None and snapshot.voters is not None:
-            self.kraft_version, self.voters = snapshot.kraft_version, snapshot.voters
-            # The 0-0 checkpoint is not replicated: the first leader repeats its voters in the log.
-            self._voters_in_log = base.end_offset > 0
-        for offset in self.log.control_offsets:
-            if offset < base.end_offset:
-                continue
-            _, data = next(iter(self.log.batches(offset)))
-            for record in iterate_records(data):
-                message = decode_control(record)
-                if isinstance(message, KRaftVersionRecord):
-                    self.kraft_version = message.k_raft_version
-                elif isinstance(message, VotersRecord):
-                    self.voters = VoterSet.from_record(message)
-                    self._voters_in_log = True
+        replica = self.replica
+        if snapshot is not None:
+            replica.history.load_snapshot(snapshot, base)
+        for offset in replica.log.control_offsets:
+            if offset >= base.end_offset:
+                _, data = next(iter(replica.log.batches(offset)))
+                replica.history.load_batch(data)
 
     def _check_voters(self) -> None:
-        if self.voters is None:
+        replica = self.replica
+        config, voters = replica.config, self.voters
+        if not voters.voters and not config.bootstrap_servers:
             raise RaftError(
-                "no voters are known: set controller.quorum.voters, or format the storage with --standalone or "
-                "--initial-controllers"
+                "no voters are known: set controller.quorum.voters or controller.quorum.bootstrap.servers, or format "
+                "the storage with --standalone or --initial-controllers"
             )
-        if not self.voters.contains(self.node_id, self._config.directory_id):
-            directory = uuid_to_str(self._config.directory_id)
-            raise RaftError(f"node {self.node_id} with directory {directory} is not a voter of {self.voters.ids}")
-        if len(self.voters.voters) > 1:
-            raise RaftError(f"the quorum has the voters {self.voters.ids}; this release runs a quorum of one")
+        if not config.controller or replica.is_voter:
+            return
+        directory = uuid_to_str(config.directory_id)
+        alone = len(voters.voters) == 1 and voters.get(self.node_id) is not None
+        if alone or (config.static_voters is not None and config.static_voters.get(self.node_id) is None):
+            raise RaftError(f"node {self.node_id} with directory {directory} is not a voter of {voters.ids}")
 
-    def _elect(self) -> None:
-        voters = self._known_voters()
-        directory = self._config.directory_id if self.kraft_version else ZERO_UUID
-        candidate = Candidate(self.role.epoch + 1, self.node_id, directory)
-        self._become(candidate)
-        leader = Leader(candidate.epoch, self.node_id, self.log.end_offset)
-        self._become(leader)
-        records = [leader_change(self.node_id, voters.ids, voters.ids)]
-        if not self._voters_in_log:
-            records += quorum_records(self.kraft_version, voters)
-            self._voters_in_log = True
-        start = leader.epoch_start_offset
-        self.log.append(control_batch(records, base_offset=start, epoch=leader.epoch, now_ms=self._clock.time_ms()))
-        self.log.sync()
-        leader.advance(self.log.end_offset)
-        log.info("quorum.leader_elected", epoch=leader.epoch, offset=start, kraft_version=self.kraft_version)
+    # ------------------------------------------------------------------------------------------------ the outside world
 
-    def _become(self, role: Role) -> None:
-        store_quorum_state(
-            self._storage,
-            self.log.log_dir,
-            role.quorum_state(),
-            kraft_version=self.kraft_version,
-            voters=self._known_voters().ids,
+    def receive(self, request: Message, version: int, reply: Reply) -> None:
+        """A request of another replica; KeyError when it is none of the quorum's."""
+        self._receivers[type(request).__name__](request, version, reply)
+
+    def respond(self, outbound: Outbound, response: Message | None, *, gone: bool = False) -> None:
+        """The answer to a request that `ready` gave, or None: it failed. `gone`: nobody listens there any more. A second
+        answer to the same request is nobody's.
+        """
+        if outbound in self.replica.waiting:
+            self.replica.waiting.remove(outbound)
+            outbound.on_response(response, gone)
+
+    def tick(self) -> None:
+        """Time has passed, or something has happened: do what is due. It never does harm."""
+        self.elections.tick()
+        self.fetching.tick()
+        self.serving.wake()
+
+    def ready(self) -> list[Outbound]:
+        """What to send, once each."""
+        sending, self.replica.outbox = self.replica.outbox, []
+        return sending
+
+    def next_deadline_ms(self) -> float | None:
+        """When `tick` is to be called at the latest, in monotonic time."""
+        if len(self.voters.voters) == 1 and self.is_leader and not self.replica.config.bootstrap_servers:
+            return self.serving.next_deadline_ms()
+        deadlines = (
+            self.elections.next_deadline_ms(),
+            self.fetching.next_deadline_ms(),
+            self.serving.next_deadline_ms(),
         )
-        self.role = role
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
-    def _known_voters(self) -> VoterSet:
-        if self.voters is None:
-            raise RaftError("the node was not started")
-        return self.voters
+    def resign(self) -> None:
+        """Step down on purpose, so that another voter takes over at once."""
+        self.elections.resign()
 
-    # ------------------------------------------------------------------------------------------------- append, commit
+    def take_loaded(self) -> tuple[Snapshot, SnapshotId] | None:
+        """A snapshot that has replaced the log since the last call."""
+        loaded, self.fetching.loaded = self.fetching.loaded, None
+        return loaded
+
+    # ------------------------------------------------------------------------------------------------------- what it is
+
+    @property
+    def log(self) -> MetadataLog:
+        return self.replica.log
+
+    @property
+    def snapshots(self) -> SnapshotStore:
+        return self.replica.snapshots
+
+    @property
+    def role(self) -> Role:
+        return self.replica.role
+
+    @property
+    def is_leader(self) -> bool:
+        return isinstance(self.role, Leader)
+
+    @property
+    def kraft_version(self) -> int:
+        return self.replica.history.kraft_version
+
+    @property
+    def voters(self) -> VoterSet:
+        return self.replica.voters
 
     @property
     def epoch(self) -> int:
@@ -177,25 +210,33 @@ class RaftNode:
 
     @property
     def leader_id(self) -> NodeId:
-        return self.role.node_id if isinstance(self.role, Leader) else NO_NODE
+        """The leader that is known and led by; NO_NODE while there is none."""
+        return NO_NODE if isinstance(self.role, Resigned) else self.role.leader_id
+
+    @property
+    def epoch_start_offset(self) -> int | None:
+        """Where this node's own epoch begins, while it leads."""
+        return self.role.epoch_start_offset if isinstance(self.role, Leader) else None
 
     @property
     def high_watermark(self) -> int:
         """The first offset that is not committed; -1 when it is not known."""
-        return self.role.high_watermark if isinstance(self.role, Leader) else -1
+        return self.replica.high_watermark
 
     @property
     def end_offset(self) -> int:
         return self.log.end_offset
 
+    # ------------------------------------------------------------------------------------------------- append, commit
+
     def append(self, frames: list[bytes], *, atomic: bool = True) -> int:
-        """Append metadata frames and return the last offset; committed once `flushed` has passed it.
+        """Append metadata frames and return the last offset; committed once the high watermark has passed it.
 
         Atomic frames go into one batch; others are split where a batch would grow over Kafka's limit.
         """
         if not isinstance(self.role, Leader):
             raise RaftError(f"node {self.node_id} does not lead epoch {self.epoch}")
-        now = self._clock.time_ms()
+        now = self.replica.clock.time_ms()
         groups = list(frame_groups(frames))
         if atomic and len(groups) > 1:
             raise BatchTooLargeError(f"{len(frames)} records do not fit one batch of at most {MAX_BATCH_BYTES} bytes")
@@ -210,7 +251,7 @@ class RaftNode:
     def unflushed(self) -> int | None:
         """The end offset that a `sync` started now would make durable; None when everything is."""
         end = self.log.end_offset
-        return end if end > self.high_watermark else None
+        return end if end > self.replica.durable_end_offset else None
 
     def sync(self) -> None:
         """Block until everything appended so far is on disk; may run on another thread."""
@@ -218,10 +259,16 @@ class RaftNode:
 
     def flushed(self, end_offset: int) -> bool:
         """A `sync` that began when the end was `end_offset` is done. Whether the high watermark moved."""
-        return isinstance(self.role, Leader) and self.role.advance(end_offset)
+        replica = self.replica
+        replica.durable_end_offset = max(replica.durable_end_offset, min(end_offset, replica.log.end_offset))
+        if isinstance(self.role, Leader):
+            return self.serving.advance()
+        return self.fetching.follow_high_watermark()
 
     def committed(self, start_offset: int) -> Iterator[Batch]:
         """The committed batches from `start_offset` on."""
+        if start_offset >= self.high_watermark:
+            return
         for header, data in self.log.batches(start_offset):
             if header.last_offset >= self.high_watermark:
                 return
@@ -234,11 +281,22 @@ class RaftNode:
         """The name of a snapshot that holds everything up to `last_offset`."""
         return SnapshotId(last_offset + 1, self.log.epochs.epoch_at(last_offset))
 
-    def write_snapshot(self, snapshot_id: SnapshotId, frames: Iterable[bytes], last_contained_ms: int) -> None:
-        """Write and sync the file; may run on another thread. `snapshot_written` follows on the owner's thread."""
-        self.snapshots.write(
-            snapshot_id, frames, last_contained_ms, kraft_version=self.kraft_version, voters=self.voters
-        )
+    def quorum_at(self, snapshot_id: SnapshotId) -> tuple[int, VoterSet]:
+        """kraft.version and the voters that a snapshot must say."""
+        return self.replica.history.at(snapshot_id.end_offset)
+
+    def write_snapshot(
+        self,
+        snapshot_id: SnapshotId,
+        frames: Iterable[bytes],
+        last_contained_ms: int,
+        quorum: tuple[int, VoterSet] | None = None,
+    ) -> None:
+        """Write and sync the file; may run on another thread, with what `quorum_at` gave before. `snapshot_written`
+        follows on the owner's thread.
+        """
+        kraft_version, voters = quorum or self.quorum_at(snapshot_id)
+        self.snapshots.write(snapshot_id, frames, last_contained_ms, kraft_version=kraft_version, voters=voters)
 
     def snapshot_written(self, snapshot_id: SnapshotId) -> None:
         """Count the snapshot and remove what is past its retention."""
@@ -248,7 +306,25 @@ class RaftNode:
             self.log.delete_before(oldest.end_offset)
 
     def describe(self) -> QuorumView:
-        now = self._clock.time_ms()
-        end = self.log.end_offset
-        voters = [ReplicaProgress(v.id, v.directory_id, end, now, now) for v in self._known_voters().voters]
-        return QuorumView(self.leader_id, self.epoch, self.high_watermark, voters, [])
+        """As the leader sees it; RaftError when this node is not the leader."""
+        role = self.role
+        if not isinstance(role, Leader):
+            raise RaftError(f"node {self.node_id} does not lead epoch {self.epoch}")
+        voters = [self._progress(role, voter) for voter in self.voters.voters]
+        observers = [
+            ReplicaProgress(key.id, key.directory_id, state.fetch_offset, state.last_fetch_ms, state.last_caught_up_ms)
+            for key, state in role.replicas.items()
+            if state.fetched_ms >= 0 and not self.voters.contains(key.id, key.directory_id)
+        ]
+        return QuorumView(self.leader_id, self.epoch, self.high_watermark, voters, observers)
+
+    def _progress(self, role: Leader, voter: Voter) -> ReplicaProgress:
+        if voter.key.matches(self.replica.key):
+            now = self.replica.clock.time_ms()
+            return ReplicaProgress(voter.id, voter.directory_id, self.log.end_offset, now, now)
+        state = role.replica(voter)
+        if state is None:
+            return ReplicaProgress(voter.id, voter.directory_id, -1, -1, -1)
+        return ReplicaProgress(
+            voter.id, voter.directory_id, state.fetch_offset, state.last_fetch_ms, state.last_caught_up_ms
+        )

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from ottla.env.seams import Storage
 from ottla.model.ids import NO_NODE, ZERO_UUID, NodeId, Uuid, uuid_from_str, uuid_to_str
 from ottla.raft.errors import QuorumStateError
+from ottla.raft.voters import ReplicaKey
 
 FILE_NAME = "quorum-state"
 
@@ -23,6 +24,16 @@ class QuorumState:
     leader_id: NodeId = NO_NODE
     voted_id: NodeId = NO_NODE
     voted_directory_id: Uuid = ZERO_UUID
+
+    @classmethod
+    def of(cls, epoch: int, leader_id: NodeId, voted: ReplicaKey | None) -> QuorumState:
+        if voted is None:
+            return cls(leader_epoch=epoch, leader_id=leader_id)
+        return cls(leader_epoch=epoch, leader_id=leader_id, voted_id=voted.id, voted_directory_id=voted.directory_id)
+
+    @property
+    def voted(self) -> ReplicaKey | None:
+        return None if self.voted_id == NO_NODE else ReplicaKey(self.voted_id, self.voted_directory_id)
 
 
 def load_quorum_state(storage: Storage, log_dir: str) -> QuorumState | None:

@@ -83,6 +83,21 @@ class SnapshotStore:
         )
         self._storage.write_atomic(self._path(snapshot_id), data)
 
+    def adopt(self, snapshot_id: SnapshotId, data: bytes) -> None:
+        """A snapshot that the leader sent: it is on disk when this returns, and counts as the newest."""
+        self._storage.write_atomic(self._path(snapshot_id), data)
+        self._new_bytes = 0
+        self.written(snapshot_id)
+
+    def read(self, snapshot_id: SnapshotId, position: int, max_bytes: int) -> tuple[int, bytes]:
+        """The size of the file and a piece of it."""
+        path = self._path(snapshot_id)
+        file = self._storage.open(path)
+        try:
+            return file.size(), file.pread(max_bytes, position)
+        finally:
+            file.close()
+
     def begun(self) -> None:
         """A snapshot of everything so far is being written: count anew."""
         self._new_bytes = 0

@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ottla.model.ids import ZERO_UUID, NodeId, Uuid
 from ottla.protocol.generated.voters_record import Endpoint, KRaftVersionFeature, VotersRecord
 from ottla.protocol.generated.voters_record import Voter as VoterRecord
+
+
+class ReplicaKey(NamedTuple):
+    """A replica is a node with one directory: the same node on a new disk is another replica."""
+
+    id: NodeId
+    directory_id: Uuid = ZERO_UUID
+    """Zero where it is not known: static voters, and requests of older versions."""
+
+    def matches(self, other: ReplicaKey) -> bool:
+        if self.id != other.id:
+            return False
+        return ZERO_UUID in (self.directory_id, other.directory_id) or self.directory_id == other.directory_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +38,10 @@ class Voter:
     endpoints: tuple[VoterEndpoint, ...] = ()
     kraft_versions: tuple[int, int] = (0, 1)
 
+    @property
+    def key(self) -> ReplicaKey:
+        return ReplicaKey(self.id, self.directory_id)
+
 
 @dataclass(frozen=True, slots=True)
 class VoterSet:
@@ -40,6 +58,14 @@ class VoterSet:
         """A voter with a known directory is only that directory: a replaced disk is another voter."""
         voter = self.get(node_id)
         return voter is not None and voter.directory_id in (ZERO_UUID, directory_id)
+
+    def with_voter(self, voter: Voter) -> VoterSet:
+        """With this voter in the place of the one with its id, or added."""
+        kept = tuple(voter if known.id == voter.id else known for known in self.voters)
+        return VoterSet(kept if self.get(voter.id) else (*kept, voter))
+
+    def without(self, node_id: NodeId) -> VoterSet:
+        return VoterSet(tuple(voter for voter in self.voters if voter.id != node_id))
 
     def to_record(self) -> VotersRecord:
         return VotersRecord(

@@ -1,4 +1,7 @@
-"""The controller of this node: the metadata log in its directory, and the runtime that decides on it."""
+"""This node in the metadata quorum: the log in its directory, and the controller or the observer that follows it.
+
+A controller decides while it is active; a broker alone only follows. Both hear of committed metadata by `publisher`.
+"""
 
 from __future__ import annotations
 
@@ -7,66 +10,219 @@ from collections.abc import Callable
 
 from ottla.controller.bootstrap import read_bootstrap
 from ottla.controller.config_rules import ConfigRules
+from ottla.controller.observer import MetadataObserver
 from ottla.controller.runtime import ControllerRuntime, Done
 from ottla.controller.state import ControllerSettings, ControllerState
 from ottla.env.config.broker.config import BrokerConfig
+from ottla.env.logging import get_logger
 from ottla.env.seams import Clock, RandomSource, Storage
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import MetadataImage
 from ottla.metadata.meta_properties import MetaProperties
-from ottla.model.ids import METADATA_DIR, ZERO_UUID
+from ottla.metadata.publisher import MetadataPublisher
+from ottla.model.ids import METADATA_DIR, ZERO_UUID, NodeId
+from ottla.protocol.primitives import Message
+from ottla.raft.answers import known_leader
+from ottla.raft.config import Address, RaftConfig
 from ottla.raft.errors import RaftError
 from ottla.raft.metadata_log import MetadataLogConfig
-from ottla.raft.node import RaftConfig, RaftNode
+from ottla.raft.node import RaftNode
+from ottla.raft.outbound import Outbound, Reply
+from ottla.raft.roles import Resigned
 from ottla.raft.snapshot_store import SnapshotRetention
 from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
+from ottla.runtime.quorum_network import QuorumNetwork
+from ottla.runtime.timers import LoopTimers
 from ottla.server.errors import StartupError
 
+log = get_logger(__name__)
 
-def open_quorum(
-    config: BrokerConfig,
-    storage: Storage,
-    clock: Clock,
-    random: RandomSource,
-    identity: MetaProperties,
-    on_failure: Callable[[OSError], None],
-) -> ControllerRuntime:
-    """Load the metadata log and become its active controller."""
-    loop = asyncio.get_running_loop()
-    raft = RaftNode(storage, f"{config.metadata_dir}/{METADATA_DIR}", clock, _raft_config(config, identity))
-    settings = ControllerSettings(
-        cluster_id=identity.cluster_id,
+TICK_MS = 500
+"""How often sessions and snapshots are looked at."""
+RESIGN_TIMEOUT_MS = 1_000
+"""How long a stopping leader waits for the others to know."""
+
+
+class QuorumMember:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        storage: Storage,
+        clock: Clock,
+        random: RandomSource,
+        identity: MetaProperties,
+        *,
+        endpoints: tuple[VoterEndpoint, ...] = (),
+        on_failure: Callable[[str], None],
+    ) -> None:
+        """`endpoints`: where this node's controller is reached, with the ports that were bound."""
+        loop = asyncio.get_running_loop()
+        self._config = config
+        self._storage = storage
+        self._on_failure = on_failure
+        self._network = QuorumNetwork(f"ottla-{config.node_id}", self._respond, self._on_bug)
+        self.raft = RaftNode(
+            storage, f"{config.metadata_dir}/{METADATA_DIR}", clock, raft_config(config, identity, endpoints), random
+        )
+        timers = LoopTimers(loop)
+        blocking = _in_thread(loop)
+        self.runtime: ControllerRuntime | None = None
+        self._observer: MetadataObserver | None = None
+        if config.is_controller:
+            state = ControllerState(
+                settings=controller_settings(config, identity.cluster_id),
+                rules=ConfigRules(config),
+                quorum=self.raft,
+                clock=clock,
+                random=random,
+            )
+            self.runtime = ControllerRuntime(
+                self.raft,
+                state,
+                new_answer=loop.create_future,
+                blocking=blocking,
+                on_failure=self._on_disk_failure,
+                send=self._network.send,
+                timers=timers,
+            )
+            self.driver = self.runtime.driver
+        else:
+            self._observer = MetadataObserver(
+                self.raft,
+                blocking=blocking,
+                send=self._network.send,
+                timers=timers,
+                on_failure=self._on_disk_failure,
+            )
+            self.driver = self._observer.driver
+        self._ticks: asyncio.Task[None] | None = None
+
+    @property
+    def publisher(self) -> MetadataPublisher:
+        if self.runtime is not None:
+            return self.runtime.publisher
+        if self._observer is None:
+            raise RuntimeError("the quorum has neither a controller nor an observer")
+        return self._observer.publisher
+
+    @property
+    def active(self) -> bool:
+        return self.runtime is not None and self.runtime.active
+
+    @property
+    def leader_id(self) -> NodeId:
+        return self.raft.leader_id
+
+    @property
+    def leader_address(self) -> Address | None:
+        """Where the active controller is; None while it is not known."""
+        return known_leader(self.raft.replica)[1]
+
+    # -------------------------------------------------------------------------------------------------- start and stop
+
+    def start(self) -> None:
+        """Load the metadata log; alone in the quorum, become its active controller at once."""
+        directory = self._config.metadata_dir
+        try:
+            if self.runtime is not None:
+                self.runtime.start(read_bootstrap(self._storage, directory))
+            else:
+                self.driver.start()
+        except RaftError as error:
+            raise StartupError(str(error)) from error
+        except OSError as error:
+            raise StartupError(f"the metadata log in {directory} cannot be used: {error}") from error
+        self._ticks = asyncio.ensure_future(self._tick())
+
+    async def caught_up(self) -> None:
+        """Wait until there is a committed image to work with."""
+        found = asyncio.Event()
+
+        def look(_delta: MetadataDelta, image: MetadataImage) -> None:
+            if not image.empty:
+                found.set()
+
+        self.publisher.subscribe(look)
+        try:
+            await found.wait()
+        finally:
+            self.publisher.unsubscribe(look)
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_MS / 1000)
+            if self.runtime is not None:
+                self.runtime.tick()
+            elif self._observer is not None:
+                self._observer.tick()
+
+    async def stop(self) -> None:
+        """A leader hands over first; then everything is durable and closed."""
+        if self._ticks is not None:
+            self._ticks.cancel()
+        if self.raft.is_leader and len(self.raft.voters.voters) > 1 and self.driver.failure is None:
+            self.driver.resign()
+            for _ in range(RESIGN_TIMEOUT_MS // 10):
+                if not (isinstance(self.raft.role, Resigned) and self.raft.role.unaware):
+                    break
+                await asyncio.sleep(0.01)
+        (self.runtime or self.driver).close()
+        self._network.close()
+
+    # --------------------------------------------------------------------------------------------------- what comes in
+
+    def receive(self, request: Message, version: int, reply: Reply) -> None:
+        """A request of another member of the quorum."""
+        self.driver.receive(request, version, reply)
+
+    def _respond(self, outbound: Outbound, response: Message | None, gone: bool) -> None:  # noqa: FBT001 - as Respond
+        self.driver.respond(outbound, response, gone=gone)
+
+    def _on_disk_failure(self, error: OSError) -> None:
+        self._on_failure(f"the metadata log cannot be written any more: {error}")
+
+    def _on_bug(self, error: BaseException) -> None:
+        """A broken invariant of the quorum: better to stop than to go on with a log that may be wrong."""
+        log.error("quorum.failed", error=repr(error), exc_info=error)
+        self._on_failure(f"the metadata quorum cannot go on: {error}")
+
+
+def controller_settings(config: BrokerConfig, cluster_id: str) -> ControllerSettings:
+    return ControllerSettings(
+        cluster_id=cluster_id,
         node_id=config.node_id,
         num_partitions=config.num_partitions,
         default_replication_factor=config.default_replication_factor,
         delete_topic_enable=config.delete_topic_enable,
         broker_session_timeout_ms=config.broker_session_timeout_ms,
     )
-    state = ControllerState(settings=settings, rules=ConfigRules(config), quorum=raft, clock=clock, random=random)
-    runtime = ControllerRuntime(
-        raft, state, new_answer=loop.create_future, blocking=_in_thread(loop), on_failure=on_failure
-    )
-    try:
-        runtime.start(read_bootstrap(storage, config.metadata_dir))
-    except RaftError as error:
-        raise StartupError(str(error)) from error
-    except OSError as error:
-        raise StartupError(f"the metadata log in {config.metadata_dir} cannot be used: {error}") from error
-    return runtime
 
 
-def _raft_config(config: BrokerConfig, identity: MetaProperties) -> RaftConfig:
+def raft_config(config: BrokerConfig, identity: MetaProperties, endpoints: tuple[VoterEndpoint, ...]) -> RaftConfig:
     listener = config.controller_listener_names[0] if config.controller_listener_names else "CONTROLLER"
-    static = VoterSet(
-        tuple(
-            Voter(node_id, endpoints=(VoterEndpoint(listener, host, port),))
-            for node_id, (host, port) in config.voters.items()
-        )
+    static = tuple(
+        Voter(node_id, endpoints=(VoterEndpoint(listener, host, port),))
+        for node_id, (host, port) in config.voters.items()
     )
     return RaftConfig(
         node_id=config.node_id,
         directory_id=identity.directory_id or ZERO_UUID,
-        static_voters=static if config.voters else None,
+        cluster_id=identity.cluster_id,
+        controller=config.is_controller,
+        static_voters=VoterSet(static) if static else None,
+        bootstrap_servers=_addresses(config.controller_quorum_bootstrap_servers),
+        endpoints=endpoints,
+        auto_join=config.controller_quorum_auto_join_enable,
+        election_timeout_ms=config.controller_quorum_election_timeout_ms,
+        election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
+        fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
+        request_timeout_ms=config.controller_quorum_request_timeout_ms,
+        retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
+        fetch_max_bytes=config.controller_quorum_fetch_max_bytes,
+        fetch_snapshot_max_bytes=config.controller_quorum_fetch_snapshot_max_bytes,
         log=MetadataLogConfig(
-            segment_bytes=config.metadata_log_segment_bytes, segment_ms=config.metadata_log_segment_ms
+            segment_bytes=config.internal_metadata_log_segment_bytes or config.metadata_log_segment_bytes,
+            segment_ms=config.metadata_log_segment_ms,
         ),
         retention=SnapshotRetention(
             max_record_bytes=config.metadata_log_max_record_bytes_between_snapshots,
@@ -75,6 +231,14 @@ def _raft_config(config: BrokerConfig, identity: MetaProperties) -> RaftConfig:
             retention_ms=config.metadata_max_retention_ms,
         ),
     )
+
+
+def _addresses(servers: tuple[str, ...]) -> tuple[Address, ...]:
+    found = []
+    for server in servers:
+        host, _, port = server.rpartition(":")
+        found.append(Address(host.strip("[]"), int(port)))
+    return tuple(found)
 
 
 def _in_thread(loop: asyncio.AbstractEventLoop) -> Callable[[Callable[[], None], Done], None]:

@@ -19,7 +19,6 @@ from ottla.metadata.publisher import MetadataPublisher
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import Uuid
 from ottla.protocol.generated import broker_registration_request as broker_messages
-from ottla.protocol.generated import controller_registration_request as controller_messages
 from ottla.protocol.generated.broker_heartbeat_request import BrokerHeartbeatRequest
 from ottla.protocol.generated.broker_heartbeat_response import BrokerHeartbeatResponse
 from ottla.server.controller_channel import ControllerChannel
@@ -52,9 +51,8 @@ class Registration:
         *,
         incarnation: Uuid,
         on_epoch: Callable[[int], None] = lambda _epoch: None,
-        on_beat: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_epoch` hears of every broker epoch that we get, `on_beat` of every interval."""
+        """`on_epoch` hears of every broker epoch that we get."""
         self._node = node
         self._controller = controller
         self._metadata = metadata
@@ -62,7 +60,6 @@ class Registration:
         self._logs = logs
         self._incarnation = incarnation
         self._on_epoch = on_epoch
-        self._on_beat = on_beat
         self._heartbeats: asyncio.Task[None] | None = None
         self.broker_epoch = -1
 
@@ -70,9 +67,6 @@ class Registration:
 
     async def register(self) -> None:
         """Until the controller has taken us; StartupError when it never will."""
-        if self._node.config.is_controller:
-            response = await self._controller.submit(self._controller_request(), None)
-            self._check("controller", response.error_code)
         await self._register_broker(self._node.config.initial_broker_registration_timeout_ms)
         while self._metadata.offset < self.broker_epoch:  # noqa: ASYNC110 - the publisher has no event to wait for
             await asyncio.sleep(CATCH_UP_MS / 1000)
@@ -111,20 +105,6 @@ class Registration:
             error = ErrorCode(error_code)
             raise StartupError(f"the {what} cannot be registered: {error.name}: {error.message}")
 
-    def _controller_request(self) -> controller_messages.ControllerRegistrationRequest:
-        config = self._node.config
-        return controller_messages.ControllerRegistrationRequest(
-            controller_id=config.node_id,
-            incarnation_id=self._incarnation,
-            listeners=[
-                controller_messages.Listener(*_listener(endpoint))
-                for endpoint in self._node.advertised(config.advertised_controller_listeners)
-            ],
-            features=[
-                controller_messages.Feature(name, low, high) for name, (low, high) in sorted(SUPPORTED_FEATURES.items())
-            ],
-        )
-
     def _broker_request(self) -> broker_messages.BrokerRegistrationRequest:
         config = self._node.config
         return broker_messages.BrokerRegistrationRequest(
@@ -132,7 +112,7 @@ class Registration:
             cluster_id=self._identity.cluster_id,
             incarnation_id=self._incarnation,
             listeners=[
-                broker_messages.Listener(*_listener(endpoint))
+                broker_messages.Listener(*listener_fields(endpoint))
                 for endpoint in self._node.advertised(config.advertised_broker_listeners)
             ],
             features=[
@@ -172,7 +152,6 @@ class Registration:
     async def _keep_alive(self) -> None:
         while True:
             await asyncio.sleep(self._node.config.broker_heartbeat_interval_ms / 1000)
-            self._on_beat()
             try:
                 await self._heartbeat()
             except StartupError as error:
@@ -208,5 +187,5 @@ class Registration:
             self._heartbeats = None
 
 
-def _listener(endpoint: Endpoint) -> tuple[str, str, int, int]:
+def listener_fields(endpoint: Endpoint) -> tuple[str, str, int, int]:
     return endpoint.listener_name, endpoint.host or "", endpoint.port, SECURITY_PROTOCOLS[endpoint.security_protocol]

@@ -22,7 +22,7 @@ def handle(context: RequestContext, request: DescribeClusterRequest) -> Describe
     return DescribeClusterResponse(
         endpoint_type=here,
         cluster_id=broker.cluster_id,
-        controller_id=broker.node_id,
+        controller_id=broker.quorum.leader_id if here == CONTROLLERS else broker.node_id,
         brokers=_controllers(context) if here == CONTROLLERS else _brokers(context, request),
         cluster_authorized_operations=CLUSTER_OPERATIONS if wanted else NOT_ASKED,
     )

@@ -1,0 +1,16 @@
+"""Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch and FetchSnapshot of the metadata log, changes of the voters: what
+members of the quorum say to each other, answered by the raft node.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.broker.context import RequestContext
+from ottla.broker.deferred import Deferred
+
+
+def handle(context: RequestContext, request: Any) -> Deferred:
+    deferred = Deferred()
+    context.broker.quorum.receive(request, context.version, deferred.resolve)
+    return deferred

@@ -1,0 +1,240 @@
+"""Runs a replica: syncs what was appended, hands over what is committed, sends what it wants to send, keeps its time.
+
+No I/O of its own: blocking work, network and timers are given, so that the simulator runs this very code. The listener
+hears in this order and never otherwise: snapshots and committed batches by rising offset; that this node leads, once
+everything before its epoch was handed over; that it leads no more, before anything that another leader committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from ottla.env.logging import get_logger
+from ottla.env.seams import Timer, Timers
+from ottla.protocol.primitives import Message
+from ottla.raft.node import RaftNode
+from ottla.raft.outbound import Outbound, Reply
+from ottla.raft.snapshots import Snapshot, SnapshotId
+from ottla.raft.views import Batch
+
+log = get_logger(__name__)
+
+Done = Callable[[OSError | None], None]
+Blocking = Callable[[Callable[[], None], Done], None]
+"""Run the first, then call the second on the owner's thread with the OSError that it raised, or None."""
+
+Send = Callable[[Outbound], None]
+"""Send a request; its answer goes to `RaftDriver.respond`."""
+
+
+def run_inline(work: Callable[[], None], done: Done) -> None:
+    """Blocking work on the caller's thread: at start, and in tests."""
+    try:
+        work()
+    except OSError as error:
+        done(error)
+    else:
+        done(None)
+
+
+class Listener(Protocol):
+    def on_snapshot(self, snapshot: Snapshot, snapshot_id: SnapshotId) -> None: ...
+
+    def on_committed(self, batch: Batch) -> None: ...
+
+    def on_caught_up(self) -> None:
+        """Everything that is committed was handed over: the time for a snapshot."""
+        ...
+
+    def on_leader(self) -> None:
+        """This node leads and has handed over everything that was committed before its epoch."""
+        ...
+
+    def on_resigned(self) -> None:
+        """It leads no more: what was appended and not committed may be undone by another leader."""
+        ...
+
+
+class RaftDriver:
+    def __init__(
+        self,
+        raft: RaftNode,
+        listener: Listener,
+        *,
+        blocking: Blocking = run_inline,
+        send: Send | None = None,
+        timers: Timers | None = None,
+        on_failure: Callable[[OSError], None] = lambda _error: None,
+    ) -> None:
+        self.raft = raft
+        self._listener = listener
+        self._blocking = blocking
+        self._send = send
+        self._timers = timers
+        self._on_failure = on_failure
+        self._timer: Timer | None = None
+        self._timer_at = float("inf")
+        self._flushing = False
+        self._pumping = False
+        self._led_epoch: int | None = None
+        self.next_offset = 0
+        """The first offset that the listener has not been given."""
+        self.closed = False
+        self.failure: OSError | None = None
+
+    def start(self) -> None:
+        """Load; hand over the snapshot and what is known to be committed. Blocks."""
+        snapshot = self.raft.start()
+        latest = self.raft.snapshots.latest
+        blocking, self._blocking = self._blocking, run_inline
+        if snapshot is not None and latest is not None:
+            self._listener.on_snapshot(snapshot, latest)
+            self.next_offset = latest.end_offset
+        self.pump()
+        self._blocking = blocking
+
+    # ------------------------------------------------------------------------------------------------- what comes in
+
+    def receive(self, request: Message, version: int, reply: Reply) -> None:
+        if (
+            not self.closed
+            and self.failure is None
+            and self._guarded(lambda: self.raft.receive(request, version, reply))
+        ):
+            self.pump()
+
+    def respond(self, outbound: Outbound, response: Message | None, *, gone: bool = False) -> None:
+        if (
+            not self.closed
+            and self.failure is None
+            and self._guarded(lambda: self.raft.respond(outbound, response, gone=gone))
+        ):
+            self.pump()
+
+    def append(self, frames: list[bytes], *, atomic: bool) -> int:
+        """As leader; `pump` follows when the caller is done. OSError: the disk has failed, and with it the node."""
+        try:
+            return self.raft.append(frames, atomic=atomic)
+        except OSError as error:
+            self.fail(error)
+            raise
+
+    def resign(self) -> None:
+        if self._guarded(self.raft.resign):
+            self.pump()
+
+    # ------------------------------------------------------------------------------------------------------------ work
+
+    def pump(self) -> None:
+        """Do everything that can be done now. Called again from within, it has nothing to add."""
+        if self._pumping or self.closed or self.failure is not None:
+            return
+        self._pumping = True
+        try:
+            self._guarded(self._pump)
+        finally:
+            self._pumping = False
+
+    def _pump(self) -> None:
+        self.raft.tick()
+        self._hand_over()
+        self._flush()
+        if self.failure is None:
+            self._send_ready()
+            self._arm()
+
+    def _hand_over(self) -> None:
+        raft = self.raft
+        if self._led_epoch is not None and not (raft.is_leader and raft.epoch == self._led_epoch):
+            self._led_epoch = None
+            self._listener.on_resigned()
+        loaded = raft.take_loaded()
+        if loaded is not None:
+            self._listener.on_snapshot(*loaded)
+            self.next_offset = loaded[1].end_offset
+        before = self.next_offset
+        for batch in raft.committed(self.next_offset):
+            self._listener.on_committed(batch)
+            self.next_offset = batch.last_offset + 1
+        if self.next_offset > before:
+            self._listener.on_caught_up()
+        start = raft.epoch_start_offset
+        if start is not None and self._led_epoch is None and self.next_offset > start:
+            self._led_epoch = raft.epoch
+            self._listener.on_leader()
+
+    def _flush(self) -> None:
+        """One at a time: what is appended while one runs shares the next (group commit)."""
+        while not self._flushing and self.failure is None and (end_offset := self.raft.unflushed()) is not None:
+            self._flushing = True
+            self._blocking(self.raft.sync, lambda error, end=end_offset: self._on_flushed(end, error))  # type: ignore[misc]
+
+    def _on_flushed(self, end_offset: int, error: OSError | None) -> None:
+        self._flushing = False
+        if self.closed:
+            return
+        if error is not None:
+            self.fail(error)
+            return
+        self.raft.flushed(end_offset)
+        if self._pumping:
+            self.raft.tick()
+            self._hand_over()
+        else:
+            self.pump()
+
+    def _send_ready(self) -> None:
+        sending = self.raft.ready()
+        if self._send is not None:
+            for outbound in sending:
+                self._send(outbound)
+
+    def _arm(self) -> None:
+        if self._timers is None:
+            return
+        deadline = self.raft.next_deadline_ms()
+        now = self.raft.replica.now_ms()
+        at = float("inf") if deadline is None else max(deadline, now)
+        if self._timer is not None:
+            if self._timer_at <= at:
+                return  # it fires early and finds out
+            self._timer.cancel()
+            self._timer = None
+        if deadline is not None:
+            self._timer_at = at
+            self._timer = self._timers.call_later(at - now, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._timer_at = float("inf")
+        self.pump()
+
+    # ------------------------------------------------------------------------------------------------- failure and end
+
+    def _guarded(self, work: Callable[[], None]) -> bool:
+        """A failing metadata disk is final: what is in memory may not be on disk."""
+        try:
+            work()
+        except OSError as error:
+            self.fail(error)
+            return False
+        return True
+
+    def fail(self, error: OSError) -> None:
+        if self.failure is None:
+            log.error("metadata_log.failed", error=str(error))
+            self.failure = error
+            self._on_failure(error)
+
+    def close(self) -> None:
+        """Make everything durable and close the log; whatever comes later is ignored."""
+        end_offset = self.raft.unflushed()
+        if end_offset is not None and self.failure is None and not self.closed:
+            # A flush may be under way on its thread; this one covers it, and its report then comes too late to matter.
+            self._blocking = run_inline
+            run_inline(self.raft.sync, lambda error: self._on_flushed(end_offset, error))
+        self.closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self.raft.close()

@@ -1,0 +1,379 @@
+"""Elections: who asks for votes and when, who gets one, how a leader begins and ends its epoch.
+
+A vote is on disk before the answer that grants it leaves, and so is a candidate's own. A silent leader is first asked
+about (pre-vote): a replica that was merely cut off does not disturb the others with a new epoch when it comes back.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ottla.env.logging import get_logger
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import METADATA_TOPIC, ZERO_UUID, NodeId
+from ottla.protocol.generated import begin_quorum_epoch_request as begin_messages
+from ottla.protocol.generated import begin_quorum_epoch_response as begun_messages
+from ottla.protocol.generated import end_quorum_epoch_request as end_messages
+from ottla.protocol.generated import end_quorum_epoch_response as ended_messages
+from ottla.protocol.generated import vote_request as vote_messages
+from ottla.protocol.generated import vote_response as voted_messages
+from ottla.raft.answers import (
+    hinted_address,
+    known_leader,
+    leader_endpoints,
+    metadata_partition,
+    wrong_cluster,
+    wrong_voter,
+)
+from ottla.raft.config import Address
+from ottla.raft.control import leader_change, quorum_records
+from ottla.raft.outbound import Outbound, Reply
+from ottla.raft.replica import Replica
+from ottla.raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Role, Unattached
+from ottla.raft.roles.leader import ReplicaState
+from ottla.raft.voters import ReplicaKey
+
+log = get_logger(__name__)
+
+FIRST_PRE_VOTE_VERSION = 2
+CHECK_QUORUM_FACTOR = 1.5
+"""A leader resigns after this many fetch timeouts without a majority (Kafka's own factor)."""
+
+
+class Elections:
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+        self._asked: dict[NodeId, tuple[Role, Outbound]] = {}
+        """The vote or EndQuorumEpoch request that each voter has to answer, and the role that sent it."""
+        self._retry_ms: dict[NodeId, float] = {}
+
+    # ------------------------------------------------------------------------------------------------------------ time
+
+    def tick(self) -> None:
+        """Whatever is due by the clock, then whatever the role wants to send."""
+        replica = self._replica
+        now = replica.now_ms()
+        role = replica.role
+        if isinstance(role, Leader):
+            self._check_quorum(role, now)
+        elif isinstance(role, Resigned) and now >= role.deadline_ms:
+            replica.become_unattached(role.epoch + 1)
+        elif isinstance(role, Unattached | Follower) and now >= role.deadline_ms:
+            replica.become_prospective()
+        elif isinstance(role, Prospective) and now >= role.deadline_ms:
+            self._give_up(role)
+        elif isinstance(role, Candidate) and now >= role.deadline_ms:
+            replica.become_prospective()
+        self._settle()
+        self._send(now)
+
+    def next_deadline_ms(self) -> float | None:
+        replica = self._replica
+        role = replica.role
+        if isinstance(role, Leader):
+            return replica.now_ms() + replica.config.fetch_timeout_ms / 4
+        due = [role.deadline_ms]
+        if isinstance(role, Prospective | Candidate | Resigned) and self._retry_ms:
+            due.append(min(self._retry_ms.values()))
+        return min(due)
+
+    def _settle(self) -> None:
+        """Elections that are decided without anybody else: of one voter."""
+        replica = self._replica
+        if isinstance(replica.role, Prospective) and replica.role.ballot.won:
+            replica.become_candidate()
+        if isinstance(replica.role, Candidate) and replica.role.ballot.won:
+            self.lead(replica.role)
+
+    def _give_up(self, role: Prospective) -> None:
+        """The others still hear the leader, or nobody answers: back to where it came from."""
+        if role.leader is not None:
+            self._replica.become_follower(role.epoch, role.leader_id, role.leader)
+        else:
+            self._replica.become_unattached(role.epoch, leader_id=role.leader_id, voted=role.voted)
+
+    def _check_quorum(self, role: Leader, now: float) -> None:
+        replica = self._replica
+        timeout = replica.config.fetch_timeout_ms * CHECK_QUORUM_FACTOR
+        if not role.in_touch_with_majority(replica.voters, now, timeout):
+            log.warning("quorum.majority_lost", epoch=role.epoch)
+            self.resign()
+
+    # --------------------------------------------------------------------------------------------------------- leading
+
+    def lead(self, candidate: Candidate) -> None:
+        replica = self._replica
+        leader = Leader(candidate.epoch, replica.key, replica.log.end_offset, replica.now_ms())
+        replica.become(leader)
+        records = [leader_change(replica.key.id, replica.voters.ids, sorted(candidate.ballot.granted))]
+        if not replica.history.in_log:
+            records += quorum_records(replica.history.kraft_version, replica.voters)
+        start = leader.epoch_start_offset
+        replica.append_control(records)
+        log.info("quorum.leader_elected", epoch=leader.epoch, offset=start, kraft_version=replica.history.kraft_version)
+
+    def resign(self) -> None:
+        """Step down and tell the voters, the most advanced first."""
+        replica = self._replica
+        role = replica.role
+        if not isinstance(role, Leader):
+            return
+        others = [voter for voter in replica.voters.voters if not voter.key.matches(replica.key)]
+        progress = {voter.id: role.replica(voter) for voter in others}
+
+        def behind(key: ReplicaKey) -> int:
+            state = progress[key.id]
+            return 0 if state is None else -state.fetch_offset
+
+        replica.become_resigned(tuple(sorted((voter.key for voter in others), key=behind)))
+
+    # -------------------------------------------------------------------------------------------------------- requests
+
+    def _send(self, now: float) -> None:
+        role = self._replica.role
+        if isinstance(role, Prospective | Candidate):
+            if not (isinstance(role, Candidate) and role.backing_off):
+                for voter_id in role.ballot.open():
+                    self._ask(voter_id, role, self._vote_request(role, voter_id), now)
+        elif isinstance(role, Leader):
+            self._announce(role, now)
+        elif isinstance(role, Resigned):
+            for voter_id in sorted(role.unaware):
+                self._ask(voter_id, role, self._end_request(role), now)
+
+    def _ask(
+        self,
+        voter_id: NodeId,
+        role: Role,
+        request: vote_messages.VoteRequest | end_messages.EndQuorumEpochRequest,
+        now: float,
+    ) -> None:
+        """Once at a time and role; again after a pause when it failed."""
+        address = self._replica.address_of(voter_id)
+        asked = self._asked.get(voter_id)
+        if address is None or (asked is not None and asked[0] is role) or now < self._retry_ms.get(voter_id, 0.0):
+            return
+        self._retry_ms.pop(voter_id, None)
+        on_response = partial(self._on_answer, voter_id, role)
+        self._asked[voter_id] = role, self._replica.send(address, voter_id, request, on_response)
+
+    def _on_answer(self, voter_id: NodeId, role: Role, response: object, _gone: bool) -> None:  # noqa: FBT001 - OnResponse
+        asked = self._asked.get(voter_id)
+        if asked is not None and asked[0] is role:
+            del self._asked[voter_id]
+        if self._replica.role is not role:
+            return
+        if isinstance(response, voted_messages.VoteResponse) and isinstance(role, Prospective | Candidate):
+            answered = self._on_vote_response(voter_id, role, response)
+        elif isinstance(response, ended_messages.EndQuorumEpochResponse) and isinstance(role, Resigned):
+            answered = True
+            role.unaware.discard(voter_id)
+        else:
+            answered = False
+        if not answered and self._replica.role is role:
+            self._retry_ms[voter_id] = self._replica.now_ms() + self._replica.config.retry_backoff_ms
+
+    def _vote_request(self, role: Prospective | Candidate, voter_id: NodeId) -> vote_messages.VoteRequest:
+        replica = self._replica
+        voter = replica.voters.get(voter_id)
+        partition = vote_messages.PartitionData(
+            partition_index=0,
+            replica_epoch=role.epoch,
+            replica_id=replica.key.id,
+            replica_directory_id=replica.vote_key.directory_id,
+            voter_directory_id=voter.directory_id if voter else ZERO_UUID,
+            last_offset_epoch=replica.last_epoch,
+            last_offset=replica.log.end_offset,
+            pre_vote=isinstance(role, Prospective),
+        )
+        topic = vote_messages.TopicData(METADATA_TOPIC, [partition])
+        return vote_messages.VoteRequest(cluster_id=replica.config.cluster_id, voter_id=voter_id, topics=[topic])
+
+    def _on_vote_response(
+        self, voter_id: NodeId, role: Prospective | Candidate, response: voted_messages.VoteResponse
+    ) -> bool:
+        """Whether the voter has said yes or no."""
+        replica = self._replica
+        partition = metadata_partition(response)
+        if response.error_code or partition is None:
+            log.warning("vote.refused", voter=voter_id, reason=ErrorCode(response.error_code).name)
+            return False
+        leader = hinted_address(partition.leader_id, response.node_endpoints)
+        if replica.observe(partition.leader_epoch, partition.leader_id, leader):
+            return True
+        if partition.error_code:
+            return False
+        role.ballot.count(voter_id, granted=partition.vote_granted)
+        self._settle()
+        if replica.role is role and role.ballot.lost:
+            if isinstance(role, Candidate):
+                role.backing_off = True
+                role.deadline_ms = replica.now_ms() + replica.uniform(0, replica.config.election_backoff_max_ms)
+            else:
+                self._give_up(role)
+        return True
+
+    def _announce(self, role: Leader, now: float) -> None:
+        """BeginQuorumEpoch to voters that do not fetch; whoever fetches knows its leader."""
+        replica = self._replica
+        pause = replica.config.fetch_timeout_ms / 4
+        for voter in replica.voters.voters:
+            address = replica.address_of(voter.id)
+            if voter.key.matches(replica.key) or address is None:
+                continue
+            state = role.replica(voter)
+            if state is None:
+                state = role.replicas[voter.key] = ReplicaState(voter.key)
+            last = max(state.fetched_ms, -1.0 if state.begin_sent_ms is None else state.begin_sent_ms)
+            if state.begin_sent_ms is not None and now - last < pause:
+                continue
+            if state.begin_sent_ms is None and state.fetched_ms >= 0 and now - state.fetched_ms < pause:
+                continue
+            state.begin_sent_ms = now
+            partition = begin_messages.PartitionData(0, voter.directory_id, role.leader_id, role.epoch)
+            request = begin_messages.BeginQuorumEpochRequest(
+                cluster_id=replica.config.cluster_id,
+                voter_id=voter.id,
+                topics=[begin_messages.TopicData(METADATA_TOPIC, [partition])],
+                leader_endpoints=[begin_messages.LeaderEndpoint(e.name, e.host, e.port) for e in self._own_endpoints()],
+            )
+            replica.send(address, voter.id, request, partial(self._on_begun, role))
+
+    def _own_endpoints(self) -> list[begin_messages.LeaderEndpoint]:
+        replica = self._replica
+        voter = replica.voters.get(replica.key.id)
+        endpoints = replica.config.endpoints or (voter.endpoints if voter else ())
+        return [begin_messages.LeaderEndpoint(e.name, e.host, e.port) for e in endpoints]
+
+    def _on_begun(self, role: Leader, response: object, _gone: bool) -> None:  # noqa: FBT001 - OnResponse
+        if isinstance(response, begun_messages.BeginQuorumEpochResponse) and self._replica.role is role:
+            partition = metadata_partition(response)
+            if partition is not None and partition.leader_epoch > role.epoch:
+                leader = hinted_address(partition.leader_id, response.node_endpoints)
+                self._replica.observe(partition.leader_epoch, partition.leader_id, leader)
+
+    def _end_request(self, role: Resigned) -> end_messages.EndQuorumEpochRequest:
+        partition = end_messages.PartitionData(
+            partition_index=0,
+            leader_id=role.leader_id,
+            leader_epoch=role.epoch,
+            preferred_successors=[key.id for key in role.successors],
+            preferred_candidates=[end_messages.ReplicaInfo(key.id, key.directory_id) for key in role.successors],
+        )
+        return end_messages.EndQuorumEpochRequest(
+            cluster_id=self._replica.config.cluster_id,
+            topics=[end_messages.TopicData(METADATA_TOPIC, [partition])],
+            leader_endpoints=[end_messages.LeaderEndpoint(e.name, e.host, e.port) for e in self._own_endpoints()],
+        )
+
+    # -------------------------------------------------------------------------------------------- requests of others
+
+    def on_vote(self, request: vote_messages.VoteRequest, version: int, reply: Reply) -> None:
+        replica = self._replica
+        asked = metadata_partition(request)
+        if wrong_cluster(replica, request.cluster_id) or asked is None:
+            code = ErrorCode.INVALID_REQUEST if asked is None else ErrorCode.INCONSISTENT_CLUSTER_ID
+            reply(voted_messages.VoteResponse(error_code=int(code)))
+            return
+        code, granted = self._vote(request, asked, pre_vote=version >= FIRST_PRE_VOTE_VERSION and asked.pre_vote)
+        leader_id, _ = known_leader(replica)
+        answer = voted_messages.PartitionData(0, int(code), leader_id, replica.epoch, granted)
+        reply(
+            voted_messages.VoteResponse(
+                topics=[voted_messages.TopicData(METADATA_TOPIC, [answer])],
+                node_endpoints=leader_endpoints(replica, voted_messages.NodeEndpoint),
+            )
+        )
+
+    def _vote(
+        self, request: vote_messages.VoteRequest, asked: vote_messages.PartitionData, *, pre_vote: bool
+    ) -> tuple[ErrorCode, bool]:
+        replica = self._replica
+        if wrong_voter(replica, request.voter_id, asked.voter_directory_id):
+            return ErrorCode.INVALID_VOTER_KEY, False
+        highest = asked.replica_epoch if pre_vote else asked.replica_epoch - 1
+        if asked.last_offset < 0 or not 0 <= asked.last_offset_epoch <= highest or asked.replica_id < 0:
+            return ErrorCode.INVALID_REQUEST, False
+        if asked.replica_epoch < replica.epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH, False
+        if asked.replica_epoch > replica.epoch:
+            replica.become_unattached(asked.replica_epoch)
+        candidate = ReplicaKey(asked.replica_id, asked.replica_directory_id)
+        role = replica.role
+        up_to_date = replica.up_to_date(asked.last_offset_epoch, asked.last_offset)
+        granted = role.grants(candidate, up_to_date=up_to_date, pre_vote=pre_vote)
+        if granted and not pre_vote and role.voted is None:
+            replica.become_unattached(role.epoch, voted=candidate)
+        return ErrorCode.NONE, granted
+
+    def on_begin(self, request: begin_messages.BeginQuorumEpochRequest, reply: Reply) -> None:
+        replica = self._replica
+        asked = metadata_partition(request)
+        if wrong_cluster(replica, request.cluster_id) or asked is None:
+            code = ErrorCode.INVALID_REQUEST if asked is None else ErrorCode.INCONSISTENT_CLUSTER_ID
+            reply(begun_messages.BeginQuorumEpochResponse(error_code=int(code)))
+            return
+        code = ErrorCode.NONE
+        if wrong_voter(replica, request.voter_id, asked.voter_directory_id):
+            code = ErrorCode.INVALID_VOTER_KEY
+        elif asked.leader_epoch < replica.epoch:
+            code = ErrorCode.FENCED_LEADER_EPOCH
+        else:
+            endpoint = next(iter(request.leader_endpoints), None)
+            leader = None if endpoint is None else Address(endpoint.host, endpoint.port)
+            replica.observe(asked.leader_epoch, asked.leader_id, leader)
+        leader_id, _ = known_leader(replica)
+        answer = begun_messages.PartitionData(0, int(code), leader_id, replica.epoch)
+        reply(
+            begun_messages.BeginQuorumEpochResponse(
+                topics=[begun_messages.TopicData(METADATA_TOPIC, [answer])],
+                node_endpoints=leader_endpoints(replica, begun_messages.NodeEndpoint),
+            )
+        )
+
+    def on_end(self, request: end_messages.EndQuorumEpochRequest, reply: Reply) -> None:
+        replica = self._replica
+        asked = metadata_partition(request)
+        if wrong_cluster(replica, request.cluster_id) or asked is None:
+            code = ErrorCode.INVALID_REQUEST if asked is None else ErrorCode.INCONSISTENT_CLUSTER_ID
+            reply(ended_messages.EndQuorumEpochResponse(error_code=int(code)))
+            return
+        code = ErrorCode.NONE
+        if asked.leader_epoch < replica.epoch:
+            code = ErrorCode.FENCED_LEADER_EPOCH
+        else:
+            endpoint = next(iter(request.leader_endpoints), None)
+            leader = None if endpoint is None else Address(endpoint.host, endpoint.port)
+            replica.observe(asked.leader_epoch, asked.leader_id, leader)
+            self._succeed(asked)
+        leader_id, _ = known_leader(replica)
+        answer = ended_messages.PartitionData(0, int(code), leader_id, replica.epoch)
+        reply(
+            ended_messages.EndQuorumEpochResponse(
+                topics=[ended_messages.TopicData(METADATA_TOPIC, [answer])],
+                node_endpoints=leader_endpoints(replica, ended_messages.NodeEndpoint),
+            )
+        )
+
+    def _succeed(self, asked: end_messages.PartitionData) -> None:
+        """The leader goes: the first of its successors stands at once, the others one after the other."""
+        replica = self._replica
+        role = replica.role
+        if not isinstance(role, Follower) or role.leader_id != asked.leader_id:
+            return
+        order = [c.candidate_id for c in asked.preferred_candidates] or list(asked.preferred_successors)
+        place = order.index(replica.key.id) if replica.key.id in order else len(order)
+        role.in_touch = False
+        backoff = min(place * replica.config.election_timeout_ms / 4, replica.config.election_backoff_max_ms)
+        role.deadline_ms = min(role.deadline_ms, replica.now_ms() + backoff)
+
+    def leader_gone(self) -> None:
+        """The leader's port refuses connections: its process has ended, so nobody needs to wait out the timeout. Even a
+        leader that is back at once leads no more. The pause keeps the followers apart.
+        """
+        replica = self._replica
+        role = replica.role
+        if isinstance(role, Follower) and role.in_touch:
+            role.in_touch = False
+            pause = replica.uniform(0.05, 0.3) * replica.config.election_timeout_ms
+            role.deadline_ms = min(role.deadline_ms, replica.now_ms() + pause)

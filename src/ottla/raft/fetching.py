@@ -1,0 +1,258 @@
+"""The fetching side: a replica that is not the leader asks for what comes next, and learns who leads from the answers.
+
+The next fetch leaves only when everything fetched before is on disk: its offset is the promise that the leader counts.
+One request is under way at a time, and an answer counts only while the role that asked for it lasts.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ottla.env.logging import get_logger
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import METADATA_TOPIC, METADATA_TOPIC_ID, NO_NODE, NodeId
+from ottla.protocol.generated import fetch_snapshot_request as snapshot_messages
+from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from ottla.protocol.generated.fetch_response import FetchResponse, PartitionData
+from ottla.protocol.generated.fetch_snapshot_response import FetchSnapshotResponse
+from ottla.raft.answers import hinted_address, metadata_partition
+from ottla.raft.config import Address
+from ottla.raft.elections import Elections
+from ottla.raft.errors import RaftError, SnapshotError
+from ottla.raft.replica import Replica
+from ottla.raft.roles import Follower, Observer, Role, Unattached
+from ottla.raft.snapshots import Snapshot, SnapshotId, decode_snapshot
+
+log = get_logger(__name__)
+
+MAX_WAIT_MS = 500
+"""How long the leader may hold a fetch back (Kafka's own figure)."""
+MAX_SNAPSHOT_BYTES = 1 << 30
+
+
+class _Download:
+    """A snapshot on its way. It becomes a file when it is whole and sound."""
+
+    def __init__(self, snapshot_id: SnapshotId) -> None:
+        self.id = snapshot_id
+        self.data = bytearray()
+
+
+class Fetching:
+    def __init__(self, replica: Replica, elections: Elections) -> None:
+        self._replica = replica
+        self._elections = elections
+        self._asking: Role | None = None
+        """The role whose request is under way."""
+        self._not_before_ms = 0.0
+        self._download: _Download | None = None
+        self._turn = 0
+        self.leader_high_watermark = -1
+        self.loaded: tuple[Snapshot, SnapshotId] | None = None
+        """A snapshot that replaced the log and that nobody has been told of yet."""
+
+    # ------------------------------------------------------------------------------------------------------------ time
+
+    def tick(self) -> None:
+        replica = self._replica
+        role = replica.role
+        now = replica.now_ms()
+        if isinstance(role, Observer) and role.leader is not None and now >= role.deadline_ms:
+            role.leader, role.in_touch = None, False  # ask around; the epoch's leader stays on record
+        if not isinstance(role, Follower | Observer | Unattached) or self._asking is role:
+            return
+        if now < self._not_before_ms or replica.durable_end_offset < replica.log.end_offset:
+            return
+        target = self._target(role)
+        if target is None:
+            return
+        self._asking = role
+        address, node_id = target
+        if self._download is not None and not isinstance(role, Unattached) and role.leader is not None:
+            replica.send(address, node_id, self._snapshot_request(self._download), partial(self._on_snapshot, role))
+        else:
+            replica.send(address, node_id, self._fetch_request(), partial(self._on_fetched, role))
+
+    def next_deadline_ms(self) -> float | None:
+        role = self._replica.role
+        if not isinstance(role, Follower | Observer | Unattached) or self._asking is role:
+            return None
+        if self._replica.durable_end_offset < self._replica.log.end_offset:
+            return None
+        return self._not_before_ms
+
+    def _target(self, role: Follower | Observer | Unattached) -> tuple[Address, NodeId] | None:
+        """The leader; while there is none, the others in turn."""
+        replica = self._replica
+        if not isinstance(role, Unattached) and role.leader is not None:
+            return role.leader, role.leader_id
+        known = [
+            (address, voter.id)
+            for voter in replica.voters.voters
+            if voter.id != replica.key.id and (address := replica.address_of(voter.id)) is not None
+        ]
+        own = {Address(endpoint.host, endpoint.port) for endpoint in replica.config.endpoints}
+        listed = {address for address, _ in known} | own
+        known += [(address, NO_NODE) for address in replica.config.bootstrap_servers if address not in listed]
+        if not known:
+            return None
+        self._turn += 1
+        return known[self._turn % len(known)]
+
+    def _pause(self) -> None:
+        self._not_before_ms = self._replica.now_ms() + self._replica.config.retry_backoff_ms
+
+    # ----------------------------------------------------------------------------------------------------------- fetch
+
+    def _fetch_request(self) -> FetchRequest:
+        replica = self._replica
+        partition = FetchPartition(
+            partition=0,
+            current_leader_epoch=replica.epoch,
+            fetch_offset=replica.log.end_offset,
+            last_fetched_epoch=replica.last_epoch,
+            log_start_offset=replica.log.start_offset,
+            partition_max_bytes=replica.config.fetch_max_bytes,
+            replica_directory_id=replica.key.directory_id,
+            high_watermark=replica.high_watermark,
+        )
+        return FetchRequest(
+            cluster_id=replica.config.cluster_id or None,
+            replica_state=ReplicaState(replica.key.id, -1),
+            max_wait_ms=MAX_WAIT_MS,
+            min_bytes=0,
+            max_bytes=replica.config.fetch_max_bytes,
+            topics=[FetchTopic(METADATA_TOPIC, METADATA_TOPIC_ID, [partition])],
+        )
+
+    def _finished(self, role: Role, response: object, *, gone: bool) -> bool:
+        """Whether the answer still means something: its role lasts, and there is one."""
+        if self._asking is role:
+            self._asking = None
+        if self._replica.role is not role:
+            return False
+        if response is None:
+            self._pause()
+            if isinstance(role, Observer):
+                role.deadline_ms = min(role.deadline_ms, self._replica.now_ms()) if gone else role.deadline_ms
+            elif gone:
+                self._elections.leader_gone()
+            return False
+        return True
+
+    def _on_fetched(self, role: Role, response: object, gone: bool) -> None:  # noqa: FBT001 - OnResponse
+        if not self._finished(role, response, gone=gone) or not isinstance(response, FetchResponse):
+            return
+        if response.error_code or len(response.responses) != 1 or len(response.responses[0].partitions) != 1:
+            log.warning("metadata_fetch.refused", reason=ErrorCode(response.error_code).name)
+            self._pause()
+            return
+        partition = response.responses[0].partitions[0]
+        hint = partition.current_leader
+        leader = hinted_address(hint.leader_id, response.node_endpoints)
+        if self._replica.observe(hint.leader_epoch, hint.leader_id, leader):
+            return
+        if partition.error_code or not isinstance(role, Follower | Observer) or role.leader is None:
+            self._pause()
+            return
+        self._in_touch(role)
+        self._take(partition)
+
+    def _in_touch(self, role: Follower | Observer) -> None:
+        role.in_touch = True
+        role.deadline_ms = self._replica.now_ms() + self._replica.config.fetch_timeout_ms
+
+    def _take(self, partition: PartitionData) -> None:
+        replica = self._replica
+        if partition.diverging_epoch.epoch >= 0:
+            self._truncate(partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset)
+            return
+        if partition.snapshot_id.epoch >= 0:
+            self._download = _Download(SnapshotId(partition.snapshot_id.end_offset, partition.snapshot_id.epoch))
+            log.info("snapshot.download_begun", snapshot=self._download.id.file_name())
+            return
+        self._download = None
+        try:
+            replica.append_fetched(bytes(partition.records or b""))
+        except (RaftError, KafkaError) as error:
+            log.error("metadata_fetch.damaged", error=str(error))
+            self._pause()
+            return
+        self.leader_high_watermark = partition.high_watermark
+        self.follow_high_watermark()
+
+    def follow_high_watermark(self) -> bool:
+        """The leader's, as far as this replica has it on disk. Whether it moved."""
+        replica = self._replica
+        return replica.raise_high_watermark(min(self.leader_high_watermark, replica.durable_end_offset))
+
+    def _truncate(self, epoch: int, end_offset: int) -> None:
+        """To where the two logs part. The leader says where its records of `epoch` end; ours may end before."""
+        replica = self._replica
+        own_epoch, own_end = replica.end_offset_for_epoch(epoch)
+        replica.truncate(min(own_end, end_offset) if own_epoch == epoch else own_end)
+
+    # -------------------------------------------------------------------------------------------------------- snapshot
+
+    def _snapshot_request(self, download: _Download) -> snapshot_messages.FetchSnapshotRequest:
+        replica = self._replica
+        partition = snapshot_messages.PartitionSnapshot(
+            partition=0,
+            current_leader_epoch=replica.epoch,
+            snapshot_id=snapshot_messages.SnapshotId(download.id.end_offset, download.id.epoch),
+            position=len(download.data),
+            replica_directory_id=replica.key.directory_id,
+        )
+        return snapshot_messages.FetchSnapshotRequest(
+            cluster_id=replica.config.cluster_id or None,
+            replica_id=replica.key.id,
+            max_bytes=replica.config.fetch_snapshot_max_bytes,
+            topics=[snapshot_messages.TopicSnapshot(METADATA_TOPIC, [partition])],
+        )
+
+    def _on_snapshot(self, role: Role, response: object, gone: bool) -> None:  # noqa: FBT001 - OnResponse
+        if not self._finished(role, response, gone=gone) or not isinstance(response, FetchSnapshotResponse):
+            return
+        partition = None if response.error_code else metadata_partition(response)
+        download = self._download
+        if partition is None or download is None:
+            self._download = None
+            self._pause()
+            return
+        hint = partition.current_leader
+        if self._replica.observe(
+            hint.leader_epoch, hint.leader_id, hinted_address(hint.leader_id, response.node_endpoints)
+        ):
+            return
+        wrong = (partition.snapshot_id.end_offset, partition.snapshot_id.epoch) != download.id
+        if partition.error_code or wrong or partition.position != len(download.data):
+            self._download = None  # gone meanwhile, or not what was asked for: the next fetch says what to take
+            self._pause()
+            return
+        if isinstance(role, Follower | Observer):
+            self._in_touch(role)
+        download.data += bytes(partition.unaligned_records or b"")
+        if len(download.data) >= min(partition.size, MAX_SNAPSHOT_BYTES):
+            self._download = None
+            self._adopt(download)
+
+    def _adopt(self, download: _Download) -> None:
+        """The file first, then the log goes: whatever a crash leaves, a start finds a snapshot that covers it."""
+        replica = self._replica
+        name = download.id.file_name()
+        if download.id.end_offset < replica.high_watermark:
+            raise RaftError(f"snapshot {name} ends below the high watermark {replica.high_watermark}")
+        try:
+            snapshot = decode_snapshot(bytes(download.data), name)
+        except SnapshotError as error:
+            log.error("snapshot.damaged", error=str(error))
+            self._pause()
+            return
+        replica.snapshots.adopt(download.id, bytes(download.data))
+        replica.log.start_over(download.id.end_offset, download.id.epoch)
+        replica.history.load_snapshot(snapshot, download.id)
+        replica.durable_end_offset = download.id.end_offset
+        replica.raise_high_watermark(download.id.end_offset)
+        replica.adjust_to_voters()
+        self.loaded = snapshot, download.id
+        log.info("snapshot.loaded", snapshot=name, bytes=len(download.data))

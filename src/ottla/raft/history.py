@@ -1,0 +1,79 @@
+"""kraft.version and the voter set as the log tells them, offset by offset, so that a truncation also takes them back.
+
+The last word of the log counts, committed or not: a voter set is in force from the moment it is appended.
+"""
+
+from __future__ import annotations
+
+from ottla.protocol.generated.k_raft_version_record import KRaftVersionRecord
+from ottla.protocol.generated.voters_record import VotersRecord
+from ottla.protocol.records import iterate_records
+from ottla.raft.control import decode_control
+from ottla.raft.snapshots import BOOTSTRAP_SNAPSHOT, Snapshot, SnapshotId
+from ottla.raft.voters import VoterSet
+
+_BEFORE_THE_LOG = -1
+
+
+class QuorumHistory:
+    def __init__(self, static_voters: VoterSet | None) -> None:
+        self._static = static_voters
+        self._versions: list[tuple[int, int]] = []
+        self._voters: list[tuple[int, VoterSet]] = []
+
+    @property
+    def kraft_version(self) -> int:
+        return self._versions[-1][1] if self._versions else 0
+
+    @property
+    def voters(self) -> VoterSet:
+        if self._voters:
+            return self._voters[-1][1]
+        return self._static or VoterSet(())
+
+    @property
+    def in_log(self) -> bool:
+        """Whether the log, or a snapshot of it, holds the voters. The 0-0 checkpoint of a format is not replicated:
+        the first leader repeats its voters in the log.
+        """
+        return bool(self._voters) and self._voters[-1][0] != _BEFORE_THE_LOG
+
+    @property
+    def last_voters_offset(self) -> int:
+        """Where the newest voter set stands; -1 when it is not in the log."""
+        return self._voters[-1][0] if self._voters else _BEFORE_THE_LOG
+
+    def at(self, end_offset: int) -> tuple[int, VoterSet]:
+        """kraft.version and voters of everything below `end_offset`: what a snapshot there must say."""
+        version = next((level for offset, level in reversed(self._versions) if offset < end_offset), 0)
+        voters = next((known for offset, known in reversed(self._voters) if offset < end_offset), self._static)
+        return version, voters or VoterSet(())
+
+    def load_snapshot(self, snapshot: Snapshot, snapshot_id: SnapshotId) -> None:
+        """Everything known so far is replaced by what the snapshot says."""
+        offset = _BEFORE_THE_LOG if snapshot_id == BOOTSTRAP_SNAPSHOT else snapshot_id.end_offset - 1
+        self._versions = [(offset, snapshot.kraft_version)] if snapshot.kraft_version else []
+        self._voters = [(offset, snapshot.voters)] if snapshot.voters is not None else []
+
+    def load_batch(self, data: bytes | bytearray | memoryview) -> bool:
+        """A control batch was appended. Whether it changed the voters."""
+        changed = False
+        for record in iterate_records(data):
+            message = decode_control(record)
+            if isinstance(message, KRaftVersionRecord):
+                self._versions.append((record.offset, message.k_raft_version))
+            elif isinstance(message, VotersRecord):
+                self._voters.append((record.offset, VoterSet.from_record(message)))
+                changed = True
+        return changed
+
+    def truncate(self, end_offset: int) -> None:
+        self._versions = [entry for entry in self._versions if entry[0] < end_offset]
+        self._voters = [entry for entry in self._voters if entry[0] < end_offset]
+
+    def forget_before(self, offset: int) -> None:
+        """Drop what later entries have replaced below `offset`, where no truncation reaches any more."""
+        while len(self._versions) > 1 and self._versions[1][0] < offset:
+            self._versions.pop(0)
+        while len(self._voters) > 1 and self._voters[1][0] < offset:
+            self._voters.pop(0)

@@ -1,0 +1,243 @@
+"""The state of one replica: its log, its snapshots, its voters, its role; the transitions between roles.
+
+Every transition goes through `become`, which has the election state on disk before the role acts. The high watermark
+never falls and nothing below it is ever truncated: either would be a bug, and stops the node.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.env.logging import get_logger
+from ottla.env.seams import Clock, RandomSource, Storage
+from ottla.model.ids import NO_NODE, ZERO_UUID, NodeId
+from ottla.protocol.primitives import Message
+from ottla.protocol.records import crc_matches, iterate_batches
+from ottla.raft.config import Address, RaftConfig
+from ottla.raft.control import control_batch
+from ottla.raft.errors import RaftError
+from ottla.raft.history import QuorumHistory
+from ottla.raft.metadata_log import MetadataLog
+from ottla.raft.outbound import OnResponse, Outbound
+from ottla.raft.quorum_state import QuorumState, store_quorum_state
+from ottla.raft.roles import Candidate, Follower, Leader, Observer, Prospective, Resigned, Role, Unattached
+from ottla.raft.roles.ballot import Ballot
+from ottla.raft.snapshot_store import SnapshotStore
+from ottla.raft.snapshots import SnapshotId
+from ottla.raft.voters import ReplicaKey, VoterSet
+
+log = get_logger(__name__)
+
+
+class Replica:
+    def __init__(
+        self, storage: Storage, log_dir: str, clock: Clock, config: RaftConfig, random: RandomSource | None
+    ) -> None:
+        self.storage = storage
+        self.clock = clock
+        self.config = config
+        self.random = random
+        self.key = ReplicaKey(config.node_id, config.directory_id)
+        self.log = MetadataLog(storage, log_dir, clock, config.log)
+        self.snapshots = SnapshotStore(storage, log_dir, clock, config.retention)
+        self.history = QuorumHistory(config.static_voters)
+        self.role: Role = Unattached(0)
+        self.stored: QuorumState | None = None
+        self.high_watermark = -1
+        """The first offset that is not known to be committed; -1 when nothing is known."""
+        self.durable_end_offset = 0
+        """Everything below is on disk."""
+        self.outbox: list[Outbound] = []
+        self.waiting: set[Outbound] = set()
+
+    # ----------------------------------------------------------------------------------------------------- what it is
+
+    @property
+    def epoch(self) -> int:
+        return self.role.epoch
+
+    @property
+    def voters(self) -> VoterSet:
+        return self.history.voters
+
+    @property
+    def is_voter(self) -> bool:
+        return self.config.controller and self.voters.contains(self.key.id, self.key.directory_id)
+
+    @property
+    def vote_key(self) -> ReplicaKey:
+        """How this replica signs: static voters have no directory ids."""
+        return self.key if self.history.kraft_version else ReplicaKey(self.key.id, ZERO_UUID)
+
+    def now_ms(self) -> float:
+        return self.clock.monotonic_ms()
+
+    def uniform(self, low: float, high: float) -> float:
+        return (low + high) / 2 if self.random is None else self.random.uniform(low, high)
+
+    def election_deadline(self) -> float:
+        timeout = self.config.election_timeout_ms
+        return self.now_ms() + self.uniform(timeout, 2 * timeout)
+
+    @property
+    def last_epoch(self) -> int:
+        """The epoch of the last record; of the snapshot where the log is empty."""
+        latest = self.snapshots.latest
+        if latest is not None and latest.end_offset >= self.log.end_offset:
+            return max(latest.epoch, self.log.epochs.last_epoch())
+        return self.log.epochs.last_epoch()
+
+    def up_to_date(self, last_epoch: int, end_offset: int) -> bool:
+        """Whether a log that ends so has everything that may be committed, as far as this replica knows."""
+        return (last_epoch, end_offset) >= (self.last_epoch, self.log.end_offset)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """The largest epoch up to `epoch` in the log and its end offset; where the log begins when all are later."""
+        found, end = self.log.epochs.end_offset_for(epoch, self.log.end_offset)
+        if end < 0:
+            oldest = self.snapshots.ids[0] if self.snapshots.ids else SnapshotId(0, 0)
+            return oldest.epoch, self.log.start_offset
+        return found, end
+
+    # ----------------------------------------------------------------------------------------------------- transitions
+
+    def become(self, role: Role) -> None:
+        """On disk first. A role of the same election state costs no write."""
+        state = role.quorum_state()
+        if role.epoch < self.role.epoch:
+            raise RaftError(f"node {self.key.id} would go back from epoch {self.role.epoch} to {role.epoch}")
+        if state != self.stored:
+            store_quorum_state(
+                self.storage,
+                self.log.log_dir,
+                state,
+                kraft_version=self.history.kraft_version,
+                voters=self.voters.ids,
+            )
+            self.stored = state
+        if type(role) is not type(self.role) or role.epoch != self.role.epoch:
+            log.info("quorum.role_changed", role=type(role).__name__.lower(), epoch=role.epoch, leader=role.leader_id)
+        self.role = role
+
+    def become_unattached(self, epoch: int, *, leader_id: NodeId = NO_NODE, voted: ReplicaKey | None = None) -> None:
+        deadline = self.election_deadline()
+        if self.is_voter:
+            self.become(Unattached(epoch, leader_id, voted, deadline))
+        else:
+            self.become(Observer(epoch, leader_id, None, voted, deadline))
+
+    def become_follower(self, epoch: int, leader_id: NodeId, leader: Address) -> None:
+        voted = self.role.voted if self.role.epoch == epoch else None
+        deadline = self.now_ms() + self.config.fetch_timeout_ms
+        if self.is_voter:
+            self.become(Follower(epoch, leader_id, leader, voted, deadline))
+        else:
+            self.become(Observer(epoch, leader_id, leader, voted, deadline))
+
+    def become_prospective(self) -> None:
+        role = self.role
+        leader = role.leader if isinstance(role, Follower | Prospective) else None
+        leader_id = NO_NODE if isinstance(role, Resigned) else role.leader_id
+        ballot = Ballot.among(self.voters.ids, self.key.id)
+        self.become(Prospective(role.epoch, ballot, leader_id, leader, role.voted, self.election_deadline()))
+
+    def become_candidate(self) -> None:
+        ballot = Ballot.among(self.voters.ids, self.key.id)
+        self.become(Candidate(self.epoch + 1, self.vote_key, ballot, self.election_deadline()))
+
+    def become_resigned(self, successors: tuple[ReplicaKey, ...] = ()) -> None:
+        unaware = {key.id for key in successors}
+        self.become(Resigned(self.epoch, self.key.id, self.election_deadline(), unaware, successors))
+
+    def observe(self, epoch: int, leader_id: NodeId, leader: Address | None) -> bool:
+        """Another replica told of an epoch and its leader. Whether this one changed its role for it."""
+        role = self.role
+        leader = leader or self.address_of(leader_id)
+        known = leader_id not in (NO_NODE, self.key.id) and leader is not None
+        if epoch > role.epoch:
+            if known and leader is not None:
+                self.become_follower(epoch, leader_id, leader)
+            else:
+                self.become_unattached(epoch)
+            return True
+        if epoch < role.epoch or not known or leader is None or isinstance(role, Leader | Resigned):
+            return False
+        if role.leader_id not in (NO_NODE, leader_id):
+            raise RaftError(f"epoch {epoch} has two leaders, {role.leader_id} and {leader_id}")
+        if isinstance(role, Follower) or (isinstance(role, Observer) and role.leader is not None):
+            return False
+        if isinstance(role, Prospective) and role.leader_id == leader_id:
+            return False  # this leader has gone silent; the answers to the pre-vote decide
+        self.become_follower(epoch, leader_id, leader)
+        return True
+
+    def adjust_to_voters(self) -> None:
+        """The voter set changed: a follower may have become an observer, or the other way round."""
+        role = self.role
+        if isinstance(role, Observer) and self.is_voter:
+            if role.leader is not None:
+                follower = Follower(
+                    role.epoch, role.leader_id, role.leader, role.voted, role.deadline_ms, role.in_touch
+                )
+                self.become(follower)
+            else:
+                self.become(Unattached(role.epoch, role.leader_id, role.voted, self.election_deadline()))
+        elif isinstance(role, Follower) and not self.is_voter:
+            observer = Observer(role.epoch, role.leader_id, role.leader, role.voted, role.deadline_ms, role.in_touch)
+            self.become(observer)
+
+    # ------------------------------------------------------------------------------------------------------------- log
+
+    def append_control(self, records: list[Any]) -> int:
+        """As leader; the last offset."""
+        batch = control_batch(records, base_offset=self.log.end_offset, epoch=self.epoch, now_ms=self.clock.time_ms())
+        last_offset = self.log.append(batch)
+        self.history.load_batch(batch)
+        return last_offset
+
+    def append_fetched(self, data: bytes | memoryview) -> int:
+        """As follower: every whole batch, checked before it is written. How many bytes were taken."""
+        taken = 0
+        view = memoryview(data)
+        for position, header in iterate_batches(view):
+            if header.base_offset != self.log.end_offset or not crc_matches(view, position, header.size):
+                raise RaftError(f"the leader sent a damaged batch at offset {header.base_offset}")
+            if not self.last_epoch <= header.leader_epoch <= self.epoch:
+                raise RaftError(f"a batch of epoch {header.leader_epoch} cannot follow epoch {self.last_epoch}")
+            batch = bytes(view[position : position + header.size])
+            self.log.append(batch)
+            self.snapshots.grown(header.size, self.clock.time_ms())
+            if header.is_control and self.history.load_batch(batch):
+                self.adjust_to_voters()
+            taken += header.size
+        return taken
+
+    def truncate(self, end_offset: int) -> None:
+        if end_offset < self.high_watermark:
+            raise RaftError(f"a truncation to {end_offset} would undo what is committed up to {self.high_watermark}")
+        self.log.truncate(end_offset)
+        self.history.truncate(self.log.end_offset)
+        self.durable_end_offset = min(self.durable_end_offset, self.log.end_offset)
+        self.adjust_to_voters()
+        log.info("metadata_log.truncated", end_offset=self.log.end_offset)
+
+    def raise_high_watermark(self, high_watermark: int) -> bool:
+        if high_watermark <= self.high_watermark:
+            return False
+        self.high_watermark = high_watermark
+        self.history.forget_before(high_watermark)
+        return True
+
+    # --------------------------------------------------------------------------------------------------------- requests
+
+    def address_of(self, node_id: NodeId) -> Address | None:
+        voter = self.voters.get(node_id)
+        if voter is None or not voter.endpoints:
+            return None
+        return Address(voter.endpoints[0].host, voter.endpoints[0].port)
+
+    def send(self, address: Address, node_id: NodeId, request: Message, on_response: OnResponse) -> Outbound:
+        outbound = Outbound(address, node_id, request, self.config.request_timeout_ms, on_response)
+        self.outbox.append(outbound)
+        self.waiting.add(outbound)
+        return outbound

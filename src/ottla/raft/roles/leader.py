@@ -1,0 +1,111 @@
+"""The leader of its epoch: what every replica has fetched, and from that the high watermark.
+
+A voter's fetch offset says that everything below it is on that voter's disk. The high watermark is what a majority of
+the voters has, but never below the epoch's first record: records of older epochs commit only together with one of this
+(Raft, figure 8).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ottla.model.ids import NodeId
+from ottla.raft.quorum_state import QuorumState
+from ottla.raft.voters import ReplicaKey, Voter, VoterSet
+
+OBSERVER_SESSION_MS = 300_000.0
+"""An observer that has not fetched this long is forgotten (Kafka's own figure)."""
+MAX_OBSERVERS = 10_000
+
+
+@dataclass(slots=True)
+class ReplicaState:
+    key: ReplicaKey
+    fetch_offset: int = -1
+    fetched_ms: float = -1.0
+    """Monotonic; -1 before its first fetch."""
+    last_fetch_ms: int = -1
+    last_caught_up_ms: int = -1
+    end_at_last_fetch: int = -1
+    """The leader's end offset when it last fetched."""
+    begin_sent_ms: float | None = None
+    """When BeginQuorumEpoch was last sent to it."""
+
+
+@dataclass(slots=True)
+class Leader:
+    epoch: int
+    key: ReplicaKey
+    epoch_start_offset: int
+    began_ms: float = 0.0
+    high_watermark: int = -1
+    """-1 until a record of this epoch is on a majority."""
+    replicas: dict[ReplicaKey, ReplicaState] = field(default_factory=dict)
+    voted: ReplicaKey | None = None
+    deadline_ms: float = 0.0
+
+    @property
+    def leader_id(self) -> NodeId:
+        return self.key.id
+
+    def quorum_state(self) -> QuorumState:
+        return QuorumState.of(self.epoch, self.key.id, None)
+
+    def grants(self, _candidate: ReplicaKey, *, up_to_date: bool, pre_vote: bool) -> bool:
+        del up_to_date, pre_vote
+        return False
+
+    def replica(self, voter: Voter) -> ReplicaState | None:
+        """What is known of a voter. One whose directory is not known is whichever replica fetches with its id."""
+        found = [state for key, state in self.replicas.items() if key.id == voter.id and voter.key.matches(key)]
+        return max(found, key=lambda state: state.fetched_ms) if found else None
+
+    def fetched(self, key: ReplicaKey, offset: int, end_offset: int, now_ms: float, wall_ms: int) -> ReplicaState:
+        """A replica asks for `offset`: it has everything below."""
+        state = self.replicas.get(key)
+        if state is None:
+            if len(self.replicas) >= MAX_OBSERVERS:
+                del self.replicas[min(self.replicas, key=lambda known: self.replicas[known].fetched_ms)]
+            state = self.replicas[key] = ReplicaState(key)
+        if offset >= end_offset:
+            state.last_caught_up_ms = wall_ms
+        elif 0 <= state.end_at_last_fetch <= offset:
+            state.last_caught_up_ms = max(state.last_caught_up_ms, state.last_fetch_ms)
+        state.end_at_last_fetch = end_offset
+        state.fetch_offset = offset
+        state.fetched_ms = now_ms
+        state.last_fetch_ms = wall_ms
+        return state
+
+    def forget_observers(self, voters: VoterSet, now_ms: float) -> None:
+        gone = [
+            key
+            for key, state in self.replicas.items()
+            if now_ms - state.fetched_ms > OBSERVER_SESSION_MS and not voters.contains(key.id, key.directory_id)
+        ]
+        for key in gone:
+            del self.replicas[key]
+
+    def advance(self, voters: VoterSet, durable_end_offset: int) -> bool:
+        """Whether the high watermark moved. A leader that is no voter (any more) does not count itself."""
+        offsets = sorted((self._offset(voter, durable_end_offset) for voter in voters.voters), reverse=True)
+        reached = offsets[len(offsets) // 2]
+        if reached <= self.epoch_start_offset or reached <= self.high_watermark:
+            return False
+        self.high_watermark = reached
+        return True
+
+    def _offset(self, voter: Voter, durable_end_offset: int) -> int:
+        if voter.key.matches(self.key):
+            return durable_end_offset
+        state = self.replica(voter)
+        return -1 if state is None else state.fetch_offset
+
+    def in_touch_with_majority(self, voters: VoterSet, now_ms: float, timeout_ms: float) -> bool:
+        """Check-quorum: a leader that a majority does not fetch from must not believe that it leads."""
+        heard = 0
+        for voter in voters.voters:
+            state = None if voter.key.matches(self.key) else self.replica(voter)
+            since = now_ms if voter.key.matches(self.key) else max(state.fetched_ms if state else -1.0, self.began_ms)
+            heard += now_ms - since < timeout_ms
+        return heard > len(voters.voters) // 2

@@ -1,0 +1,228 @@
+"""The broker of a node: its logs, partitions and coordinators, registered with the controller and kept in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from ottla.broker.broker import Broker
+from ottla.broker.fetch_sessions import FetchSessions
+from ottla.broker.producer_ids import ProducerIds
+from ottla.env.config.overrides import resolve_topic_config
+from ottla.env.config.topic import TopicConfig
+from ottla.log.cleaner import Cleaner
+from ottla.log.log_store import LogStore
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import MetadataImage
+from ottla.metadata.meta_properties import MetaProperties
+from ottla.model.ids import TopicPartition, new_uuid
+from ottla.model.topic_names import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla.protocol.generated.allocate_producer_ids_request import AllocateProducerIdsRequest
+from ottla.replication.context import ReplicaContext
+from ottla.replication.fetcher import FetcherSettings
+from ottla.replication.fetchers import Fetchers
+from ottla.replication.replicas import Replicas
+from ottla.replication.throttle import Throttle
+from ottla.runtime.timers import LoopTimers
+from ottla.server.controller_channel import ControllerChannel
+from ottla.server.groups import make_groups
+from ottla.server.housekeeping import Housekeeping
+from ottla.server.peers import BrokerPeers
+from ottla.server.quorum import QuorumMember
+from ottla.server.registration import Registration
+from ottla.server.replication import Replication
+from ottla.server.transactions import make_transactions
+
+if TYPE_CHECKING:
+    from ottla.env.config.broker.config import BrokerConfig
+    from ottla.env.seams import Clock, RandomSource
+    from ottla.server.node import Node
+
+_SYNC_THREADS = 8
+
+
+class BrokerPart:
+    def __init__(
+        self,
+        node: Node,
+        quorum: QuorumMember,
+        controller: ControllerChannel,
+        identity: MetaProperties,
+        logs: LogStore,
+        clock: Clock,
+        random: RandomSource,
+    ) -> None:
+        self._node = node
+        self._quorum = quorum
+        self._controller = controller
+        self._logs = logs
+        self._clock = clock
+        self._random = random
+        self._timers = LoopTimers(asyncio.get_running_loop())
+        self._housekeeping: Housekeeping | None = None
+        self._peers = BrokerPeers(lambda: self._config, quorum.publisher)
+        replicas = self._make_replicas()
+        self._replication = Replication(lambda: self._config, replicas, self._timers, controller)
+        self._registration = self._register_as(identity, replicas)
+        self.broker = self._build(identity, replicas)
+
+    @property
+    def _config(self) -> BrokerConfig:
+        return self._node.config
+
+    def _build(self, identity: MetaProperties, replicas: Replicas) -> Broker:
+        config = self._config
+        return Broker(
+            node_id=config.node_id,
+            cluster_id=identity.cluster_id,
+            config=config,
+            clock=self._clock,
+            timers=self._timers,
+            metadata=self._quorum.publisher,
+            quorum=self._quorum,
+            logs=self._logs,
+            replicas=replicas,
+            controller=self._controller,
+            producer_ids=ProducerIds(self._controller.allocate_producer_ids, self._producer_ids_request),
+            fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, self._clock, self._random),
+            make_groups=lambda: make_groups(self._config, self._clock, self._random, self._timers, replicas),
+            make_transactions=make_transactions,
+            peers=self._peers,
+            leader_throttle=Throttle(
+                self._clock,
+                config.node_id,
+                lambda: self._config.leader_replication_throttled_rate,
+                lambda topic: topic.leader_replication_throttled_replicas,
+            ),
+        )
+
+    def _make_replicas(self) -> Replicas:
+        config = self._config
+        context = ReplicaContext(config.node_id, self._clock, config.replica_lag_time_max_ms)
+        settings = FetcherSettings(
+            max_wait_ms=config.replica_fetch_wait_max_ms,
+            min_bytes=config.replica_fetch_min_bytes,
+            max_bytes=config.replica_fetch_response_max_bytes,
+            partition_max_bytes=config.replica_fetch_max_bytes,
+            backoff_ms=config.replica_fetch_backoff_ms,
+        )
+        throttle = Throttle(
+            self._clock,
+            config.node_id,
+            lambda: self._config.follower_replication_throttled_rate,
+            lambda topic: topic.follower_replication_throttled_replicas,
+        )
+        fetchers = Fetchers(context, settings, throttle)
+        replicas = Replicas(
+            config.node_id, self._logs, self._clock, self._topic_config, context=context, fetchers=fetchers
+        )
+        replicas.verify_transactions(enabled=config.transaction_partition_verification_enable)
+        return replicas
+
+    def _register_as(self, identity: MetaProperties, replicas: Replicas) -> Registration:
+        def on_epoch(epoch: int) -> None:
+            replicas.context.broker_epoch = epoch
+
+        return Registration(
+            self._node,
+            self._controller,
+            self._quorum.publisher,
+            identity,
+            self._logs,
+            incarnation=new_uuid(self._random.token_bytes),
+            on_epoch=on_epoch,
+        )
+
+    def _producer_ids_request(self) -> AllocateProducerIdsRequest:
+        return AllocateProducerIdsRequest(self._config.node_id, self._registration.broker_epoch)
+
+    def _topic_config(self, topic: str) -> TopicConfig:
+        return resolve_topic_config(self._quorum.publisher.image.topic_config(topic), self._config)
+
+    # -------------------------------------------------------------------------------------------------- start and stop
+
+    async def start(self, let_in: Callable[[], None]) -> None:
+        """Load every partition, register, take the partitions up; `let_in` opens the door to clients in between."""
+        broker, config, registration = self.broker, self._config, self._registration
+        self._load_logs()
+        await registration.register()
+        alone = registration.alone
+        if alone:
+            # Leaders are known only then: partitions hear of their state once, not of every step of the registration.
+            await registration.unfence()
+        self._quorum.publisher.subscribe(broker.replicas.on_metadata)
+        self._quorum.publisher.subscribe(self._on_coordinators_metadata)
+        cleaner = Cleaner(
+            broker.logs,
+            self._clock,
+            dedupe_buffer_bytes=config.log_cleaner_dedupe_buffer_size,
+            load_factor=config.log_cleaner_io_buffer_load_factor,
+        )
+        self._housekeeping = Housekeeping(config, self._clock, broker.logs, broker.replicas, cleaner)
+        self._housekeeping.start()
+        self._replication.start()
+        let_in()
+        if not alone:
+            await registration.unfence()
+
+    def _load_logs(self) -> None:
+        """What the metadata does not know is put aside."""
+        broker = self.broker
+        now_ms = self._clock.time_ms()
+        broker.logs.load(self._topic_config, now_ms)
+        for tp in list(broker.logs.logs()):
+            registration = broker.image.partition(tp.topic, tp.partition)
+            if registration is None or self._config.node_id not in registration.replicas:
+                broker.logs.mark_stray(tp, now_ms)
+
+    async def hand_over(self) -> None:
+        """Controlled shutdown: the controller moves our leaders to others first."""
+        if self._config.controlled_shutdown_enable:
+            await self._registration.shut_down()
+
+    async def leave(self) -> None:
+        """End what runs by itself; the logs stay open until `close_logs`."""
+        if self._housekeeping is not None:
+            await self._housekeeping.stop()
+            self._housekeeping = None
+        if self.broker.has_groups:
+            self.broker.groups.close()
+        if self.broker.has_transactions:
+            self.broker.transactions.close()
+        self._registration.stop()
+        await self._replication.stop()
+        self._peers.close()
+
+    def close_logs(self, *, clean: bool) -> None:
+        if clean:
+            self._logs.shutdown(self._clock.time_ms(), self._registration.broker_epoch, run_all=_in_threads)
+        else:
+            self._logs.abandon()
+
+    # ------------------------------------------------------------------------------------------------------- meanwhile
+
+    def _on_coordinators_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """A coordinator is made when there is a topic to load from, or a client that asks for it."""
+        broker = self.broker
+        if broker.has_groups or OFFSETS_TOPIC in image.topics_by_name:
+            broker.groups.on_metadata(delta, image, broker.metadata_offset)
+        if broker.has_transactions or TRANSACTION_STATE_TOPIC in image.topics_by_name:
+            broker.transactions.on_metadata(delta, image)
+
+    def on_config(self, config: BrokerConfig) -> None:
+        """Settings that follow the cluster's have changed."""
+        self.broker.config = config
+        self.broker.replicas.verify_transactions(enabled=config.transaction_partition_verification_enable)
+
+    def on_directory_failed(self, partitions: list[TopicPartition]) -> None:
+        self.broker.replicas.on_directory_failed(partitions)
+        self._registration.beat_now()
+
+
+def _in_threads(calls: Iterable[Callable[[], None]]) -> None:
+    """The syncs of a shutdown side by side: a disk takes several at once."""
+    with ThreadPoolExecutor(_SYNC_THREADS) as pool:
+        for _ in pool.map(lambda call: call(), calls):
+            pass

@@ -1,0 +1,88 @@
+"""The directories of a node: whose they are, and that nobody else uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from ottla.env.config.broker.config import BrokerConfig
+from ottla.env.seams import Clock, RandomSource, Storage
+from ottla.log.file_names import LOCK
+from ottla.log.log_directory import LogDirectory
+from ottla.log.log_store import LogDirectoryError, LogStore
+from ottla.metadata.meta_properties import (
+    FILE_NAME,
+    MetaProperties,
+    MetaPropertiesError,
+    complete_directory_ids,
+    load_ensemble,
+)
+from ottla.model.ids import TopicPartition, new_uuid
+from ottla.runtime.descriptors import Descriptors
+from ottla.server.errors import StartupError
+
+OnFailed = Callable[[LogDirectory, list[TopicPartition]], None]
+
+
+class Directories:
+    def __init__(self, config: BrokerConfig, storage: Storage, clock: Clock, random: RandomSource) -> None:
+        self._config = config
+        self._storage = storage
+        self._clock = clock
+        self._random = random
+        self._unlock: Callable[[], None] | None = None
+        self.logs: LogStore | None = None
+        """A broker's; a controller alone has no partitions but the metadata log."""
+
+    def open(self, on_failed: OnFailed) -> MetaProperties:
+        """Take them all; what the metadata directory says of this node. StartupError with the reason."""
+        config = self._config
+        try:
+            found = load_ensemble(
+                self._storage, config.data_dirs, metadata_log_dir=config.metadata_dir, node_id=config.node_id
+            )
+            found = complete_directory_ids(
+                self._storage, found, partial(new_uuid, self._random.token_bytes), self._clock.time_ms()
+            )
+            self._take_metadata_dir(config.metadata_dir)
+            if config.is_broker:
+                self._open_logs(found, on_failed)
+        except (MetaPropertiesError, LogDirectoryError) as error:
+            raise StartupError(str(error)) from error
+        except OSError as error:
+            raise StartupError(f"{error.filename}: {error.strerror}") from error
+        return found[config.metadata_dir]
+
+    def require_logs(self) -> LogStore:
+        if self.logs is None:
+            raise RuntimeError("the log directories are not open")
+        return self.logs
+
+    def _open_logs(self, found: dict[str, MetaProperties], on_failed: OnFailed) -> None:
+        config = self._config
+        logs = LogStore(
+            self._storage,
+            self._random,
+            config.data_dirs,
+            open_files=Descriptors.available().segments,
+            producer_id_expiration_ms=config.producer_id_expiration_ms,
+            on_directory_failed=on_failed,
+        )
+        logs.open_directories({path: p.directory_id for path, p in found.items() if p.directory_id is not None})
+        self.logs = logs
+
+    def _take_metadata_dir(self, path: str) -> None:
+        """A data directory may be offline, but without its metadata log a node is nothing: it must be writable. A
+        broker's log store locks `log.dirs`; another metadata directory is locked here.
+        """
+        self._storage.open(f"{path}/{FILE_NAME}").close()
+        if path not in self._config.data_dirs or not self._config.is_broker:
+            self._unlock = self._storage.lock(f"{path}/{LOCK}")
+            if self._unlock is None:
+                raise StartupError(f"{path} is locked: another server is running on it")
+
+    def release(self) -> None:
+        """The lock of the metadata directory; the log store releases its own."""
+        if self._unlock is not None:
+            self._unlock()
+            self._unlock = None

@@ -1,0 +1,46 @@
+"""The listening sockets of a node. They are bound before anything on disk is touched."""
+
+from __future__ import annotations
+
+import socket
+
+from ottla.env.config.broker.config import BrokerConfig
+from ottla.env.config.listeners import Endpoint
+from ottla.runtime.listener import bind
+from ottla.server.errors import StartupError
+
+
+class Sockets:
+    def __init__(self) -> None:
+        self.by_listener: dict[str, socket.socket] = {}
+
+    def bind(self, config: BrokerConfig) -> None:
+        """Take the ports that are not taken yet; StartupError when one is in use, and then none is kept."""
+        for endpoint in config.endpoints.listeners:
+            if endpoint.listener_name in self.by_listener:
+                continue
+            try:
+                self.by_listener[endpoint.listener_name] = bind(endpoint.host or "", endpoint.port)
+            except OSError as error:
+                self.close()
+                raise StartupError(f"cannot listen on {endpoint}: {error.strerror or error}") from error
+
+    def close(self) -> None:
+        for sock in self.by_listener.values():
+            sock.close()
+        self.by_listener.clear()
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """Listener name -> port that was bound (of interest where port 0 was asked for)."""
+        return {name: sock.getsockname()[1] for name, sock in self.by_listener.items()}
+
+    def advertised(self, endpoints: tuple[Endpoint, ...]) -> list[Endpoint]:
+        """With the ports that were bound and a name for the wildcard address."""
+        ports = self.ports
+        return [
+            endpoint._replace(
+                host=endpoint.host or socket.gethostname(), port=endpoint.port or ports[endpoint.listener_name]
+            )
+            for endpoint in endpoints
+        ]
