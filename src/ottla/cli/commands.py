@@ -1,4 +1,8 @@
-"""The commands of `ottla`, by name; each is imported when it is called."""
+"""The commands of `ottla`, by name; each is imported when it is called, so that `ottla --help` costs none of them.
+
+To add a verb: write `ottla/cli/VERB.py` with a click command or group in it, and one row in `_COMMANDS`: the module, the
+name of the command there, and what the help says of it.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ _COMMANDS = {
     "registry": ("ottla.cli.registry", "registry", "Run a schema registry."),
     "schema": ("ottla.cli.schema", "schema", "List, get, register, check, compare and delete schemas."),
     "server": ("ottla.cli.server", "server", "Run one node from a server.properties file."),
+    "shims": ("ottla.cli.shims", "shims", "Write Kafka's tools (kafka-topics.sh, ...) into a folder."),
     "storage": ("ottla.cli.storage", "storage", "Make ids, format log directories, look at them."),
     "up": ("ottla.cli.up", "up", "Start a log on this machine with one command."),
 }

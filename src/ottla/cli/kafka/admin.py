@@ -1,0 +1,108 @@
+"""How a tool comes to its cluster, and the few things that many tools print the same way."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterable, Mapping, Sequence
+
+from ottla.cli.kafka.options import Option, OptionError, Options
+from ottla.client.cluster import Cluster
+from ottla.client.errors import BadSettings, ClientError
+from ottla.client.settings import client_settings, load_properties, parse_addresses
+from ottla.model.errors import KafkaError
+
+BOOTSTRAP_SERVER = Option("bootstrap-server", "String: server to connect to", "REQUIRED: brokers, as HOST:PORT,...")
+BOOTSTRAP_CONTROLLER = Option(
+    "bootstrap-controller", "String: controller to connect to", "Controllers, as HOST:PORT,..."
+)
+COMMAND_CONFIG = Option(
+    "command-config", "String: command config property file", "A file with the client's properties."
+)
+REFUSED = (ClientError, KafkaError, OptionError, ValueError, OSError)
+"""What an expected failure of a tool can be."""
+
+
+class ClientNotMade(ClientError):
+    """In the words of Kafka's client, which gives the reason only in its stack trace."""
+
+
+def open_cluster(
+    bootstrap: str,
+    properties: Mapping[str, str] | None = None,
+    *,
+    controllers: bool = False,
+    client_id: str | None = None,
+) -> Cluster:
+    """ClientNotMade when no address is usable, as Kafka's admin client finds before its first call."""
+    try:
+        settings = client_settings(bootstrap, properties, controllers=controllers, client_id=client_id)
+        _check_resolvable(parse_addresses(bootstrap))
+    except BadSettings as reason:
+        raise ClientNotMade("Failed to create new KafkaAdminClient") from reason
+    return Cluster(settings)
+
+
+def _check_resolvable(addresses: Iterable[tuple[str, int]]) -> None:
+    for host, port in addresses:
+        try:
+            socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except OSError:
+            continue
+        return
+    raise BadSettings("No resolvable bootstrap urls given in bootstrap.servers")
+
+
+def command_properties(options: Options, name: str = "command-config") -> dict[str, str]:
+    return command_properties_of(options.value(name))
+
+
+def command_properties_of(path: str | None) -> dict[str, str]:
+    try:
+        return load_properties(path) if path else {}
+    except FileNotFoundError:
+        raise ValueError(path) from None  # Java's NoSuchFileException has the path and no words
+
+
+def cluster_of(options: Options) -> Cluster:
+    """From --bootstrap-server or --bootstrap-controller, and --command-config."""
+    properties = command_properties(options)
+    controllers = options.parser_has("bootstrap-controller") and options.has("bootstrap-controller")
+    name = "bootstrap-controller" if controllers else "bootstrap-server"
+    return open_cluster(options.required(name), properties, controllers=controllers)
+
+
+def include_pattern(text: str) -> re.Pattern[str]:
+    """Kafka's list of topics or patterns: commas are "or", quotes and blanks do not count; the whole name must match."""
+    cleaned = re.sub(r"\s", "", text.strip().replace(",", "|"))
+    cleaned = re.sub(r'^["\']+|["\']+$', "", cleaned)
+    try:
+        return re.compile(cleaned)
+    except re.error:
+        raise ValueError(f"{text} is an invalid regex.") from None
+
+
+def padded_row(cells: Sequence[object], widths: Sequence[int]) -> str:
+    """Java's "%-15s %-10s ...": cells on the left of their columns, longer ones push the others."""
+    return " ".join(f"{cell!s:<{width}}" for cell, width in zip(cells, widths, strict=True))
+
+
+def java_map_order(names: Iterable[str]) -> list[str]:
+    """The order in which Java's HashMap gives these names back; what is printed from one stands in that order."""
+    given = list(dict.fromkeys(names))
+    size = 16
+    while len(given) > size * 3 // 4:
+        size *= 2
+
+    def bucket(name: str) -> int:
+        code = 0
+        for unit in map(ord, name):
+            code = (code * 31 + unit) & 0xFFFFFFFF
+        return (code ^ code >> 16) & (size - 1)
+
+    return sorted(given, key=bucket)
+
+
+def java_list(items: Iterable[object]) -> str:
+    """As Java prints a List: [1, 2]."""
+    return "[" + ", ".join(map(str, items)) + "]"

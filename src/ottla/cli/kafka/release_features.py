@@ -1,0 +1,71 @@
+"""Which features a release has, as kafka-storage and kafka-features both tell it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from ottla.metadata.features import (
+    DEPENDENCIES,
+    ELR_VERSION,
+    GROUP_VERSION,
+    KRAFT_VERSION,
+    LATEST_METADATA_VERSION,
+    METADATA_VERSION,
+    METADATA_VERSIONS,
+    SHARE_VERSION,
+    STREAMS_VERSION,
+    SUPPORTED_FEATURES,
+    TRANSACTION_VERSION,
+    default_levels,
+    metadata_version_from_str,
+)
+
+_ORDER = (KRAFT_VERSION, TRANSACTION_VERSION, GROUP_VERSION, ELR_VERSION, SHARE_VERSION, STREAMS_VERSION)
+_KRAFT_ONE_SINCE = 21  # 3.9
+_UNRELEASED = "4.4-IV0"
+"""Kafka 4.3.1 knows this name already, and lists it."""
+
+
+class ReleaseError(Exception):
+    pass
+
+
+def release_levels(text: str | None) -> dict[str, int]:
+    """Every feature's level in a release, metadata.version first; ReleaseError for one that is not known."""
+    level = LATEST_METADATA_VERSION if text is None else metadata_version_from_str(text)
+    if level is None:
+        listed = ", ".join([*METADATA_VERSIONS.values(), _UNRELEASED])
+        raise ReleaseError(f"Unknown metadata.version '{text}'. Supported metadata.version are: {listed}")
+    levels = {**default_levels(level), KRAFT_VERSION: int(level >= _KRAFT_ONE_SINCE)}
+    return {METADATA_VERSION: level, **{name: levels[name] for name in _ORDER}}
+
+
+def mapping_lines(text: str | None) -> list[str]:
+    levels = release_levels(text)
+    shown = text or METADATA_VERSIONS[levels[METADATA_VERSION]]
+    return [f"{name}={level}" + (f" ({shown})" if name == METADATA_VERSION else "") for name, level in levels.items()]
+
+
+def feature_and_level(text: str) -> tuple[str, int]:
+    match = re.fullmatch(r"([^=]+)=(-?\d+)", text.strip())
+    if not match:
+        raise ReleaseError(f"Can't parse feature=level string {text}: equals sign not found.")
+    return match[1].strip(), int(match[2])
+
+
+def dependencies_lines(features: Sequence[str]) -> Iterator[str]:
+    for text in features:
+        name, level = feature_and_level(text)
+        if name not in SUPPORTED_FEATURES:
+            raise ReleaseError(f"Unknown feature: {name}")
+        if level not in SUPPORTED_FEATURES[name]:
+            raise ReleaseError(f"No feature:{name} with feature level {level}")
+        needed = DEPENDENCIES.get((name, level))
+        shown = f"{name}={level}" + (f" ({METADATA_VERSIONS[level]})" if name == METADATA_VERSION else "")
+        if needed is None:
+            yield f"{shown} has no dependencies."
+            continue
+        other, minimum = needed
+        yield f"{shown} requires:"
+        yield f"    {other}={minimum}" + (f" ({METADATA_VERSIONS[minimum]})" if other == METADATA_VERSION else "")

@@ -1,0 +1,45 @@
+"""Runs one tool: `python -m ottla.cli.kafka NAME ARGUMENTS`. What no tool catches ends here, never in a traceback."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+
+from ottla.cli.kafka.table import TOOLS, tool_name
+
+INTERRUPTED = 130
+"""What a shell sees of a Java tool that Ctrl-C ended: 128 + SIGINT."""
+
+
+def run(program: str, arguments: list[str]) -> int:
+    name = tool_name(program)
+    if name not in TOOLS:
+        print(f"There is no tool {program!r}; there are: {', '.join(sorted(TOOLS))}", file=sys.stderr)
+        return 1
+    module = importlib.import_module(f"ottla.cli.kafka.{TOOLS[name]}")
+    try:
+        code: int = module.main(arguments)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:  # `| head` has seen enough; Python would complain once more at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as reason:
+        print(str(reason) or type(reason).__name__, file=sys.stderr)
+        if os.environ.get("OTTLA_DEBUG"):
+            raise
+        return 1
+    return code
+
+
+def main() -> None:
+    code = run(sys.argv[1] if len(sys.argv) > 1 else "", sys.argv[2:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # nothing is left to tear down, and an interpreter's own end costs 20 ms
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""kafka-server-stop: SIGTERM to the nodes of this machine and this user, all or those that the flags name."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+
+from ottla.client.settings import load_properties
+
+
+def main(arguments: list[str]) -> int:
+    wanted: dict[str, str] = {}
+    words = list(arguments)
+    while words:
+        match = re.fullmatch(r"--(process-role|node-id)(?:=(.*))?", words.pop(0))
+        if not match or (match[2] is None and not words):
+            print("usage: kafka-server-stop.sh [--process-role=ROLE] [--node-id=ID]", file=sys.stderr)
+            return 1
+        wanted[match[1]] = words.pop(0) if match[2] is None else match[2]
+    if "process-role" in wanted and "node-id" in wanted:
+        print("Only one of --process-role and --node-id can be given.", file=sys.stderr)
+        return 1
+    found = [pid for pid, file in servers() if _matches(file, wanted)]
+    if not found:
+        print("No kafka server to stop")
+        return 1
+    for pid in found:
+        os.kill(pid, signal.SIGTERM)
+    return 0
+
+
+def servers() -> list[tuple[int, str]]:
+    """Process ids of this user's nodes, with their properties files."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if folder.stat().st_uid != os.getuid():
+                continue
+            words = (folder / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")[:-1]
+            where = os.readlink(folder / "cwd")
+        except OSError:
+            continue  # it ended while we looked
+        file = _config_file(words)
+        if file is not None and int(folder.name) != os.getpid():
+            found.append((int(folder.name), os.path.join(where, file)))
+    return found
+
+
+def _config_file(words: list[str]) -> str | None:
+    for index, word in enumerate(words):
+        if word == "kafka.Kafka" or (word == "start" and words[index - 1 : index] == ["server"]):
+            return next((other for other in words[index + 1 :] if not other.startswith("-")), None)
+        if word == "server-start" and "ottla.cli.kafka" in words:
+            return next((other for other in words[index + 1 :] if not other.startswith("-")), None)
+    return None
+
+
+def _matches(file: str, wanted: dict[str, str]) -> bool:
+    if not wanted:
+        return True
+    try:
+        properties = load_properties(file)
+    except OSError:
+        return False
+    if "node-id" in wanted:
+        return properties.get("node.id") == wanted["node-id"]
+    roles = {role.strip() for role in properties.get("process.roles", "").split(",")}
+    return roles == {role.strip() for role in wanted["process-role"].split(",")}

@@ -1,0 +1,92 @@
+"""kafka-storage: make ids, format log directories, look at them, and what a release's features are."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from ottla.cli.kafka.arguments import ToolParser
+from ottla.cli.kafka.options import Exit
+from ottla.cli.kafka.release_features import ReleaseError, dependencies_lines, mapping_lines
+
+
+def main(arguments: list[str]) -> int:
+    parser = ToolParser("kafka-storage", "The Kafka storage tool.")
+    commands = parser.commands()
+    info = parser.command(commands, "info", "What the log directories of this node are.")
+    info.add_argument("-c", "--config", required=True, help="The server.properties.")
+    _format_arguments(parser.command(commands, "format", "Format the log directories of this node."))
+    mapping = parser.command(commands, "version-mapping", "The features of a release.")
+    mapping.add_argument("-r", "--release-version", help="The release, such as 4.3; the newest without it.")
+    dependencies = parser.command(commands, "feature-dependencies", "What a feature's level needs.")
+    dependencies.add_argument("-f", "--feature", action="append", required=True, help="NAME=LEVEL; may be repeated.")
+    parser.command(commands, "random-uuid", "Print a new id.")
+    try:
+        given = parser.parse_args(arguments)
+        return _run(given.command, vars(given))
+    except Exit as end:
+        return end.code
+    except ReleaseError as reason:
+        print(reason, file=sys.stderr)
+        return 1
+
+
+def _format_arguments(parser: ToolParser) -> None:
+    parser.add_argument("-t", "--cluster-id", required=True, help="The cluster's id.")
+    parser.add_argument("-c", "--config", required=True, help="The server.properties.")
+    parser.add_argument("-S", "--add-scram", action="append", help="A SCRAM credential to begin with.")
+    parser.add_argument("-g", "--ignore-formatted", action="store_true", help="Leave formatted directories alone.")
+    parser.add_argument("-r", "--release-version", help="The release to begin with.")
+    parser.add_argument("-f", "--feature", action="append", help="NAME=LEVEL; may be repeated.")
+    quorum = parser.add_mutually_exclusive_group()
+    quorum.add_argument("-s", "--standalone", action="store_true", help="The first controller of a new quorum.")
+    quorum.add_argument("-N", "--no-initial-controllers", action="store_true", help="It joins an existing quorum.")
+    quorum.add_argument("-I", "--initial-controllers", help="ID@HOST:PORT:DIRECTORY_ID,... of a new quorum.")
+
+
+def _run(command: str, given: dict[str, object]) -> int:
+    if command == "random-uuid":
+        from ottla.server.storage import random_uuid
+
+        print(random_uuid())
+        return 0
+    if command == "version-mapping":
+        print("\n".join(mapping_lines(_text(given, "release_version"))))
+        return 0
+    if command == "feature-dependencies":
+        for line in dependencies_lines(_texts(given, "feature")):
+            print(line)
+        return 0
+    file = _text(given, "config") or ""
+    if not Path(file).exists():
+        print(f"java.nio.file.NoSuchFileException: {file}", file=sys.stderr)
+        return 1
+    from ottla.server.format_command import FormatOptions, format_from_file, info_from_file
+
+    if command == "info":
+        return info_from_file(Path(file))
+    if given["add_scram"]:
+        print("--add-scram: add the credential with kafka-configs once the node runs", file=sys.stderr)
+        return 1
+    return format_from_file(
+        Path(file),
+        FormatOptions(
+            cluster_id=_text(given, "cluster_id") or "",
+            standalone=bool(given["standalone"]),
+            no_initial_controllers=bool(given["no_initial_controllers"]),
+            initial_controllers=_text(given, "initial_controllers"),
+            release_version=_text(given, "release_version"),
+            features=tuple(_texts(given, "feature")),
+            ignore_formatted=bool(given["ignore_formatted"]),
+        ),
+    )
+
+
+def _text(given: dict[str, object], name: str) -> str | None:
+    value = given[name]
+    return None if value is None else str(value)
+
+
+def _texts(given: dict[str, object], name: str) -> list[str]:
+    value = given[name]
+    return [str(item) for item in value] if isinstance(value, list) else []

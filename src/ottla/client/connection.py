@@ -1,0 +1,169 @@
+"""One broker's connection: TLS, SASL, version negotiation, then one request at a time.
+
+Every wait has a deadline. What fails before an answer is a ClientError; the connection is then closed for good.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+import time
+from typing import TypeVar
+
+from ottla.client.errors import AuthenticationFailed, CallTimeout, ConnectionFailed, UnsupportedVersion
+from ottla.client.settings import ClientSettings, jaas_options
+from ottla.model.errors import ErrorCode
+from ottla.protocol.api import ApiKey, encode_request, response_header_version
+from ottla.protocol.generated.api_versions_request import ApiVersionsRequest
+from ottla.protocol.generated.api_versions_response import ApiVersionsResponse
+from ottla.protocol.generated.index import APIS
+from ottla.protocol.primitives import DecodeError, Message, skip_tags
+
+Answer = TypeVar("Answer", bound=Message)
+_MAX_ANSWER_BYTES = 512 * 1024 * 1024
+
+
+class Connection:
+    def __init__(self, host: str, port: int, settings: ClientSettings, deadline: float) -> None:
+        self.host, self.port = host, port
+        self._settings = settings
+        self._correlation_id = 0
+        self._versions: dict[int, tuple[int, int]] = {}
+        self.features = ApiVersionsResponse()
+        self._socket: socket.socket = self._connect(deadline)
+        try:
+            self._negotiate(deadline)
+            if settings.sasl:
+                self._authenticate(deadline)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def versions(self) -> dict[int, tuple[int, int]]:
+        """What the broker answers: API key to its lowest and highest version."""
+        return self._versions
+
+    def usable_version(self, key: int, highest: int | None = None) -> int | None:
+        """The highest version that both sides have, not above `highest`, or None."""
+        ours, theirs = APIS[key], self._versions.get(key)
+        if theirs is None:
+            return None
+        limit = ours.max_version - ours.latest_unstable
+        highest = min(limit if highest is None else highest, limit, theirs[1])
+        return highest if highest >= max(ours.min_version, theirs[0]) else None
+
+    def call(self, request: Message, answer: type[Answer], deadline: float, version: int | None = None) -> Answer:
+        """Send and wait; `deadline` is on time.monotonic()."""
+        if version is None:
+            version = self.usable_version(request.API_KEY)
+            if version is None:
+                raise UnsupportedVersion(f"The node does not support {ApiKey(request.API_KEY).name}")
+        self._correlation_id += 1
+        pieces = encode_request(request, version, self._correlation_id, self._settings.client_id)
+        body = self._exchange(b"".join(pieces), deadline)
+        try:
+            (correlation_id,) = struct.unpack_from(">i", body)
+            if correlation_id != self._correlation_id:
+                raise DecodeError(f"answer {correlation_id} to request {self._correlation_id}")
+            position = skip_tags(body, 4) if response_header_version(request.API_KEY, version) else 4
+            decoded, _ = answer.decode(body, position, version)
+        except (DecodeError, struct.error, IndexError) as reason:
+            self.close()
+            raise ConnectionFailed(f"{self.host}:{self.port} answered what is no Kafka response: {reason}") from reason
+        return decoded
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _connect(self, deadline: float) -> socket.socket:
+        where = f"{self.host}:{self.port}"
+        try:
+            plain = socket.create_connection((self.host, self.port), timeout=_left(deadline))
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except OSError as reason:
+            raise ConnectionFailed(f"{where}: {reason}") from reason
+        if not self._settings.tls:
+            return plain
+        from ottla.client.tls import tls_context
+
+        try:
+            return tls_context(self._settings.ssl).wrap_socket(plain, server_hostname=self.host)
+        except ssl.SSLCertVerificationError as reason:
+            plain.close()
+            raise AuthenticationFailed(f"SSL handshake failed: {reason.verify_message}") from reason
+        except ssl.SSLError as reason:
+            plain.close()
+            raise AuthenticationFailed(f"SSL handshake failed: {reason.reason or reason}") from reason
+        except OSError as reason:
+            plain.close()
+            raise ConnectionFailed(f"{where}: {reason}") from reason
+
+    def _negotiate(self, deadline: float) -> None:
+        request = ApiVersionsRequest(client_software_name="ottla", client_software_version="1")
+        answer = self.call(request, ApiVersionsResponse, deadline, 3)
+        if answer.error_code:
+            raise ConnectionFailed(f"{self.host}:{self.port}: {ErrorCode(answer.error_code).name}")
+        self.features = answer
+        self._versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+
+    def _authenticate(self, deadline: float) -> None:
+        from ottla.client.sasl import exchange_for
+        from ottla.protocol.generated.sasl_authenticate_request import SaslAuthenticateRequest
+        from ottla.protocol.generated.sasl_authenticate_response import SaslAuthenticateResponse
+        from ottla.protocol.generated.sasl_handshake_request import SaslHandshakeRequest
+        from ottla.protocol.generated.sasl_handshake_response import SaslHandshakeResponse
+
+        mechanism = self._settings.sasl_mechanism
+        exchange = exchange_for(mechanism, jaas_options(self._settings.sasl_jaas_config))
+        shaken = self.call(SaslHandshakeRequest(mechanism=mechanism), SaslHandshakeResponse, deadline, 1)
+        if shaken.error_code:
+            raise AuthenticationFailed(
+                f"Client SASL mechanism '{mechanism}' not enabled in the server, "
+                f"enabled mechanisms are [{', '.join(shaken.mechanisms)}]"
+            )
+        token = next(exchange)
+        while True:
+            answer = self.call(SaslAuthenticateRequest(auth_bytes=token), SaslAuthenticateResponse, deadline)
+            if answer.error_code:
+                raise AuthenticationFailed(answer.error_message or "Authentication failed")
+            try:
+                token = exchange.send(bytes(answer.auth_bytes))
+            except StopIteration:
+                return
+
+    def _exchange(self, frame: bytes, deadline: float) -> bytes:
+        try:
+            self._socket.settimeout(_left(deadline))
+            self._socket.sendall(frame)
+            (size,) = struct.unpack(">i", self._read(4, deadline))
+            if not 4 <= size <= _MAX_ANSWER_BYTES:
+                raise ConnectionFailed(f"{self.host}:{self.port} does not speak Kafka's protocol here")
+            return self._read(size, deadline)
+        except TimeoutError as reason:
+            self.close()
+            raise CallTimeout(f"{self.host}:{self.port} did not answer in time") from reason
+        except OSError as reason:
+            self.close()
+            raise ConnectionFailed(f"{self.host}:{self.port}: {reason}") from reason
+        except ConnectionFailed:
+            self.close()
+            raise
+
+    def _read(self, size: int, deadline: float) -> bytes:
+        parts = bytearray()
+        while len(parts) < size:
+            self._socket.settimeout(_left(deadline))
+            got = self._socket.recv(min(size - len(parts), 1 << 20))
+            if not got:
+                raise ConnectionFailed(f"{self.host}:{self.port} closed the connection")
+            parts += got
+        return bytes(parts)
+
+
+def _left(deadline: float) -> float:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("deadline passed")
+    return left

@@ -1,0 +1,122 @@
+"""Offsets of partitions: by time, from the leaders, and the deletion of what lies before them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from ottla.client.cluster import Cluster
+from ottla.client.errors import error_of
+from ottla.client.topics import leaders_of
+from ottla.model.errors import ErrorCode, KafkaError
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
+Partition = tuple[str, int]
+
+
+class FoundOffset(NamedTuple):
+    offset: int
+    timestamp: int = -1
+    leader_epoch: int = -1
+
+
+def list_offsets(
+    cluster: Cluster, wanted: Mapping[Partition, int], *, read_committed: bool = False
+) -> dict[Partition, FoundOffset | KafkaError]:
+    """By timestamp or one of the names above; what a leader refuses is its error. Leaders that moved are asked anew."""
+
+    def attempt(deadline: float) -> dict[Partition, FoundOffset | KafkaError]:
+        del deadline  # each call below has its own
+        leaders = leaders_of(cluster, {topic for topic, _ in wanted})
+        found = _ask(cluster, wanted, leaders, read_committed=read_committed)
+        for answer in found.values():
+            if isinstance(answer, KafkaError) and answer.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                raise answer
+        return found
+
+    return cluster.retried("listOffsets", attempt) if wanted else {}
+
+
+def _ask(
+    cluster: Cluster, wanted: Mapping[Partition, int], leaders: Mapping[Partition, int], *, read_committed: bool
+) -> dict[Partition, FoundOffset | KafkaError]:
+    from ottla.protocol.generated.list_offsets_request import (
+        ListOffsetsPartition,
+        ListOffsetsRequest,
+        ListOffsetsTopic,
+    )
+    from ottla.protocol.generated.list_offsets_response import ListOffsetsResponse
+
+    found: dict[Partition, FoundOffset | KafkaError] = {}
+    by_leader: dict[int, dict[str, list[ListOffsetsPartition]]] = {}
+    for (topic, partition), timestamp in wanted.items():
+        leader = leaders.get((topic, partition))
+        if leader is None:
+            found[topic, partition] = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            continue
+        rows = by_leader.setdefault(leader, {}).setdefault(topic, [])
+        rows.append(ListOffsetsPartition(partition, -1, timestamp))
+    for leader, topics in by_leader.items():
+        request = ListOffsetsRequest(
+            -1,
+            int(read_committed),
+            [ListOffsetsTopic(name, rows) for name, rows in topics.items()],
+            cluster.settings.request_timeout_ms,
+        )
+        answer = cluster.node_call(f"listOffsets on broker {leader}", leader, request, ListOffsetsResponse)
+        for answered in answer.topics:
+            for row in answered.partitions:
+                where = (answered.name, row.partition_index)
+                found[where] = (
+                    error_of(row.error_code)
+                    if row.error_code
+                    else FoundOffset(row.offset, row.timestamp, row.leader_epoch)
+                )
+    return found
+
+
+def offsets_or_raise(cluster: Cluster, wanted: Mapping[Partition, int]) -> dict[Partition, FoundOffset]:
+    found: dict[Partition, FoundOffset] = {}
+    for where, answer in list_offsets(cluster, wanted).items():
+        if isinstance(answer, KafkaError):
+            raise answer
+        found[where] = answer
+    return found
+
+
+def end_offsets(cluster: Cluster, partitions: Iterable[Partition], *, earliest: bool = False) -> dict[Partition, int]:
+    """Latest (or earliest) offsets of those partitions whose leader answers."""
+    found = list_offsets(cluster, dict.fromkeys(partitions, EARLIEST if earliest else LATEST))
+    return {where: answer.offset for where, answer in found.items() if isinstance(answer, FoundOffset)}
+
+
+def delete_records(cluster: Cluster, before: Mapping[Partition, int]) -> dict[Partition, int | KafkaError]:
+    """Delete up to these offsets (-1: up to the high watermark); the new low watermark of each, or its error."""
+    from ottla.protocol.generated.delete_records_request import (
+        DeleteRecordsPartition,
+        DeleteRecordsRequest,
+        DeleteRecordsTopic,
+    )
+    from ottla.protocol.generated.delete_records_response import DeleteRecordsResponse
+
+    found: dict[Partition, int | KafkaError] = {}
+    leaders: dict[Partition, int] = {}
+    for topic in cluster.describe("deleteRecords", {topic for topic, _ in before}).topics:
+        leaders.update({(topic.name or "", row.partition_index): row.leader_id for row in topic.partitions})
+    by_leader: dict[int, dict[str, list[DeleteRecordsPartition]]] = {}
+    for (name, partition), offset in before.items():
+        leader = leaders.get((name, partition), -1)
+        if leader < 0:
+            found[name, partition] = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        else:
+            by_leader.setdefault(leader, {}).setdefault(name, []).append(DeleteRecordsPartition(partition, offset))
+    for leader, topics in by_leader.items():
+        rows = [DeleteRecordsTopic(name, partitions) for name, partitions in topics.items()]
+        request = DeleteRecordsRequest(rows, cluster.settings.request_timeout_ms)
+        answer = cluster.node_call("deleteRecords", leader, request, DeleteRecordsResponse)
+        for result in answer.topics:
+            for row in result.partitions:
+                found[result.name, row.partition_index] = (
+                    error_of(row.error_code) if row.error_code else row.low_watermark
+                )
+    return found

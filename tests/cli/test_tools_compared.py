@@ -1,0 +1,303 @@
+"""Each tool and main flag: what Apache Kafka's own tool prints and what ours prints, on the same server, on both servers.
+
+Calls that change something have NAME in them: each side gets a name of its own, of the same length, so that both find the
+same state. Calls build on those before them, so they are one test per server.
+"""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.cli.tools import Printed, comparable, javas, ours
+from tests.support.apache_kafka import ApacheKafka
+
+pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("requires_apache_kafka"), pytest.mark.timeout(240)]
+
+
+class Call(NamedTuple):
+    words: str
+    """The tool and its arguments; SERVER, CONTROLLER, FOLDER and NAME are filled in."""
+    rows: bool = False
+    """Whether the lines have no order of their own (Java prints hash maps)."""
+    masks: tuple[str, ...] = ()
+    stdin: str = ""
+    apache_only: str = ""
+    """Why Ottla's server cannot be asked this yet."""
+
+
+def calls(text: str, **options: object) -> list[Call]:
+    return [Call(line.strip(), **options) for line in text.strip().splitlines() if line.strip()]  # type: ignore[arg-type]
+
+
+TOPICS = calls("""
+    topics
+    topics --list
+    topics --bogus
+    topics --bootstrap-server
+    topics --version
+    topics --bootstrap-server SERVER --create --topic NAME --partitions 3 --config retention.ms=100000000 --config cleanup.policy=delete
+    topics --bootstrap-server SERVER --create --topic NAME
+    topics --bootstrap-server SERVER --create --topic NAME --if-not-exists
+    topics --bootstrap-server SERVER --create --topic NAME.with_both
+    topics --bootstrap-server SERVER --create --topic bad/name
+    topics --bootstrap-server SERVER --create --topic NAME-3 --replication-factor 3
+    topics --bootstrap-server SERVER --create --topic NAME-0 --partitions 0
+    topics --bootstrap-server SERVER --create --topic NAME-x --partitions x
+    topics --bootstrap-server SERVER --create --topic NAME-u --config no.such.setting=1
+    topics --bootstrap-server SERVER --create --topic NAME-i --config retention.ms=soon
+    topics --bootstrap-server SERVER --create --topic NAME-i --config retention.ms
+    topics --bootstrap-server SERVER --create --topic NAME-p --replica-assignment 1,1
+    topics --bootstrap-server SERVER --create --topic NAME-q --replica-assignment 1,7
+    topics --bootstrap-server SERVER --create --topic NAME-q --replica-assignment 1:1
+    topics --bootstrap-server SERVER --create --topic NAME-q --replica-assignment 1 --partitions 1
+    topics --bootstrap-server SERVER --create
+    topics --bootstrap-server SERVER --create --topic a --topic b
+    topics --bootstrap-server SERVER --list --describe
+    topics --bootstrap-server SERVER --list
+    topics --bootstrap-server SERVER --list --exclude-internal
+    topics --bootstrap-server SERVER --list --partitions 3
+    topics --bootstrap-server SERVER --describe --topic NAME
+    topics --bootstrap-server SERVER --describe --topic NAME --partition-size-limit-per-response 1
+    topics --bootstrap-server SERVER --describe --under-replicated-partitions
+    topics --bootstrap-server SERVER --describe --unavailable-partitions
+    topics --bootstrap-server SERVER --describe --under-min-isr-partitions
+    topics --bootstrap-server SERVER --describe --at-min-isr-partitions --topic NAME
+    topics --bootstrap-server SERVER --describe --topics-with-overrides --topic NAME
+    topics --bootstrap-server SERVER --describe --under-replicated-partitions --topics-with-overrides
+    topics --bootstrap-server SERVER --describe --topic missing
+    topics --bootstrap-server SERVER --describe --topic missing --if-exists
+    topics --bootstrap-server SERVER --describe --topic-id nosuch
+    topics --bootstrap-server SERVER --describe --topic-id 7LlQUEnVSVuR4-bC3uF6iw
+    topics --bootstrap-server SERVER --alter --topic NAME --partitions 4
+    topics --bootstrap-server SERVER --alter --topic NAME --partitions 2
+    topics --bootstrap-server SERVER --alter --topic missing --partitions 2
+    topics --bootstrap-server SERVER --alter --topic NAME --partitions 2 --config a=b
+    topics --bootstrap-server SERVER --describe --topic NAME
+    topics --bootstrap-server SERVER --delete --topic NAME-p
+    topics --bootstrap-server SERVER --delete --topic NAME-p
+    topics --bootstrap-server SERVER --delete --topic NAME-p --if-exists
+    topics --bootstrap-server nohost.invalid:9092 --list
+    topics --bootstrap-server localhost --list
+    topics --bootstrap-server SERVER --list --command-config FOLDER/missing
+""", masks=(r"TopicId: \S+",))  # fmt: skip
+ALL_TOPICS = [Call("configs --bootstrap-server SERVER --entity-type topics --describe", rows=True)]
+CONFIGS = calls("""
+    configs
+    configs --bogus
+    configs --describe
+    configs --bootstrap-server SERVER --describe --entity-type tpics
+    configs --bootstrap-server SERVER --describe --alter --entity-type topics
+    configs --bootstrap-server SERVER --entity-type topics --entity-name NAME --describe
+    configs --bootstrap-server SERVER --entity-type topics --entity-name NAME --describe --all
+    configs --bootstrap-server SERVER --topic NAME --alter --add-config max.message.bytes=200000,segment.ms=3600000
+    configs --bootstrap-server SERVER --topic NAME --describe
+    configs --bootstrap-server SERVER --topic NAME --alter --delete-config segment.ms
+    configs --bootstrap-server SERVER --topic NAME --alter --add-config cleanup.policy=[compact,delete]
+    configs --bootstrap-server SERVER --topic NAME --alter --add-config no.such.setting=1
+    configs --bootstrap-server SERVER --topic NAME --alter --add-config segment.bytes=1
+    configs --bootstrap-server SERVER --topic NAME --alter --add-config segment.bytes
+    configs --bootstrap-server SERVER --topic NAME --alter
+    configs --bootstrap-server SERVER --topic missing --describe
+    configs --bootstrap-server SERVER --topic bad/name --describe
+    configs --bootstrap-server SERVER --topic missing --alter --add-config segment.ms=1000
+    configs --bootstrap-server SERVER --broker 1 --alter --add-config log.cleaner.threads=2
+    configs --bootstrap-server SERVER --broker 1 --describe
+    configs --bootstrap-server SERVER --entity-type brokers --entity-default --alter --add-config log.retention.ms=200000000
+    configs --bootstrap-server SERVER --entity-type brokers --describe
+    configs --bootstrap-server SERVER --broker 1 --describe --all
+    configs --bootstrap-server SERVER --broker 1 --alter --add-config log.dirs=/tmp
+    configs --bootstrap-server SERVER --broker-defaults --alter --delete-config log.retention.ms
+    configs --bootstrap-server SERVER --broker 1 --alter --delete-config log.cleaner.threads
+    configs --bootstrap-server SERVER --broker x --describe
+    configs --bootstrap-server SERVER --broker 9 --describe
+    configs --bootstrap-controller CONTROLLER --entity-type brokers --describe
+    configs --bootstrap-server SERVER --group NAME --alter --add-config consumer.session.timeout.ms=50000
+    configs --bootstrap-server SERVER --group NAME --describe
+    configs --bootstrap-server SERVER --client-metrics NAME --alter --add-config interval.ms=1000
+    configs --bootstrap-server SERVER --client-metrics NAME --describe
+""", masks=(r"directory\S*=\S*",))  # fmt: skip
+QUOTAS = calls("""
+    configs --bootstrap-server SERVER --user NAME --alter --add-config producer_byte_rate=1000,consumer_byte_rate=20
+    configs --bootstrap-server SERVER --user NAME --client c --alter --add-config producer_byte_rate=2000
+    configs --bootstrap-server SERVER --user NAME --describe
+    configs --bootstrap-server SERVER --user NAME --client c --describe
+    configs --bootstrap-server SERVER --user NAME --alter --add-config SCRAM-SHA-256=[iterations=8192,password=x]
+    configs --bootstrap-server SERVER --user NAME --alter --add-config SCRAM-SHA-256=[iterations=1,password=x]
+    configs --bootstrap-server SERVER --user NAME --describe
+    configs --bootstrap-server SERVER --user nobody --describe
+    configs --bootstrap-server SERVER --user NAME --alter --add-config bogus=1
+    configs --bootstrap-server SERVER --user NAME --alter --delete-config request_percentage
+    configs --bootstrap-server SERVER --user NAME --alter --add-config producer_byte_rate=abc
+    configs --bootstrap-server SERVER --entity-type ips --entity-name 127.0.0.1 --describe
+""", apache_only="quotas and SCRAM users are served from another branch")  # fmt: skip
+RECORDS = [
+    Call("console-producer --bootstrap-server SERVER --topic NAME --reader-property parse.key=true",
+         stdin="".join(f"k{n % 3}\tvalue {n}\n" for n in range(20))),
+    Call("console-producer --bootstrap-server SERVER --topic NAME --property parse.key=true --property key.separator=:",
+         stdin="a:b\nnone\n"),
+    *calls("""
+    console-producer
+    console-producer --bogus
+    console-producer --bootstrap-server SERVER
+    console-producer --topic a
+    console-producer --bootstrap-server x --topic a
+    console-producer --bootstrap-server SERVER --topic a --batch-size x
+    console-consumer
+    console-consumer --bogus
+    console-consumer --bootstrap-server SERVER
+    console-consumer --topic a
+    console-consumer --bootstrap-server SERVER --topic a --offset 1
+    console-consumer --bootstrap-server SERVER --topic a --partition 0 --offset x
+    console-consumer --bootstrap-server SERVER --topic a --partition 0 --group g
+    console-consumer --bootstrap-server SERVER --topic a --formatter nosuch
+    """),
+    *calls("""
+    console-consumer --bootstrap-server SERVER --topic NAME --from-beginning --max-messages 21 --timeout-ms 8000 --formatter-property print.key=true --formatter-property print.offset=true --formatter-property print.partition=true
+    console-consumer --bootstrap-server SERVER --topic NAME --group NAME-g --from-beginning --max-messages 21 --timeout-ms 8000
+    console-consumer --bootstrap-server SERVER --topic NAME --partition 0 --offset 2 --timeout-ms 1500 --property print.headers=true
+    """, rows=True),
+]  # fmt: skip
+OFFSETS = calls("""
+    get-offsets
+    get-offsets --bootstrap-server SERVER --topic NAME
+    get-offsets --bootstrap-server SERVER --topic NAME --time earliest
+    get-offsets --bootstrap-server SERVER --topic NAME --time -2
+    get-offsets --bootstrap-server SERVER --topic NAME --time 0
+    get-offsets --bootstrap-server SERVER --topic NAME --time yesterday
+    get-offsets --bootstrap-server SERVER --topic NAME --partitions 1
+    get-offsets --bootstrap-server SERVER --topic-partitions NAME:0,NAME:2-4
+    get-offsets --bootstrap-server SERVER --topic missing
+    delete-records --bootstrap-server SERVER --offset-json-file FOLDER/NAME.json
+    get-offsets --bootstrap-server SERVER --topic NAME --time earliest
+    log-dirs --bootstrap-server SERVER --describe --topic-list missing
+    log-dirs --bootstrap-server SERVER --describe --topic-list NAME.with_both
+    log-dirs --bootstrap-server SERVER --describe --broker-list 9
+""", rows=True, masks=(r'"size":\d+', r"max-timestamp.*"))  # fmt: skip
+GROUPS = calls("""
+    consumer-groups
+    consumer-groups --bogus
+    consumer-groups --bootstrap-server SERVER
+    consumer-groups --bootstrap-server SERVER --list
+    consumer-groups --bootstrap-server SERVER --list --state
+    consumer-groups --bootstrap-server SERVER --list --type --state empty
+    consumer-groups --bootstrap-server SERVER --list --type bogus
+    consumer-groups --bootstrap-server SERVER --describe
+    consumer-groups --bootstrap-server SERVER --describe --group NAME-g
+    consumer-groups --bootstrap-server SERVER --describe --group NAME-g --offsets --verbose
+    consumer-groups --bootstrap-server SERVER --describe --group NAME-g --members
+    consumer-groups --bootstrap-server SERVER --describe --group NAME-g --members --verbose
+    consumer-groups --bootstrap-server SERVER --describe --group NAME-g --state
+    consumer-groups --bootstrap-server SERVER --describe --group NAME-g --state --verbose
+    consumer-groups --bootstrap-server SERVER --describe --group NAME-g --state --members
+    consumer-groups --bootstrap-server SERVER --describe --group nobody
+    consumer-groups --bootstrap-server SERVER --describe --all-groups --state
+    consumer-groups --bootstrap-server SERVER --reset-offsets --group NAME-g
+    consumer-groups --bootstrap-server SERVER --reset-offsets --group NAME-g --topic NAME
+    consumer-groups --bootstrap-server SERVER --reset-offsets --group NAME-g --topic NAME --to-earliest --dry-run
+    consumer-groups --bootstrap-server SERVER --reset-offsets --group NAME-g --topic NAME --to-latest --execute
+    consumer-groups --bootstrap-server SERVER --reset-offsets --group NAME-g --topic NAME:0 --to-offset 1 --execute
+    consumer-groups --bootstrap-server SERVER --reset-offsets --group NAME-g --topic NAME --to-offset 99 --execute
+    consumer-groups --bootstrap-server SERVER --reset-offsets --group NAME-g --topic NAME --to-offset x --execute
+    consumer-groups --bootstrap-server SERVER --reset-offsets --group NAME-g --topic missing --to-offset 1 --execute
+    consumer-groups --bootstrap-server SERVER --reset-offsets --group NAME-g --all-topics --shift-by -1 --execute
+    consumer-groups --bootstrap-server SERVER --reset-offsets --group NAME-g --all-topics --to-current --dry-run
+    consumer-groups --bootstrap-server SERVER --reset-offsets --group NAME-g --all-topics --to-datetime 2020-01-01T00:00:00.000 --dry-run
+    consumer-groups --bootstrap-server SERVER --reset-offsets --group NAME-g --all-topics --to-datetime yesterday --dry-run
+    consumer-groups --bootstrap-server SERVER --reset-offsets --group NAME-g --all-topics --by-duration PT1H --dry-run
+    consumer-groups --bootstrap-server SERVER --reset-offsets --group NAME-g --topic NAME --to-current --export --dry-run
+    consumer-groups --bootstrap-server SERVER --reset-offsets --group NAME-g --from-file FOLDER/NAME.csv --dry-run
+    consumer-groups --bootstrap-server SERVER --reset-offsets --group NAME-new --topic NAME --to-earliest --execute
+    consumer-groups --bootstrap-server SERVER --reset-offsets --group NAME-g --to-earliest --to-latest --topic NAME
+    consumer-groups --bootstrap-server SERVER --delete-offsets --group NAME-g
+    consumer-groups --bootstrap-server SERVER --delete-offsets --group NAME-g --topic NAME:1
+    consumer-groups --bootstrap-server SERVER --delete-offsets --group NAME-g --topic missing
+    consumer-groups --bootstrap-server SERVER --delete-offsets --group nobody --topic NAME
+    consumer-groups --bootstrap-server SERVER --delete --group NAME-g
+    consumer-groups --bootstrap-server SERVER --delete --group nobody
+    consumer-groups --bootstrap-server SERVER --delete
+    consumer-groups --validate-regex f.*
+    consumer-groups --validate-regex f(
+""", rows=True)  # fmt: skip
+CLUSTER = calls("""
+    features
+    features --bootstrap-server SERVER describe
+    features --bootstrap-controller CONTROLLER describe
+    features version-mapping --release-version 3.5
+    features version-mapping --release-version 9
+    features feature-dependencies --feature eligible.leader.replicas.version=1 --feature metadata.version=20
+    features feature-dependencies --feature x=2
+    features --bootstrap-server SERVER upgrade --feature metadata.version=99
+    features --bootstrap-server SERVER upgrade --release-version 4.3 --dry-run
+    features --bootstrap-server SERVER upgrade
+    storage
+    storage bogus
+    storage format
+    storage version-mapping -r 4.0
+    storage feature-dependencies -f metadata.version=20
+    cluster cluster-id --bootstrap-server SERVER
+    cluster list-endpoints --bootstrap-server SERVER
+    cluster list-endpoints --bootstrap-controller CONTROLLER
+    cluster unregister --bootstrap-server SERVER --id 77
+""", masks=(r"Epoch: \d+",))  # fmt: skip
+ALL = (*TOPICS, *CONFIGS, *ALL_TOPICS, *QUOTAS, *RECORDS, *OFFSETS, *GROUPS, *CLUSTER)
+
+
+def run_both(call: Call, server: ApacheKafka, folder: Path) -> tuple[Printed, Printed]:
+    sides = []
+    for run, name in ((javas, "javas"), (ours, "ottlx")):
+        known = {
+            "SERVER": server.bootstrap_servers,
+            "CONTROLLER": f"127.0.0.1:{server.controller_port}",
+            "FOLDER": str(folder),
+            "NAME": name,
+        }
+        words = shlex.split(call.words)
+        for key, value in known.items():
+            words = [word.replace(key, value) for word in words]
+        tool, *arguments = words
+        printed = run(tool, arguments, call.stdin)
+        own = name if "NAME" in call.words else "\0"
+        plain = Printed(printed.code, *(text.replace(own, "NAME") for text in printed[1:]))
+        sides.append(comparable(plain, rows=call.rows, masks=call.masks))
+    return sides[0], sides[1]
+
+
+def settled(call: Call, server: ApacheKafka, folder: Path) -> tuple[Printed, Printed]:
+    """A broker follows its controller a moment later: what only looks may look again."""
+    deadline = time.monotonic() + 3
+    while True:
+        theirs, mine = run_both(call, server, folder)
+        looks = any(word in call.words for word in ("--describe", "--list", "describe", "get-offsets"))
+        if theirs == mine or not looks or time.monotonic() > deadline:
+            return theirs, mine
+
+
+def differences(asked: Sequence[Call], server: ApacheKafka, folder: Path) -> list[str]:
+    for name in ("javas", "ottlx"):
+        (folder / f"{name}.csv").write_text(f"{name},0,1\n")
+        (folder / f"{name}.json").write_text(
+            f'{{"version": 1, "partitions": [{{"topic": "{name}", "partition": 1, "offset": 1}},'
+            f' {{"topic": "{name}", "partition": 2, "offset": -1}}, {{"topic": "{name}", "partition": 3, "offset": 999}}]}}'
+        )
+    found = []
+    for call in asked:
+        theirs, mine = settled(call, server, folder)
+        if theirs != mine:
+            found.append(f"{call.words}\n  Apache Kafka's: {theirs}\n  ours:           {mine}")
+    return found
+
+
+def test_on_apache_kafka(apache_server: ApacheKafka, tmp_path: Path) -> None:
+    found = differences(ALL, apache_server, tmp_path)
+    assert not found, "\n".join(found)
+
+
+def test_on_ottla(ottla_server: ApacheKafka, tmp_path: Path) -> None:
+    found = differences([call for call in ALL if not call.apache_only], ottla_server, tmp_path)
+    assert not found, "\n".join(found)
