@@ -36,7 +36,7 @@ class Connection:
             self._negotiate(deadline)
             if settings.sasl:
                 self._authenticate(deadline)
-        except BaseException:
+        except BaseException:  # also a Ctrl-C must not leave the socket open
             self.close()
             raise
 

@@ -26,7 +26,7 @@ def run(program: str, arguments: list[str]) -> int:
     except BrokenPipeError:  # `| head` has seen enough; Python would complain once more at its end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except Exception as reason:
+    except Exception as reason:  # the tool's supervisor: one line for the user, whatever broke
         print(str(reason) or type(reason).__name__, file=sys.stderr)
         if os.environ.get("OTTLA_DEBUG"):
             raise
