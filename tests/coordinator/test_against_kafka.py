@@ -6,7 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.coordinator import consumer_exchanges, group_exchanges, offset_exchanges  # noqa: F401 - they register themselves
+from tests.coordinator import (  # noqa: F401 - they register themselves
+    consumer_exchanges,
+    group_exchanges,
+    migration_exchanges,
+    offset_exchanges,
+)
 from tests.coordinator.exchanges import EXCHANGES
 from tests.interop.differential.pair import Pair, Side
 from tests.interop.differential.scenario import Scenario
