@@ -137,7 +137,8 @@ def classic_members_come_and_go(pair: Pair, _version: int) -> None:
     topic = topic_on(pair, pair.name("t"), 4)
     members.join("new", [topic])
     classic = Classic(pair, members.group, [topic])
-    for options in ({"protocol_type": "connect"}, {"protocols": []}):
+    refusals: tuple[dict[str, Any], ...] = ({"protocol_type": "connect"}, {"protocols": []})
+    for options in refusals:
         Classic(pair, members.group, [topic], "refused", **options).join()
     for side in pair.sides:  # ids are base64 of a uuid: of one length, but not told apart from other text
         answer = side.ask(classic.joining(side), JOIN_VERSION)

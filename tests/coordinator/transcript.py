@@ -126,7 +126,8 @@ class Transcript:
 
     def do_settings(self, client: str, arguments: list[str], options: dict[str, str]) -> None:
         settings = {"group_initial_rebalance_delay_ms": "0", **{k.replace(".", "_"): v for k, v in options.items()}}
-        self.world = World(GroupSettings(**{name: int(value) for name, value in settings.items()}))
+        values: dict[str, Any] = {name: int(value) if value.isdecimal() else value for name, value in settings.items()}
+        self.world = World(GroupSettings(**values))
 
     def do_wait(self, client: str, arguments: list[str], options: dict[str, str]) -> None:
         self.world.time.advance(int(arguments[0]))
