@@ -14,6 +14,7 @@ from ottla.protocol.generated.metadata_request import MetadataRequest
 from ottla.protocol.generated.metadata_response import MetadataResponse
 from ottla.protocol.generated.vote_request import VoteRequest
 from ottla.runtime.node_client import NodeClient, NodeUnavailable, UnsupportedByNode, reachable
+from ottla.server.run import new_event_loop
 
 
 class Server:
@@ -84,9 +85,11 @@ class Server:
         writer.write(b"".join(encode_response(response, version, correlation_id)))
 
 
-def run(body: Callable[[Server, NodeClient], Awaitable[None]], server: Server | None = None, **options: float) -> None:
+def run(
+    body: Callable[[Server, NodeClient], Awaitable[None]], make: Callable[[], Server] = Server, **options: float
+) -> None:
     async def main() -> None:
-        peer = server or Server()
+        peer = make()
         port = await peer.start()
         client = NodeClient("127.0.0.1", port, client_id="tester", **options)  # type: ignore[arg-type]
         try:
@@ -95,7 +98,9 @@ def run(body: Callable[[Server, NodeClient], Awaitable[None]], server: Server | 
             client.close()
             await peer.stop()
 
-    asyncio.run(main())
+    for loop in (asyncio.new_event_loop, new_event_loop):
+        with asyncio.Runner(loop_factory=loop) as runner:
+            runner.run(main())
 
 
 def test_the_highest_common_version_is_spoken() -> None:
@@ -110,13 +115,15 @@ def test_the_highest_common_version_is_spoken() -> None:
 
 
 def test_an_older_api_versions_is_asked_again() -> None:
-    server = Server()
-    server.api_versions_max = 2
+    def make() -> Server:
+        server = Server()
+        server.api_versions_max = 2
+        return server
 
     async def body(_server: Server, client: NodeClient) -> None:
         assert (await client.send(MetadataRequest())).cluster_id == "v12-3"
 
-    run(body, server)
+    run(body, make)
 
 
 def test_answers_are_matched_by_correlation_id_not_by_order() -> None:

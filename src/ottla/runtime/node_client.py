@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from ottla import __version__
 from ottla.model.errors import ErrorCode
@@ -203,8 +203,7 @@ class _Wire(asyncio.Protocol):
     # What asyncio calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if isinstance(transport, asyncio.Transport):
-            self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one by behaviour, not by class
 
     def data_received(self, data: bytes) -> None:
         try:
