@@ -32,6 +32,13 @@ class RequestContext:
             self.principal, self.client_host, operation, resource_type, name
         )
 
+    def operations(self, resource_type: int, name: str) -> int:
+        """The bit field of what this principal may do to a resource; only where there are ACLs."""
+        authorizer = self.broker.authorizer
+        if authorizer is None:
+            raise RuntimeError("there are no ACLs: every operation is allowed")
+        return authorizer.operations(self.principal, self.client_host, resource_type, name)
+
     @property
     def client_host(self) -> str:
         return self.connection.client_host

@@ -69,6 +69,12 @@ class Dispatcher:
         self.broker = cast("Broker", broker)
         self.served = served
         self._routes: dict[int, Route] = {}
+        self._open = broker.authorizer is None
+
+    def _guarded(self, context: RequestContext, request: Any, handle: Callable[[RequestContext, Any], Any]) -> Any:
+        from ottla.broker.authorization import guarded
+
+        return guarded(context, request, handle)
 
     def _route(self, api_key: int) -> Route:
         route = self._routes.get(api_key)
@@ -92,7 +98,7 @@ class Dispatcher:
         request, _ = route.request.decode(frame, pos, version)
         context = RequestContext(self.broker, connection, api_key, version, client_id)
         try:
-            response = route.handle(context, request)
+            response = route.handle(context, request) if self._open else self._guarded(context, request, route.handle)
         except KafkaError as error:
             response = route.failure(request, error)
         except (CloseConnection, DecodeError):

@@ -27,6 +27,8 @@ def create_acls(
     state: ControllerState, request: CreateAclsRequest, _context: RequestContext
 ) -> Decision[Message, CreateAclsResponse]:
     require_authorizer(state)
+    if any(_is_filter(creation) for creation in request.creations):
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)  # as Kafka, which cannot even make a binding of it
     existing = {Acl.of(record) for record in state.image.acls.values()}
     records: list[Message] = []
     results = []
@@ -52,6 +54,16 @@ def create_acls(
 def require_authorizer(state: ControllerState) -> None:
     if not state.rules.static.authorizer_class_name:
         raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
+
+
+def _is_filter(creation: AclCreation) -> bool:
+    """What only a filter may say: any, match."""
+    return (
+        creation.resource_type == Resource.ANY
+        or creation.resource_pattern_type in (Pattern.ANY, Pattern.MATCH)
+        or creation.operation == Operation.ANY
+        or creation.permission_type == Permission.ANY
+    )
 
 
 def _created(outcome: ApiError) -> AclCreationResult:

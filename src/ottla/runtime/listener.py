@@ -93,7 +93,7 @@ class Listener:
             self._loop.add_reader(self._socket.fileno(), self._on_acceptable)
 
     def _accept(self, sock: socket.socket, address: tuple[str, int]) -> None:
-        host = address[0]
+        host = address[0].removeprefix("::ffff:")  # an IPv4 peer of a socket for both, as ACLs and tools write it
         limits = self._limits
         if len(self._channels) >= limits.max_connections or self._per_ip[host] >= limits.max_connections_per_ip:
             log.warning("connection.refused", peer=f"{host}:{address[1]}", reason="too many connections")

@@ -31,7 +31,6 @@ from ottla.server.broker_part import BrokerPart
 from ottla.server.controller_channel import ControllerAddress, ControllerChannel
 from ottla.server.controller_part import ControllerPart
 from ottla.server.directories import Directories
-from ottla.server.errors import StartupError
 from ottla.server.quorum import QuorumMember
 from ottla.server.security import NodeSecurity
 from ottla.server.sockets import Sockets
@@ -85,10 +84,6 @@ class Node:
 
     async def start(self) -> None:
         """Up and serving, or StartupError with everything released again."""
-        if self.config.authorizer_class_name:
-            raise StartupError(
-                "authorizer.class.name: there are no ACLs here yet; a node that ignored them would let everybody in"
-            )
         self.bind()
         started = False
         try:
@@ -163,6 +158,7 @@ class Node:
     def _listen(self, server: Broker | ControllerServer, *, controller: bool) -> None:
         """Open the listeners of controllers, or those of brokers."""
         config = self.config
+        server.authorizer = self._security.authorizer if self._security is not None else None
         limits = Limits(
             max_connections=min(config.max_connections, Descriptors.available().connections),
             max_connections_per_ip=config.max_connections_per_ip,
@@ -185,6 +181,8 @@ class Node:
     def _on_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
         if delta.reloaded or any(resource == RESOURCE_BROKER for resource, _ in delta.configs):
             self._follow_dynamic_config(image)
+        if self._security is not None:
+            self._security.on_metadata(delta, image)
 
     def _follow_dynamic_config(self, image: MetadataImage) -> None:
         cluster = image.configs.get((RESOURCE_BROKER, ""), {})

@@ -18,7 +18,9 @@ from ottla.server.errors import StartupError
 
 if TYPE_CHECKING:
     from ottla.broker.listener_sasl import ListenerSasl
+    from ottla.metadata.delta import MetadataDelta
     from ottla.metadata.image import MetadataImage
+    from ottla.security.acls import Authorizer
     from ottla.security.tls import TlsSource
 
 log = get_logger(__name__)
@@ -36,6 +38,7 @@ class NodeSecurity:
         self._random = random
         self._image = image
         self._refreshing: list[asyncio.Task[None]] = []
+        self.authorizer = _authorizer(config)
         self.listeners: dict[str, ListenerSecurity] = {}
         for endpoint in config.endpoints.listeners:
             name, protocol = endpoint.listener_name, endpoint.security_protocol
@@ -71,6 +74,12 @@ class NodeSecurity:
                 else:
                     security.sasl.keys = keys or security.sasl.keys
 
+    def on_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        if self.authorizer is not None and (delta.reloaded or delta.acls):
+            from ottla.security.acls import Acl
+
+            self.authorizer.replace(Acl.of(record) for record in image.acls.values())
+
     def _tls(self, config: BrokerConfig, name: str, protocol: str) -> TlsSource:
         from ottla.security.tls import TlsError, TlsSource
 
@@ -93,6 +102,15 @@ class NodeSecurity:
             return ListenerSasl(name, config, self._clock, self._random, self._image)
         except SaslConfigError as error:
             raise StartupError(str(error)) from None
+
+
+def _authorizer(config: BrokerConfig) -> Authorizer | None:
+    """ACLs, where authorizer.class.name asks for them. Until the metadata is loaded only super users pass."""
+    if not config.authorizer_class_name:
+        return None
+    from ottla.security.acls import Authorizer
+
+    return Authorizer(super_users=config.super_users, allow_if_no_acl=config.allow_everyone_if_no_acl_found)
 
 
 def _pre_login_bytes(config: BrokerConfig) -> int | None:

@@ -5,6 +5,7 @@ Only the active controller opens an envelope; anybody else says NOT_CONTROLLER, 
 
 from __future__ import annotations
 
+import inspect
 import socket
 from typing import Any
 
@@ -20,7 +21,10 @@ from ottla.protocol.primitives import DecodeError
 
 log = get_logger(__name__)
 
-FORWARDABLE = frozenset(key for key, api in BROKER_APIS.items() if api.module == "forwarded" and key in CONTROLLER_APIS)
+_TOKENS = frozenset({38, 39, 40})
+FORWARDABLE = _TOKENS | frozenset(
+    key for key, api in BROKER_APIS.items() if api.module == "forwarded" and key in CONTROLLER_APIS
+)
 """What a client may ask of a broker; what nodes ask for themselves comes without an envelope."""
 
 
@@ -61,11 +65,21 @@ async def handle(context: RequestContext, request: EnvelopeRequest) -> EnvelopeR
         return EnvelopeResponse(error_code=int(ErrorCode.INVALID_REQUEST))
     host = _host(bytes(request.client_host_address))
     forwarded = ForwardedContext(context, api_key, version, client_id, principal, host)
-    response: Any = await context.broker.controller.decide(inner, forwarded)
+    response: Any = await _answer(forwarded, inner)
     if response is None:
         return EnvelopeResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
     frame = b"".join(bytes(piece) for piece in encode_response(response, version, correlation_id))
     return EnvelopeResponse(response_data=frame[4:])
+
+
+async def _answer(context: ForwardedContext, request: Any) -> Any:
+    """What the client may have of the controller's answer; None when this controller is not the active one."""
+    if context.broker.authorizer is None:
+        return await context.broker.controller.decide(request, context)
+    from ottla.broker.authorization import guarded
+
+    answer = guarded(context, request, lambda inner, asked: context.broker.controller.decide(asked, inner))
+    return await answer if inspect.isawaitable(answer) else answer
 
 
 def decode_principal(data: bytes | None) -> str:

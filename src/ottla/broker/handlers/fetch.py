@@ -99,6 +99,8 @@ class Fetch:
 
     def _read_partition(self, key: PartitionKey, wanted: FetchPartition, left: int) -> PartitionData:
         try:
+            if self._context.broker.authorizer is not None and not self._may_read(key):
+                raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             partition = self.partition(key)
             if self._context.version >= FIRST_ANY_REPLICA_VERSION:
                 partition.require_epoch(max(wanted.current_leader_epoch, NO_LEADER_EPOCH))
@@ -107,6 +109,11 @@ class Fetch:
             return self._read_log(partition, wanted, left)
         except KafkaError as error:
             return self._failed(key, error)
+
+    def _may_read(self, key: PartitionKey) -> bool:
+        from ottla.broker.authorization.data import may_read
+
+        return may_read(self._context, key.topic, key.topic_id)
 
     def partition(self, key: PartitionKey) -> Partition:
         replicas = self._context.broker.replicas

@@ -1,0 +1,181 @@
+"""Rules of produce, fetch and transactions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.broker.authorization.refusals import refuse
+from ottla.broker.authorization.rules import Handle, on_cluster, split, then
+from ottla.broker.authorization.topics import DENIED, topic_name
+from ottla.broker.connection import CloseConnection
+from ottla.broker.context import RequestContext
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import ZERO_UUID
+from ottla.security.acls import Operation, Resource
+
+_ATTRIBUTES_LOW = 22
+_TRANSACTIONAL = 0x10
+_BATCHED_TXN_FROM = 4
+
+
+def produce(context: RequestContext, request: Any, handle: Handle) -> Any:
+    """WRITE on each topic, and on the transactional id before anything else (CVE-2018-17196)."""
+    wanted = request.transactional_id
+    if _has_transactional(request) and (
+        wanted is None or not context.allowed(Operation.WRITE, Resource.TRANSACTIONAL_ID, wanted)
+    ):
+        return _refused_produce(request, request.topic_data, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    allowed, denied = split(context, request.topic_data, Operation.WRITE, Resource.TOPIC, topic_name)
+    if not denied:
+        return handle(context, request)
+    refused = _refused_produce(request, denied, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    if not allowed:
+        return refused
+    request.topic_data = allowed
+
+    def finish(response: Any) -> Any:
+        response.responses = [*response.responses, *refused.responses]
+        return response
+
+    answer = handle(context, request)
+    if request.acks == 0:
+        raise CloseConnection("a produce request with acks=0 failed: TOPIC_AUTHORIZATION_FAILED")
+    return then(answer, finish)
+
+
+def _has_transactional(request: Any) -> bool:
+    return any(
+        data.records is not None
+        and len(data.records) > _ATTRIBUTES_LOW
+        and data.records[_ATTRIBUTES_LOW] & _TRANSACTIONAL
+        for topic in request.topic_data
+        for data in topic.partition_data
+    )
+
+
+def _refused_produce(request: Any, topics: list[Any], code: ErrorCode) -> Any:
+    from ottla.protocol.generated.produce_response import (
+        PartitionProduceResponse,
+        ProduceResponse,
+        TopicProduceResponse,
+    )
+
+    if request.acks == 0:
+        raise CloseConnection(f"a produce request with acks=0 failed: {code.name}")
+    return ProduceResponse(
+        [
+            TopicProduceResponse(
+                topic.name,
+                topic.topic_id,
+                [PartitionProduceResponse(data.index, int(code), -1, -1, -1) for data in topic.partition_data],
+            )
+            for topic in topics
+        ]
+    )
+
+
+def fetch(context: RequestContext, request: Any, handle: Handle) -> Any:
+    """A follower needs CLUSTER_ACTION (CVE-2018-1288). A consumer's topics are checked as they are read, because a
+    fetch session names them only once (`ottla.broker.handlers.fetch`).
+    """
+    follower = request.replica_id >= 0 or request.replica_state.replica_id >= 0
+    if follower and not on_cluster(context, Operation.CLUSTER_ACTION):
+        return _refused_fetch(request)
+    return handle(context, request)
+
+
+def _refused_fetch(request: Any) -> Any:
+    from ottla.protocol.generated.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData
+
+    topics = [
+        FetchableTopicResponse(
+            topic.topic,
+            topic.topic_id,
+            [PartitionData(item.partition, DENIED, -1, -1, -1, records=b"") for item in topic.partitions],
+        )
+        for topic in request.topics
+    ]
+    return FetchResponse(0, 0, 0, topics)
+
+
+def init_producer_id(context: RequestContext, request: Any, handle: Handle) -> Any:
+    """WRITE on the transactional id; without one, IDEMPOTENT_WRITE or WRITE on any topic at all (KIP-679)."""
+    if request.transactional_id is not None:
+        if context.allowed(Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id):
+            return handle(context, request)
+        return refuse(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    authorizer = context.broker.authorizer
+    if (
+        on_cluster(context, Operation.IDEMPOTENT_WRITE)
+        or authorizer is None
+        or authorizer.allowed_somewhere(context.principal, context.client_host, Operation.WRITE, Resource.TOPIC)
+    ):
+        return handle(context, request)
+    return refuse(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+
+def add_partitions_to_txn(context: RequestContext, request: Any, handle: Handle) -> Any:
+    """From a broker (v4 on) CLUSTER_ACTION; from a client the transactional id, then every topic or none."""
+    if context.version >= _BATCHED_TXN_FROM:
+        if on_cluster(context, Operation.CLUSTER_ACTION):
+            return handle(context, request)
+        return refuse(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    if not context.allowed(Operation.WRITE, Resource.TRANSACTIONAL_ID, request.v3_and_below_transactional_id):
+        return refuse(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    _, denied = split(context, request.v3_and_below_topics, Operation.WRITE, Resource.TOPIC, topic_name)
+    if not denied:
+        return handle(context, request)
+    refused = {topic.name for topic in denied}
+    response = refuse(request, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    for topic in response.results_by_topic_v3_and_below:
+        if topic.name not in refused:
+            for item in topic.results_by_partition:
+                item.partition_error_code = int(ErrorCode.OPERATION_NOT_ATTEMPTED)
+    return response
+
+
+def describe_transactions(context: RequestContext, request: Any, handle: Handle) -> Any:
+    """DESCRIBE on the transactional id; of its topics those that may be described."""
+    from ottla.protocol.generated.describe_transactions_response import (
+        DescribeTransactionsResponse,
+        TransactionState,
+    )
+
+    allowed = [
+        name
+        for name in request.transactional_ids
+        if context.allowed(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, name)
+    ]
+    code = int(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    denied = [TransactionState(code, name) for name in request.transactional_ids if name not in allowed]
+    if not allowed:
+        return DescribeTransactionsResponse(transaction_states=denied)
+    request.transactional_ids = allowed
+
+    def finish(response: Any) -> Any:
+        for state in response.transaction_states:
+            state.topics = [t for t in state.topics if context.allowed(Operation.DESCRIBE, Resource.TOPIC, t.topic)]
+        response.transaction_states = [*response.transaction_states, *denied]
+        return response
+
+    return then(handle(context, request), finish)
+
+
+def list_transactions(context: RequestContext, request: Any, handle: Handle) -> Any:
+    def finish(response: Any) -> Any:
+        response.transaction_states = [
+            state
+            for state in response.transaction_states
+            if context.allowed(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, state.transactional_id)
+        ]
+        return response
+
+    return then(handle(context, request), finish)
+
+
+def may_read(context: RequestContext, topic: str, topic_id: Any) -> bool:
+    """For each partition of a fetch, while there are ACLs."""
+    if topic_id != ZERO_UUID:
+        found = context.broker.image.topics_by_id.get(topic_id)
+        return found is None or context.allowed(Operation.READ, Resource.TOPIC, found.name)
+    return context.allowed(Operation.READ, Resource.TOPIC, topic)

@@ -1,0 +1,238 @@
+"""Rules of the APIs around topics that need more than a list: metadata, creation, deletion, settings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.broker.authorization.rules import FAILED, Handle, on_cluster, split, then
+from ottla.broker.context import RequestContext
+from ottla.metadata.image import RESOURCE_GROUP, RESOURCE_TOPIC
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import ZERO_UUID
+from ottla.model.topic_names import INTERNAL_TOPICS
+from ottla.protocol.api import response_class
+from ottla.security.acls import CLUSTER_NAME, Operation, Resource
+
+DENIED = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+_NO_TOPIC_ID_VERSION = 0
+
+
+def topic_name(context: RequestContext, item: Any) -> str | None:
+    """Of an item that names a topic by name or by id; None for an id that nobody knows."""
+    topic_id = getattr(item, "topic_id", ZERO_UUID)
+    if topic_id != ZERO_UUID:
+        found = context.broker.image.topics_by_id.get(topic_id)
+        return None if found is None else found.name
+    return getattr(item, "name", None)
+
+
+def topic_operations(context: RequestContext, name: str) -> int:
+    return context.operations(Resource.TOPIC, name)
+
+
+def metadata(context: RequestContext, request: Any, handle: Handle) -> Any:
+    """Topics that may not be described do not exist for the asker; a topic to be made needs CREATE."""
+    from ottla.protocol.generated.metadata_response import MetadataResponseTopic
+
+    everything = request.topics is None or (context.version == 0 and not request.topics)
+    denied: list[Any] = []
+    nothing_left = False
+    if not everything:
+        kept, hidden = split(context, request.topics, Operation.DESCRIBE, Resource.TOPIC, topic_name)
+        for item in hidden:
+            by_id = item.topic_id != ZERO_UUID
+            denied.append(MetadataResponseTopic(DENIED, None if by_id else item.name, item.topic_id))
+        may_create = on_cluster(context, Operation.CREATE) or not _creates(context, request)
+        request.topics = []
+        for item in kept:
+            if may_create or _exists(context, item) or context.allowed(Operation.CREATE, Resource.TOPIC, item.name):
+                request.topics.append(item)
+            else:
+                internal = item.name in INTERNAL_TOPICS
+                denied.append(MetadataResponseTopic(DENIED, item.name, is_internal=internal))
+        nothing_left = not request.topics
+
+    def finish(response: Any) -> Any:
+        topics = [] if nothing_left else response.topics
+        if everything:
+            topics = [t for t in topics if context.allowed(Operation.DESCRIBE, Resource.TOPIC, t.name)]
+        if request.include_topic_authorized_operations:
+            for topic in topics:
+                topic.topic_authorized_operations = topic_operations(context, topic.name or "")
+        response.topics = [*topics, *denied]
+        if request.include_cluster_authorized_operations:
+            response.cluster_authorized_operations = cluster_operations(context)
+        return response
+
+    return then(handle(context, request), finish)
+
+
+def _creates(context: RequestContext, request: Any) -> bool:
+    wanted = request.allow_auto_topic_creation or context.version < 4
+    return bool(wanted and context.broker.config.auto_create_topics_enable)
+
+
+def _exists(context: RequestContext, item: Any) -> bool:
+    return item.topic_id != ZERO_UUID or item.name in context.broker.image.topics_by_name
+
+
+def cluster_operations(context: RequestContext) -> int:
+    if not on_cluster(context, Operation.DESCRIBE):
+        return 0
+    return context.operations(Resource.CLUSTER, CLUSTER_NAME)
+
+
+def describe_cluster(context: RequestContext, request: Any, handle: Handle) -> Any:
+    def finish(response: Any) -> Any:
+        if request.include_cluster_authorized_operations and not response.error_code:
+            response.cluster_authorized_operations = cluster_operations(context)
+        return response
+
+    return then(handle(context, request), finish)
+
+
+def describe_topic_partitions(context: RequestContext, request: Any, handle: Handle) -> Any:
+    """All topics: those that may be described. Named ones: a refusal for each of the others."""
+    from ottla.protocol.generated.describe_topic_partitions_request import TopicRequest
+    from ottla.protocol.generated.describe_topic_partitions_response import (
+        DescribeTopicPartitionsResponse,
+        DescribeTopicPartitionsResponseTopic,
+    )
+
+    names = [topic.name for topic in request.topics] or sorted(context.broker.image.topics_by_name)
+    allowed = [name for name in names if context.allowed(Operation.DESCRIBE, Resource.TOPIC, name)]
+    denied = []
+    if request.topics:
+        denied = [DescribeTopicPartitionsResponseTopic(DENIED, name) for name in sorted({*names} - {*allowed})]
+    if not allowed:
+        return DescribeTopicPartitionsResponse(topics=denied)
+    request.topics = [TopicRequest(name) for name in allowed]
+
+    def finish(response: Any) -> Any:
+        for topic in response.topics:
+            topic.topic_authorized_operations = topic_operations(context, topic.name)
+        response.topics = [*response.topics, *denied]
+        return response
+
+    return then(handle(context, request), finish)
+
+
+def create_topics(context: RequestContext, request: Any, handle: Handle) -> Any:
+    """CREATE on the cluster or on each topic; the settings of a new topic are shown to who may describe them."""
+    from ottla.protocol.generated.create_topics_response import CreatableTopicResult
+
+    denied: list[Any] = []
+    if not on_cluster(context, Operation.CREATE):
+        request.topics, refused = split(context, request.topics, Operation.CREATE, Resource.TOPIC, topic_name)
+        denied = [
+            CreatableTopicResult(name=topic.name, error_code=DENIED, error_message="Authorization failed.")
+            for topic in refused
+        ]
+
+    def finish(response: Any) -> Any:
+        for topic in response.topics:
+            may_see = context.allowed(Operation.DESCRIBE_CONFIGS, Resource.TOPIC, topic.name)
+            if not topic.error_code and not may_see:
+                topic.topic_config_error_code = DENIED
+                topic.num_partitions = topic.replication_factor = -1
+                topic.configs = None if context.version >= 5 else []
+        response.topics = [*response.topics, *denied]
+        return response
+
+    if not request.topics:
+        return finish(response_class(request.API_KEY)())
+    return then(handle(context, request), finish)
+
+
+def delete_topics(context: RequestContext, request: Any, handle: Handle) -> Any:
+    """DELETE on the cluster or the topic. Who may not describe a topic does not learn whether it exists."""
+    from ottla.protocol.generated.delete_topics_response import DeletableTopicResult
+
+    if on_cluster(context, Operation.DELETE):
+        return handle(context, request)
+    denied: list[Any] = []
+
+    def visible(name: str) -> bool:
+        """Whether the handler may answer for it: it is deletable, or it may be said that it does not exist."""
+        if context.allowed(Operation.DELETE, Resource.TOPIC, name):
+            return True
+        described = context.allowed(Operation.DESCRIBE, Resource.TOPIC, name)
+        return described and name not in context.broker.image.topics_by_name
+
+    names, topics = [], []
+    for name in request.topic_names:
+        if visible(name):
+            names.append(name)
+        else:
+            denied.append(DeletableTopicResult(name=name, error_code=DENIED))
+    for topic in request.topics:
+        found = topic_name(context, topic)
+        if found is None or visible(found):
+            topics.append(topic)
+        else:
+            by_id = topic.topic_id != ZERO_UUID
+            shown = context.allowed(Operation.DESCRIBE, Resource.TOPIC, found) if by_id else True
+            denied.append(DeletableTopicResult(found if shown else None, topic.topic_id, DENIED))
+    for result in denied:
+        result.error_message = ErrorCode(DENIED).message
+    if not denied:
+        return handle(context, request)
+    request.topic_names, request.topics = names, topics
+    if not names and not topics:
+        response: Any = response_class(request.API_KEY)()
+        response.responses = denied
+        return response
+
+    def finish(response: Any) -> Any:
+        response.responses = [*response.responses, *denied]
+        return response
+
+    return then(handle(context, request), finish)
+
+
+def configs(operation: int, into: str) -> Any:
+    """AlterConfigs, IncrementalAlterConfigs and DescribeConfigs: by the kind of resource."""
+
+    def rule(context: RequestContext, request: Any, handle: Handle) -> Any:
+        allowed: list[Any] = []
+        denied: list[Any] = []
+        for item in request.resources:
+            kind = _config_resource(item)
+            name = CLUSTER_NAME if kind is Resource.CLUSTER else item.resource_name
+            (allowed if context.allowed(operation, kind, name) else denied).append(item)
+        if not denied:
+            return handle(context, request)
+        answers = [_config_refusal(request, item, int(FAILED[_config_resource(item)])) for item in denied]
+        request.resources = allowed
+
+        def finish(response: Any) -> Any:
+            setattr(response, into, [*getattr(response, into), *answers])
+            return response
+
+        if not allowed:
+            return finish(response_class(request.API_KEY)())
+        return then(handle(context, request), finish)
+
+    return rule
+
+
+def _config_resource(item: Any) -> Resource:
+    if item.resource_type == RESOURCE_TOPIC:
+        return Resource.TOPIC
+    return Resource.GROUP if item.resource_type == RESOURCE_GROUP else Resource.CLUSTER
+
+
+def _config_refusal(request: Any, item: Any, code: int) -> Any:
+    from ottla.protocol.generated import (
+        alter_configs_response,
+        describe_configs_response,
+        incremental_alter_configs_response,
+    )
+
+    makers: dict[str, Any] = {
+        "AlterConfigsRequest": alter_configs_response.AlterConfigsResourceResponse,
+        "IncrementalAlterConfigsRequest": incremental_alter_configs_response.AlterConfigsResourceResponse,
+        "DescribeConfigsRequest": describe_configs_response.DescribeConfigsResult,
+    }
+    made = makers[type(request).__name__]
+    return made(code, ErrorCode(code).message, item.resource_type, item.resource_name)

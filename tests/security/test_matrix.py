@@ -1,0 +1,156 @@
+"""Both servers are asked the same by the same principals under the same ACLs, and give the same codes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ottla.protocol.generated.create_acls_request import AclCreation, CreateAclsRequest
+from ottla.protocol.generated.create_topics_request import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.generated.describe_acls_request import DescribeAclsRequest
+from ottla.protocol.generated.find_coordinator_request import FindCoordinatorRequest
+from ottla.protocol.generated.init_producer_id_request import InitProducerIdRequest
+from ottla.protocol.generated.metadata_request import MetadataRequest
+from ottla.protocol.generated.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.protocol.records_build import SimpleRecord, build_batch
+from tests.interop.ottla_server import OttlaServer
+from tests.security.matrix import GROUP, OTHER, TOPIC, facts, grants, probes
+from tests.security.secured import PLAIN_MODULE, jaas
+from tests.security.session import Closed, Session
+from tests.support.apache_kafka import ApacheKafka, free_port
+
+AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+PASSWORD = "matrix"
+
+
+def secured(server: ApacheKafka) -> ApacheKafka:
+    """With ACLs and a SASL listener whose users are the cases of the matrix; who comes by PLAINTEXT may do anything."""
+    users = {f"user_{_user(number)}": PASSWORD for number in range(len(grants()))}
+    server.sasl_port = free_port()  # type: ignore[attr-defined]
+    plain, sasl = f"PLAINTEXT://127.0.0.1:{server.port}", f"SASL_PLAINTEXT://127.0.0.1:{server.sasl_port}"  # type: ignore[attr-defined]
+    server.properties |= {
+        "listeners": f"{plain},{sasl},CONTROLLER://127.0.0.1:{server.controller_port}",
+        "advertised.listeners": f"{plain},{sasl}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "authorizer.class.name": AUTHORIZER,
+        "super.users": "User:ANONYMOUS;User:boss",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": jaas(PLAIN_MODULE, **users),
+        "offsets.topic.num.partitions": "1",
+        "transaction.state.log.num.partitions": "1",
+        "auto.create.topics.enable": "false",
+    }
+    return server
+
+
+def _user(number: int) -> str:
+    return f"case{number}"
+
+
+@pytest.fixture(scope="module")
+def servers(requires_apache_kafka: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[ApacheKafka]]:
+    both = [
+        secured(ApacheKafka(tmp_path_factory.mktemp("apache"))),
+        secured(OttlaServer(tmp_path_factory.mktemp("ottla"))),
+    ]
+    try:
+        for server in both:
+            server.start()
+            prepare(server)
+        yield both
+    finally:
+        for server in both:
+            server.kill()
+
+
+def prepare(server: ApacheKafka) -> None:
+    with Session(server.port) as admin:
+        topics = [CreatableTopic(name, 1, 1) for name in (TOPIC, OTHER)]
+        assert {t.error_code for t in admin.ask(CreateTopicsRequest(topics, 10_000), 5).topics} <= {0, 36}
+        for key_type, key in ((0, GROUP), (1, "matrix-txn")):
+            until(lambda k=key, t=key_type: coordinator_ready(admin, t, k))
+        until(lambda: commit(admin) == 0)
+        until(lambda: admin.ask(InitProducerIdRequest(None, 1000), 4).error_code == 0)  # the first block of ids
+        creations = [
+            AclCreation(acl.resource_type, acl.name, acl.pattern, f"User:{_user(number)}", *acl[4:])
+            for number, acls in enumerate(grants().values())
+            for acl in acls
+        ]
+        results = admin.ask(CreateAclsRequest(creations), 3).results
+        assert {result.error_code for result in results} == {0}
+        wanted = DescribeAclsRequest(1, None, 1, None, None, 1, 1)
+        until(lambda: sum(len(r.acls) for r in admin.ask(wanted, 3).resources) == len(creations))
+
+
+def coordinator_ready(admin: Session, key_type: int, key: str) -> bool:
+    response = admin.ask(FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key]), 4)
+    return bool(response.coordinators[0].error_code == 0)
+
+
+def commit(admin: Session) -> int:
+    topics = [OffsetCommitRequestTopic(TOPIC, partitions=[OffsetCommitRequestPartition(0, 1)])]
+    response = admin.ask(OffsetCommitRequest(GROUP, -1, "", topics=topics), 8)
+    return int(response.topics[0].partitions[0].error_code)
+
+
+def until(condition: Any, seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "not in time"
+        time.sleep(0.1)
+
+
+def outcomes(server: ApacheKafka) -> dict[tuple[str, str], Any]:
+    found: dict[tuple[str, str], Any] = {}
+    with Session(server.port) as admin:
+        topics = admin.ask(MetadataRequest(None), 12).topics
+    topic_id = next(topic.topic_id for topic in topics if topic.name == TOPIC)
+    batch, transactional = batches()
+    asked = probes(topic_id, batch, transactional)
+    for number, case in enumerate(grants()):
+        session = Session(server.sasl_port).plain(_user(number), PASSWORD)  # type: ignore[attr-defined]
+        for name, (request, version) in asked.items():
+            try:
+                found[case, name] = facts(session.ask(request, version))
+            except Closed:
+                found[case, name] = "closed"
+                session.close()
+                session = Session(server.sasl_port).plain(_user(number), PASSWORD)  # type: ignore[attr-defined]
+        session.close()
+    return found
+
+
+def batches() -> tuple[bytes, bytes]:
+    records = [SimpleRecord(1_700_000_000_000, b"k", b"v")]
+    transactional = build_batch(records, producer_id=99_999, producer_epoch=0, base_sequence=0, transactional=True)
+    return bytes(build_batch(records)), bytes(transactional)
+
+
+def refused_by_both(case: tuple[str, str], apache: Any, ottla: Any) -> bool:
+    """A follower that is no broker (docs/differences.md): Kafka refuses its partitions, Ottla the whole request."""
+    return case[1] == "Fetch as a follower" and "error_code=6" in str(apache) and "error_code=31" in str(ottla)
+
+
+@pytest.mark.interop
+@pytest.mark.timeout(240)
+def test_every_case_has_the_same_outcome_at_both(servers: list[ApacheKafka]) -> None:
+    apache, ottla = (outcomes(server) for server in servers)
+    assert len(apache) >= 500
+    differences = {
+        case: (apache[case], ottla[case])
+        for case in apache
+        if apache[case] != ottla[case] and not refused_by_both(case, apache[case], ottla[case])
+    }
+    kinds = sorted({probe for _, probe in differences})
+    shown = f"{kinds}\n" + "\n".join(
+        f"{case}\n  kafka {pair[0]}\n  ottla {pair[1]}" for case, pair in list(differences.items())[:12]
+    )
+    assert not differences, f"{len(differences)} of {len(apache)} cases differ:\n{shown}"
