@@ -6,7 +6,7 @@ the cases does not matter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from ottla.model.ids import Uuid
@@ -359,7 +359,7 @@ _IDENTITIES = (
     "name", "topic", "topic_name", "group_id", "key", "user", "transactional_id", "resource_type", "resource_name",
     "partition_index", "index", "partition", "member_id", "config_source",
 )  # fmt: skip
-_FACTS: Callable[[str], bool] = lambda name: name.endswith(("error_code", "authorized_operations"))  # noqa: E731
+_FACTS = ("error_code", "authorized_operations")
 
 
 def facts(value: Any) -> list[tuple[Any, ...]]:
@@ -376,7 +376,7 @@ def facts(value: Any) -> list[tuple[Any, ...]]:
         names = [name for kind in type(item).__mro__ for name in getattr(kind, "__slots__", ())]
         who = tuple(str(getattr(item, name)) for name in _IDENTITIES if name in names)
         here = (*path, type(item).__name__, *who)
-        codes = tuple(f"{name}={getattr(item, name)}" for name in names if _FACTS(name))
+        codes = tuple(f"{name}={getattr(item, name)}" for name in names if name.endswith(_FACTS))
         found.append((*here, *codes))
         for name in names:
             walk(getattr(item, name), here)
