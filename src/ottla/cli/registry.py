@@ -26,7 +26,8 @@ import click
 @click.option("--forward-user", envvar="OTTLA_REGISTRY_FORWARD_USER", metavar="NAME:PASSWORD",
               help="Who forwards writes to the elected writer.")  # fmt: skip
 @click.option("--forward-ca", help="PEM certificates to trust when writes are forwarded over HTTPS.")
-def registry(listen: str, properties: tuple[str, ...], **options: object) -> None:
+@click.option("--until-stdin-closes", is_flag=True, hidden=True, help="End with the process that started this one.")
+def registry(listen: str, properties: tuple[str, ...], until_stdin_closes: bool, **options: object) -> None:  # noqa: FBT001 - click passes flags so
     r"""Run a schema registry: Confluent's REST API over a compacted topic.
 
     Start as many as you like with the same --group-id; one of them writes, the others forward to it.
@@ -52,7 +53,13 @@ def registry(listen: str, properties: tuple[str, ...], **options: object) -> Non
         host=host.strip("[]"), port=int(port), client_properties=client_properties, **options  # type: ignore[arg-type]  # click gives each option its type
     )  # fmt: skip
     try:
-        asyncio.run(serve(settings, lambda url: click.echo(f"the schema registry is up at {url}")))
+        asyncio.run(
+            serve(
+                settings,
+                lambda url: click.echo(f"the schema registry is up at {url}"),
+                until_stdin_closes=until_stdin_closes,
+            )
+        )
     except RegistryStartError as error:
         click.echo(f"ottla: {error}", err=True)
         sys.exit(1)

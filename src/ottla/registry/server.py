@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import socket
 from collections.abc import Callable
@@ -84,12 +85,16 @@ def bind(host: str, port: int) -> socket.socket:
     return sock
 
 
-async def serve(settings: RegistrySettings, on_started: Callable[[str], None]) -> None:
-    """Until SIGTERM or SIGINT."""
+async def serve(
+    settings: RegistrySettings, on_started: Callable[[str], None], *, until_stdin_closes: bool = False
+) -> None:
+    """Until SIGTERM or SIGINT, or the end of whoever holds the other end of the standard input."""
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
+    if until_stdin_closes:
+        loop.add_reader(0, _on_stdin, stopping)
     server = RegistryServer(settings)
     try:
         await server.start()
@@ -97,3 +102,9 @@ async def serve(settings: RegistrySettings, on_started: Callable[[str], None]) -
         await stopping.wait()
     finally:
         await server.stop()
+
+
+def _on_stdin(stopping: asyncio.Event) -> None:
+    if not os.read(0, 4096):
+        asyncio.get_running_loop().remove_reader(0)
+        stopping.set()

@@ -30,7 +30,7 @@ def client_config(settings: RegistrySettings, name: str) -> dict[str, Any]:
     return {
         "bootstrap.servers": settings.bootstrap_servers,
         "client.id": name,
-        "log_level": 3,
+        "log_level": 2,
         "socket.keepalive.enable": True,
         "reconnect.backoff.max.ms": 1000,
         **settings.client_properties,

@@ -53,13 +53,19 @@ def read_properties(file: Path, overrides: Sequence[str] = ()) -> dict[str, str]
     return properties
 
 
-def run(node: Node, on_started: Callable[[Node], None] | None = None) -> int:
-    """Start, serve until SIGTERM or SIGINT, stop cleanly; a second signal ends at once."""
+def run(
+    node: Node,
+    on_started: Callable[[Node], None] | None = None,
+    on_stopping: Callable[[], None] | None = None,
+) -> int:
+    """Start, serve until SIGTERM or SIGINT, stop cleanly; a second signal ends at once. `on_stopping` is called in a
+    thread while the node still serves.
+    """
     descriptors.raise_limit()
-    return run_loop(_serve(node, on_started))
+    return run_loop(_serve(node, on_started, on_stopping))
 
 
-async def _serve(node: Node, on_started: Callable[[Node], None] | None) -> int:
+async def _serve(node: Node, on_started: Callable[[Node], None] | None, on_stopping: Callable[[], None] | None) -> int:
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -81,6 +87,8 @@ async def _serve(node: Node, on_started: Callable[[Node], None] | None) -> int:
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
+        if on_stopping is not None:
+            await asyncio.to_thread(on_stopping)
         await node.stop()
     return 0
 

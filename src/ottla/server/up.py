@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from ottla.env.config.load import load
 from ottla.env.config.properties import parse_properties
+from ottla.server.companions import Companions
 from ottla.server.errors import StartupError
 from ottla.server.node import Node
 from ottla.server.run import exit_code, read_properties, run
@@ -29,13 +31,25 @@ group.initial.rebalance.delay.ms=0
 """
 
 
-def up(directory: Path, host: str, port: int) -> int:
-    """The exit code."""
+def up(directory: Path, host: str, port: int, *, registry_port: int | None = None) -> int:
+    """The exit code. `registry_port` None: no schema registry beside the node."""
     file = directory / "server.properties"
-    return exit_code(file, lambda: _up(file, host, port))
+    companions = Companions()
+
+    def started(node: Node) -> None:
+        _greet(node)
+        if registry_port is not None:
+            companions.start(registry_command(node.bootstrap_servers, host, registry_port))
+
+    return exit_code(file, lambda: _up(file, host, port, started, companions.stop))
 
 
-def _up(file: Path, host: str, port: int) -> int:
+def registry_command(bootstrap_servers: str, host: str, port: int) -> list[str]:
+    where = ["--bootstrap-servers", bootstrap_servers, "--listen", f"{host}:{port}"]
+    return ["registry", *where, "--alone", "--replication-factor", "1", "--until-stdin-closes"]
+
+
+def _up(file: Path, host: str, port: int, started: Callable[[Node], None], stopping: Callable[[], None]) -> int:
     found = file.exists()
     text = new_properties(file.parent, host, port)
     config = load(read_properties(file) if found else parse_properties(text))
@@ -45,7 +59,7 @@ def _up(file: Path, host: str, port: int) -> int:
         write_properties(file, text)
     if not is_formatted(config):
         format_standalone(config, node.ports)
-    return run(node, _greet)
+    return run(node, started, stopping)
 
 
 def new_properties(directory: Path, host: str, port: int) -> str:
