@@ -142,6 +142,8 @@ class Comparison:
         values = _listed(writer.schema)
         if values is None:
             return False
+        if writer.schema.keys() - ANNOTATIONS - {"enum", "const"}:
+            values = [v for v in values if accepted(writer.schema, v, self._documents[0], writer.home)]
         listed = _listed(reader.schema)
         if listed is not None and not reader.schema.keys() - ANNOTATIONS - {"enum", "const"}:
             refused = [value for value in values if not any(_same(value, other) for other in listed)]

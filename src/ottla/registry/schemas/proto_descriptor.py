@@ -149,7 +149,10 @@ class _Conversion:
             added = proto.method.add(name=method.name)
             added.input_type = f".{resolve(method.input, self._file.package, self._types)}"
             added.output_type = f".{resolve(method.output, self._file.package, self._types)}"
-            added.client_streaming, added.server_streaming = method.client_streaming, method.server_streaming
+            if method.client_streaming:
+                added.client_streaming = True
+            if method.server_streaming:
+                added.server_streaming = True
             set_options(added.options, method.options)
 
 
