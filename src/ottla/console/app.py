@@ -1,0 +1,123 @@
+"""The console as a Starlette application: routes, and the middleware that every request passes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from ottla.console.access import AccessControl
+from ottla.console.cluster.gateway import Gateway
+from ottla.console.cluster.sampler import Sampler
+from ottla.console.errors import ConsoleError
+from ottla.console.messages.search import Searches
+from ottla.console.pages import (
+    access,
+    brokers,
+    groups,
+    lineage,
+    login,
+    messages,
+    messages_live,
+    overview,
+    pipelines,
+    quotas,
+    schemas,
+    settings,
+    sql,
+    topic,
+    topics,
+    transactions,
+)
+from ottla.console.registry_client import Registry
+from ottla.console.settings import MAX_BODY_BYTES, ConsoleSettings
+from ottla.console.site import Site, site_of
+from ottla.console.web import HEADERS, OPEN_PATHS, error_response
+
+_STATIC = Path(__file__).parent / "static"
+_PAGES = (
+    overview, topics, topic, messages, messages_live, groups, schemas, pipelines, sql,
+    brokers, transactions, access, quotas, settings, lineage, login,
+)  # fmt: skip
+
+
+def make_app(given: ConsoleSettings) -> Starlette:
+    gateway = Gateway(given.bootstrap_servers, given.client)
+    site = Site(
+        settings=given,
+        gateway=gateway,
+        sampler=Sampler(gateway, given.sample_interval_s),
+        registry=Registry(given.registry_url),
+        searches=Searches(gateway.librdkafka),
+        access=AccessControl(given.users_file, read_only=given.read_only, hosts=given.allowed_hosts),
+    )
+
+    @contextlib.asynccontextmanager
+    async def life(_: Starlette) -> AsyncIterator[None]:
+        site.sampler.start()
+        yield
+        await site.sampler.stop()
+        site.searches.close()
+        gateway.close()
+
+    routes = [route for page in _PAGES for route in page.ROUTES]
+    app = Starlette(
+        routes=[
+            *routes,
+            Route("/healthz", _healthy),
+            Route("/readyz", _ready),
+            Mount("/static", StaticFiles(directory=_STATIC), name="static"),
+        ],
+        middleware=[Middleware(BaseHTTPMiddleware, dispatch=_guard)],
+        exception_handlers={ConsoleError: _said, 404: _not_found, 405: _not_found},  # type: ignore[dict-item]
+        lifespan=life,
+    )
+    app.state.site = site
+    return app
+
+
+async def _guard(request: Request, go_on: Callable[[Request], Awaitable[Response]]) -> Response:
+    site = site_of(request)
+    try:
+        site.access.check_host(request)
+        if int(request.headers.get("content-length") or 0) > MAX_BODY_BYTES:
+            raise ConsoleError(f"more than {MAX_BODY_BYTES >> 20} MiB is too much for one request", status=413)
+    except (ConsoleError, ValueError) as error:
+        status = error.status if isinstance(error, ConsoleError) else 400
+        return PlainTextResponse(str(error), status_code=status, headers=HEADERS)
+    path = request.url.path
+    if site.access.user(request) is None and not path.startswith(OPEN_PATHS):
+        return RedirectResponse("/login", status_code=303)
+    response = await go_on(request)
+    for name, value in HEADERS.items():
+        response.headers.setdefault(name, value)
+    if path.startswith("/static/"):
+        response.headers["Cache-Control"] = "max-age=3600"
+    return response
+
+
+async def _said(request: Request, error: ConsoleError) -> Response:
+    return error_response(request, error)
+
+
+async def _not_found(request: Request, _: Exception) -> Response:
+    return error_response(request, ConsoleError(f"There is no page at {request.url.path}.", status=404))
+
+
+async def _healthy(_: Request) -> Response:
+    return PlainTextResponse("ok\n")
+
+
+async def _ready(request: Request) -> Response:
+    site = site_of(request)
+    if site.sampler.snapshot is None or site.sampler.error:
+        return PlainTextResponse(f"the cluster has not answered: {site.sampler.error}\n", status_code=503)
+    return PlainTextResponse("ready\n")

@@ -1,0 +1,1 @@
+"""What the console knows of the cluster, asked over the wire."""

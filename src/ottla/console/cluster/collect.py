@@ -1,0 +1,130 @@
+"""One look at the whole cluster: metadata, offsets, sizes and groups, in a handful of requests a broker."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
+
+from ottla.client.cluster import Cluster
+from ottla.client.errors import ClientError
+from ottla.console.cluster.groups import committed_offsets, list_groups
+from ottla.console.cluster.offsets import leader_offsets
+from ottla.console.cluster.snapshot import BrokerRow, GroupRow, Partition, PartitionRow, Snapshot, TopicRow
+from ottla.model.errors import KafkaError
+from ottla.model.ids import uuid_to_str
+from ottla.protocol.generated.describe_log_dirs_request import DescribeLogDirsRequest
+from ottla.protocol.generated.describe_log_dirs_response import DescribeLogDirsResponse
+from ottla.protocol.generated.metadata_response import MetadataResponse
+
+Result = TypeVar("Result")
+EARLIEST, LATEST = -2, -1
+
+
+def collect(cluster: Cluster) -> Snapshot:
+    """Raises only when not even the metadata can be had; what else is missing is said in `problems`."""
+    started = time.monotonic()
+    problems: list[str] = []
+    found = cluster.describe("metadata", None)
+    leaders = {
+        (topic.name or "", row.partition_index): row.leader_id
+        for topic in found.topics
+        for row in topic.partitions
+        if row.leader_id >= 0
+    }
+    ends = _try(problems, "end offsets", lambda: leader_offsets(cluster, leaders, LATEST)) or {}
+    starts = _try(problems, "start offsets", lambda: leader_offsets(cluster, leaders, EARLIEST)) or {}
+    brokers = [BrokerRow(id=b.node_id, host=b.host, port=b.port, rack=b.rack or "") for b in found.brokers]
+    sizes: dict[tuple[int, Partition], int] = {}
+    brokers = [
+        _try(problems, f"log directories of broker {row.id}", partial(_log_dirs, cluster, row, sizes)) or row
+        for row in brokers
+    ]
+    groups = _try(problems, "groups", lambda: _groups(cluster, [row.id for row in brokers])) or {}
+    topics = _topics(found, starts, ends, sizes)
+    return Snapshot(
+        taken_ms=int(time.time() * 1000),
+        cluster_id=found.cluster_id or "",
+        controller_id=found.controller_id,
+        brokers=tuple(_with_counts(brokers, topics.values())),
+        topics=topics,
+        groups=groups,
+        took_s=time.monotonic() - started,
+        problems=tuple(problems),
+    )
+
+
+def _try(problems: list[str], what: str, question: Callable[[], Result]) -> Result | None:
+    try:
+        return question()
+    except (KafkaError, ClientError) as error:
+        problems.append(f"{what}: {error}")
+        return None
+
+
+def _topics(
+    found: MetadataResponse,
+    starts: dict[Partition, int],
+    ends: dict[Partition, int],
+    sizes: dict[tuple[int, Partition], int],
+) -> dict[str, TopicRow]:
+    topics = {}
+    for topic in sorted(found.topics, key=lambda each: each.name or ""):
+        name = topic.name or ""
+        if topic.error_code or not name:
+            continue
+        rows = tuple(
+            PartitionRow(
+                index=row.partition_index,
+                leader=row.leader_id,
+                leader_epoch=row.leader_epoch,
+                replicas=tuple(row.replica_nodes),
+                isr=tuple(row.isr_nodes),
+                offline=tuple(row.offline_replicas),
+                start=starts.get((name, row.partition_index)),
+                end=ends.get((name, row.partition_index)),
+                size=sizes.get((row.leader_id, (name, row.partition_index))),
+            )
+            for row in sorted(topic.partitions, key=lambda each: each.partition_index)
+        )
+        topics[name] = TopicRow(name=name, id=uuid_to_str(topic.topic_id), internal=topic.is_internal, partitions=rows)
+    return topics
+
+
+def _log_dirs(cluster: Cluster, row: BrokerRow, sizes: dict[tuple[int, Partition], int]) -> BrokerRow:
+    answer = cluster.node_call("describeLogDirs", row.id, DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse)
+    total, offline, disk_total, disk_free = 0, [], None, None
+    for directory in answer.results:
+        if directory.error_code:
+            offline.append(directory.log_dir)
+            continue
+        if directory.total_bytes >= 0:
+            disk_total = max(disk_total or 0, directory.total_bytes)
+            disk_free = min(disk_free, directory.usable_bytes) if disk_free is not None else directory.usable_bytes
+        for topic in directory.topics:
+            for each in topic.partitions:
+                if not each.is_future_key:
+                    sizes[row.id, (topic.name, each.partition_index)] = each.partition_size
+                    total += each.partition_size
+    return replace(row, size=total, disk_total=disk_total, disk_free=disk_free, offline_dirs=tuple(offline))
+
+
+def _groups(cluster: Cluster, brokers: list[int]) -> dict[str, GroupRow]:
+    rows = {row.id: row for row in list_groups(cluster, brokers)}
+    with_offsets = [row for row in rows.values() if row.kind in ("classic", "consumer", "streams")]
+    for group_id, committed in committed_offsets(cluster, with_offsets).items():
+        rows[group_id] = replace(rows[group_id], committed=committed)
+    return rows
+
+
+def _with_counts(brokers: list[BrokerRow], topics: Iterable[TopicRow]) -> list[BrokerRow]:
+    leaders: dict[int, int] = {}
+    replicas: dict[int, int] = {}
+    for topic in topics:
+        for row in topic.partitions:
+            leaders[row.leader] = leaders.get(row.leader, 0) + 1
+            for node in row.replicas:
+                replicas[node] = replicas.get(node, 0) + 1
+    return [replace(row, leaders=leaders.get(row.id, 0), replicas=replicas.get(row.id, 0)) for row in brokers]

@@ -1,0 +1,64 @@
+"""The console's way to the cluster: a few wire clients, each used by one thread at a time, and errors in words."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from queue import LifoQueue
+from typing import TypeVar
+
+from ottla.client.cluster import Cluster
+from ottla.client.errors import ClientError
+from ottla.client.settings import client_settings
+from ottla.console.cluster.librdkafka import librdkafka_settings
+from ottla.console.errors import ConsoleError
+from ottla.model.errors import ErrorCode, KafkaError
+
+Result = TypeVar("Result")
+_CLIENTS = 6
+_TIMEOUTS = {"request.timeout.ms": "8000", "default.api.timeout.ms": "8000"}
+"""A page that waits longer than this is a page that nobody waits for."""
+_STATUS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 404,
+    ErrorCode.GROUP_ID_NOT_FOUND: 404,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: 403,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: 403,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: 403,
+}
+
+
+class Gateway:
+    def __init__(self, bootstrap_servers: str, properties: Mapping[str, str]) -> None:
+        try:
+            settings = client_settings(bootstrap_servers, {**_TIMEOUTS, **properties}, client_id="ottla-console")
+        except ClientError as error:
+            raise ConsoleError(str(error)) from error
+        self.librdkafka = librdkafka_settings(bootstrap_servers, properties)
+        self._clusters: LifoQueue[Cluster] = LifoQueue()
+        for _ in range(_CLIENTS):
+            self._clusters.put(Cluster(settings))
+        self._threads = ThreadPoolExecutor(_CLIENTS * 2, thread_name_prefix="console")
+
+    async def ask(self, question: Callable[[Cluster], Result]) -> Result:
+        """Run a question in a thread, with a cluster of its own while it lasts."""
+        return await self.in_thread(lambda: self.ask_now(question))
+
+    def ask_now(self, question: Callable[[Cluster], Result]) -> Result:
+        cluster = self._clusters.get()
+        try:
+            return question(cluster)
+        except KafkaError as error:
+            raise ConsoleError(f"{error.message} ({error.code.name})", status=_STATUS.get(error.code, 400)) from error
+        except ClientError as error:
+            raise ConsoleError(f"The cluster does not answer: {error}", status=503) from error
+        finally:
+            self._clusters.put(cluster)
+
+    async def in_thread(self, work: Callable[[], Result]) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        while not self._clusters.empty():
+            self._clusters.get().close()

@@ -1,0 +1,78 @@
+"""Groups of all kinds: listed at every broker, their offsets asked of their coordinators, many at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ottla.client.cluster import Cluster
+from ottla.client.errors import check
+from ottla.console.cluster.snapshot import GroupRow, Partition
+from ottla.protocol.generated.find_coordinator_request import FindCoordinatorRequest
+from ottla.protocol.generated.find_coordinator_response import FindCoordinatorResponse
+from ottla.protocol.generated.list_groups_request import ListGroupsRequest
+from ottla.protocol.generated.list_groups_response import ListGroupsResponse
+from ottla.protocol.generated.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
+from ottla.protocol.generated.offset_fetch_response import OffsetFetchResponse
+
+_AT_ONCE = 200
+"""Groups in one request."""
+_OFFSET_FETCH_BY_NAME = 9
+"""Version 10 answers with topic ids instead of names."""
+
+
+def list_groups(cluster: Cluster, brokers: Iterable[int]) -> list[GroupRow]:
+    found: dict[str, GroupRow] = {}
+    for broker in brokers:
+        answer = cluster.node_call("listGroups", broker, ListGroupsRequest(), ListGroupsResponse)
+        check(answer.error_code)
+        for group in answer.groups:
+            found[group.group_id] = GroupRow(
+                id=group.group_id,
+                kind=(group.group_type or "classic").lower(),
+                state=group.group_state,
+                protocol=group.protocol_type,
+                coordinator=broker,
+            )
+    return [found[name] for name in sorted(found)]
+
+
+def committed_offsets(cluster: Cluster, groups: Iterable[GroupRow]) -> dict[str, dict[Partition, int]]:
+    """Of each group, all that it committed. A group is asked where it was listed: its coordinator holds it."""
+    found: dict[str, dict[Partition, int]] = {}
+    by_coordinator: dict[int, list[str]] = {}
+    for row in groups:
+        by_coordinator.setdefault(row.coordinator, []).append(row.id)
+    for node, names in by_coordinator.items():
+        for some in _batched(names):
+            wanted = [OffsetFetchRequestGroup(name, None, -1, None) for name in some]
+            answer = cluster.node_call(
+                "offsetFetch", node, OffsetFetchRequest(groups=wanted), OffsetFetchResponse, _OFFSET_FETCH_BY_NAME
+            )
+            for group in answer.groups:
+                if group.error_code:
+                    continue
+                found[group.group_id] = {
+                    (topic.name, row.partition_index): row.committed_offset
+                    for topic in group.topics
+                    for row in topic.partitions
+                    if row.committed_offset >= 0
+                }
+    return found
+
+
+def _batched(names: list[str]) -> Iterable[tuple[str, ...]]:
+    return (tuple(names[i : i + _AT_ONCE]) for i in range(0, len(names), _AT_ONCE))
+
+
+def coordinator_of(cluster: Cluster, group_id: str) -> int:
+    request = FindCoordinatorRequest(key=group_id, key_type=0, coordinator_keys=[group_id])
+    answer = cluster.any_call("findCoordinator", request, FindCoordinatorResponse)
+    if answer.coordinators:
+        check(answer.coordinators[0].error_code, answer.coordinators[0].error_message)
+        return answer.coordinators[0].node_id
+    check(answer.error_code, answer.error_message)
+    return answer.node_id
+
+
+def lag_of(committed: Mapping[Partition, int], ends: Mapping[Partition, int]) -> int:
+    return sum(max(0, ends[where] - offset) for where, offset in committed.items() if where in ends)

@@ -1,0 +1,68 @@
+"""Looks at the cluster every few seconds, so that pages answer from what is known instead of asking while one waits.
+
+A look that fails keeps the last snapshot and says why; pages show both. A page that has just changed something asks for
+a fresh look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+
+from ottla.console.cluster.collect import collect
+from ottla.console.cluster.gateway import Gateway
+from ottla.console.cluster.history import History
+from ottla.console.cluster.snapshot import Snapshot
+from ottla.console.errors import ConsoleError
+
+
+class Sampler:
+    def __init__(self, gateway: Gateway, interval_s: float) -> None:
+        self._gateway = gateway
+        self._interval_s = interval_s
+        self._looking: asyncio.Future[Snapshot] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self.history = History()
+        self.snapshot: Snapshot | None = None
+        self.error = ""
+        self._seen_at = 0.0
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    async def current(self, *, max_age_s: float | None = None) -> Snapshot:
+        """The last snapshot unless it is too old; ConsoleError when there is none and none can be had."""
+        allowed = self._interval_s * 3 if max_age_s is None else max_age_s
+        snapshot = self.snapshot
+        if snapshot is not None and (time.monotonic() - self._seen_at <= allowed or self.error):
+            return snapshot
+        return await self.look()
+
+    async def look(self) -> Snapshot:
+        """A fresh look; those who ask at the same time share it."""
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.ensure_future(self._look())
+        return await asyncio.shield(self._looking)
+
+    async def _look(self) -> Snapshot:
+        try:
+            snapshot = await self._gateway.ask(collect)
+        except ConsoleError as error:
+            self.error = error.message
+            raise
+        self.snapshot, self.error, self._seen_at = snapshot, "", time.monotonic()
+        self.history.add(snapshot)
+        return snapshot
+
+    async def _run(self) -> None:
+        while True:
+            with contextlib.suppress(ConsoleError):  # kept in `error`, shown on every page
+                await self.look()
+            await asyncio.sleep(self._interval_s)

@@ -1,0 +1,109 @@
+"""The cluster at one moment, as pages show it. Values only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+Partition = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRow:
+    id: int
+    host: str
+    port: int
+    rack: str
+    leaders: int = 0
+    replicas: int = 0
+    size: int | None = None
+    disk_total: int | None = None
+    disk_free: int | None = None
+    offline_dirs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRow:
+    index: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline: tuple[int, ...]
+    start: int | None = None
+    end: int | None = None
+    size: int | None = None
+
+    @property
+    def under_replicated(self) -> bool:
+        return len(self.isr) < len(self.replicas)
+
+    @property
+    def records(self) -> int | None:
+        return None if self.start is None or self.end is None else max(0, self.end - self.start)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRow:
+    name: str
+    id: str
+    internal: bool
+    partitions: tuple[PartitionRow, ...]
+
+    @property
+    def replication_factor(self) -> int:
+        return max((len(row.replicas) for row in self.partitions), default=0)
+
+    @property
+    def records(self) -> int | None:
+        known = [row.records for row in self.partitions if row.records is not None]
+        return sum(known) if known or not self.partitions else None
+
+    @property
+    def written(self) -> int:
+        """The sum of the end offsets: what was ever written, as far as it is known."""
+        return sum(row.end or 0 for row in self.partitions)
+
+    @property
+    def size(self) -> int | None:
+        """Of one copy, as the leaders have it."""
+        known = [row.size for row in self.partitions if row.size is not None]
+        return sum(known) if known else None
+
+    @property
+    def leaderless(self) -> int:
+        return sum(row.leader < 0 for row in self.partitions)
+
+    @property
+    def under_replicated(self) -> int:
+        return sum(row.under_replicated for row in self.partitions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRow:
+    id: str
+    kind: str
+    state: str
+    protocol: str
+    committed: dict[Partition, int] = field(default_factory=dict)
+    coordinator: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    taken_ms: int
+    cluster_id: str
+    controller_id: int
+    brokers: tuple[BrokerRow, ...]
+    topics: dict[str, TopicRow]
+    groups: dict[str, GroupRow]
+    took_s: float
+    problems: tuple[str, ...] = ()
+    """What could not be asked, in words."""
+
+    def ends(self) -> dict[Partition, int]:
+        return {
+            (topic.name, row.index): row.end
+            for topic in self.topics.values()
+            for row in topic.partitions
+            if row.end is not None
+        }

@@ -1,0 +1,159 @@
+"""Who writes to and reads from each topic, as the brokers saw it; groups fill in what they commit.
+
+Brokers of Ottla tell at the address in their setting `ottla.http.listener`; Apache Kafka does not, and the page says so.
+Pipelines join as what reads some topics and writes others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+from urllib.error import URLError
+from urllib.request import urlopen
+from uuid import NAMESPACE_URL, uuid5
+
+from ottla.client.cluster import Cluster
+from ottla.client.configs import ResourceType, describe_configs
+from ottla.console.cluster.snapshot import Snapshot
+
+HTTP_LISTENER = "ottla.http.listener"
+_TIMEOUT_S = 2.0
+_MAX_BYTES = 8 * 1024 * 1024
+_WILDCARDS = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, never bound
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    source: str
+    target: str
+
+
+@dataclass(slots=True)
+class Lineage:
+    producers: set[str] = field(default_factory=set)
+    consumers: set[str] = field(default_factory=set)
+    topics: set[str] = field(default_factory=set)
+    edges: set[Edge] = field(default_factory=set)
+    told_by: list[int] = field(default_factory=list)
+    """Brokers that told what they saw."""
+
+    def wrote(self, who: str, topic: str) -> None:
+        self.producers.add(who)
+        self.topics.add(topic)
+        self.edges.add(Edge("client:" + who, "topic:" + topic))
+
+    def read(self, who: str, topic: str) -> None:
+        self.consumers.add(who)
+        self.topics.add(topic)
+        self.edges.add(Edge("topic:" + topic, "client:" + who))
+
+
+def find_listeners(cluster: Cluster, snapshot: Snapshot) -> dict[int, str]:
+    """Broker -> its HTTP address, of those that have one."""
+    found = {}
+    for broker in snapshot.brokers:
+        for config in describe_configs(cluster, ResourceType.BROKER, [str(broker.id)]).get(str(broker.id), []):
+            if config.name == HTTP_LISTENER and config.value:
+                host, _, port = config.value.rpartition(":")
+                found[broker.id] = f"http://{broker.host if host.strip('[]') in _WILDCARDS else host}:{port}"
+    return found
+
+
+def gather(snapshot: Snapshot, listeners: dict[int, str]) -> Lineage:
+    lineage = Lineage()
+    for broker, address in listeners.items():
+        try:
+            with urlopen(f"{address}/lineage", timeout=_TIMEOUT_S) as answer:  # noqa: S310 - the broker's own address
+                seen = json.loads(answer.read(_MAX_BYTES))
+        except (URLError, TimeoutError, ConnectionError, ValueError):
+            continue
+        lineage.told_by.append(broker)
+        _add(lineage, seen)
+    for group in snapshot.groups.values():
+        for topic in {topic for topic, _ in group.committed}:
+            lineage.read(f"group {group.id}", topic)
+    return lineage
+
+
+def _add(lineage: Lineage, seen: dict[str, Any]) -> None:
+    for row in seen.get("produce", []):
+        lineage.wrote(_who(row), str(row["topic"]))
+    for row in seen.get("fetch", []):
+        lineage.read(_who(row), str(row["topic"]))
+
+
+def _who(row: dict[str, Any]) -> str:
+    client, principal = str(row.get("client_id") or "?"), str(row.get("principal") or "")
+    return client if principal in ("", "User:ANONYMOUS") else f"{client} ({principal})"
+
+
+def open_lineage(lineage: Lineage, cluster_id: str) -> list[dict[str, Any]]:
+    """OpenLineage run events: each client is a job, each topic a dataset."""
+    namespace = f"kafka://{cluster_id}"
+    now = datetime.now(UTC).isoformat()
+    events = []
+    for who in sorted(lineage.producers | lineage.consumers):
+        inputs = sorted(edge.source[6:] for edge in lineage.edges if edge.target == "client:" + who)
+        outputs = sorted(edge.target[6:] for edge in lineage.edges if edge.source == "client:" + who)
+        events.append({
+            "eventType": "RUNNING",
+            "eventTime": now,
+            "producer": "https://ottla.dev/console",
+            "schemaURL": "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent",
+            "run": {"runId": str(uuid5(NAMESPACE_URL, f"{namespace}/{who}"))},
+            "job": {"namespace": namespace, "name": who},
+            "inputs": _datasets(namespace, inputs),
+            "outputs": _datasets(namespace, outputs),
+        })  # fmt: skip
+    return events
+
+
+def _datasets(namespace: str, names: Iterable[str]) -> list[dict[str, str]]:
+    return [{"namespace": namespace, "name": name} for name in names]
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    label: str
+    kind: str
+    href: str
+    x: int
+    y: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    boxes: list[Box]
+    lines: list[tuple[int, int, int, int]]
+    width: int
+    height: int
+
+
+WIDTH, ROW, COLUMN = 230, 40, 330
+
+
+def draw(lineage: Lineage) -> Drawing:
+    """Three columns: who writes, topics, who reads. A client that does both stands in both."""
+    columns = (
+        [("client:" + who, who, "client", "") for who in sorted(lineage.producers)],
+        [("topic:" + topic, topic, "topic", topic) for topic in sorted(lineage.topics)],
+        [("client:" + who, who, "client", "") for who in sorted(lineage.consumers)],
+    )
+    boxes, places = [], []
+    for column, entries in enumerate(columns):
+        place = {}
+        for row, (key, label, kind, topic) in enumerate(entries):
+            box = Box(label, kind, topic, 10 + column * COLUMN, 10 + row * ROW)
+            boxes.append(box)
+            place[key] = box
+        places.append(place)
+    lines = []
+    for edge in sorted(lineage.edges, key=lambda each: (each.source, each.target)):
+        left, right = (places[0], places[1]) if edge.target.startswith("topic:") else (places[1], places[2])
+        source, target = left[edge.source], right[edge.target]
+        lines.append((source.x + WIDTH, source.y + 14, target.x, target.y + 14))
+    height = 30 + ROW * max((len(entries) for entries in columns), default=1)
+    return Drawing(boxes, lines, 20 + 2 * COLUMN + WIDTH, height)

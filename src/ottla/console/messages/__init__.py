@@ -1,0 +1,1 @@
+"""Reading, searching, tailing, exporting and writing messages."""

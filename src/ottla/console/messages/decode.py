@@ -1,0 +1,163 @@
+"""From bytes to what a person can read: by the registry's schema where one is named, else as JSON, text or hex.
+
+Decoding never fails: bytes that are not what they claim are shown as hex, with the reason beside them.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.console.errors import ConsoleError
+from ottla.console.messages.protobuf import decode_protobuf
+from ottla.console.registry_client import Registry
+from ottla.console.settings import MAX_SHOWN_BYTES
+
+FORMATS = ("auto", "text", "json", "registry", "hex", "int", "base64")
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    kind: str
+    """null, json, text, hex, avro, protobuf, json-schema, int, base64"""
+    text: str
+    tree: Any = None
+    """The value as JSON-like data, where there is one."""
+    note: str = ""
+
+    @property
+    def line(self) -> str:
+        """One line for a table."""
+        return " ".join(self.text.split())[:400]
+
+
+class Decoder:
+    def __init__(self, registry: Registry, how: str = "auto") -> None:
+        if how not in FORMATS:
+            raise ConsoleError(f"unknown format {how!r}; one of {', '.join(FORMATS)}")
+        self._registry = registry
+        self._how = how
+
+    def decode(self, data: bytes | None) -> Decoded:
+        if data is None:
+            return Decoded("null", "null")
+        return _WAYS[self._how](self, data)
+
+    def _auto(self, data: bytes) -> Decoded:
+        if len(data) >= 5 and data[0] == 0 and self._registry.known:
+            decoded = self._by_registry(data)
+            if not decoded.note:
+                return decoded
+        if data[:1] in b"{[" and len(data) > 1:
+            decoded = self._json(data)
+            if not decoded.note:
+                return decoded
+        return self._text(data)
+
+    def _text(self, data: bytes) -> Decoded:
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            return _hex(data, "not UTF-8")
+        if not _printable(text):
+            return _hex(data, "")
+        return Decoded("text", _cut(text))
+
+    def _json(self, data: bytes) -> Decoded:
+        try:
+            tree = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            return _hex(data, f"not JSON: {error}") if self._how == "json" else Decoded("text", "", note="not JSON")
+        return Decoded("json", _cut(pretty(tree)), tree)
+
+    def _by_registry(self, data: bytes) -> Decoded:
+        if len(data) < 5 or data[0] != 0:
+            return _hex(data, "no schema id: the first byte is not 0")
+        schema_id = struct.unpack_from(">I", data, 1)[0]
+        try:
+            schema = self._registry.schema(schema_id)
+            return _DECODERS[str(schema.get("schemaType", "AVRO"))](self._registry, schema_id, schema, data[5:])
+        except (ConsoleError, *_BAD_DATA) as error:
+            return _hex(data, f"schema {schema_id}: {error}")
+
+
+_BAD_DATA = (ValueError, KeyError, EOFError, IndexError, TypeError, struct.error, StopIteration, RecursionError)
+
+
+def _avro(_registry: Registry, _schema_id: int, schema: dict[str, Any], data: bytes) -> Decoded:
+    from fastavro import parse_schema, schemaless_reader
+
+    parsed = schema.get("parsed")
+    if parsed is None:
+        names: dict[str, Any] = {}
+        for text in schema["resolved"].values():
+            parse_schema(json.loads(text), named_schemas=names)
+        parsed = schema["parsed"] = parse_schema(json.loads(schema["schema"]), named_schemas=names)
+    tree = schemaless_reader(io.BytesIO(data), parsed, None)
+    return Decoded("avro", _cut(pretty(tree)), tree, "")
+
+
+def _json_schema(_registry: Registry, _schema_id: int, _schema: dict[str, Any], data: bytes) -> Decoded:
+    tree = json.loads(data)
+    return Decoded("json-schema", _cut(pretty(tree)), tree)
+
+
+def _protobuf(registry: Registry, schema_id: int, schema: dict[str, Any], data: bytes) -> Decoded:
+    tree = decode_protobuf(registry, schema_id, schema, data)
+    return Decoded("protobuf", _cut(pretty(tree)), tree)
+
+
+_DECODERS = {"AVRO": _avro, "JSON": _json_schema, "PROTOBUF": _protobuf}
+
+
+def _hex(data: bytes, note: str = "") -> Decoded:
+    shown = data[: MAX_SHOWN_BYTES // 4]
+    rest = f" ... {len(data)} bytes in all" if len(data) > len(shown) else ""
+    return Decoded("hex", shown.hex(" ") + rest, note=note)
+
+
+def _int(data: bytes) -> Decoded:
+    if len(data) not in (1, 2, 4, 8):
+        return _hex(data, f"{len(data)} bytes are not an integer of 1, 2, 4 or 8")
+    number = int.from_bytes(data, "big", signed=True)
+    return Decoded("int", str(number), number)
+
+
+def _base64(data: bytes) -> Decoded:
+    import base64
+
+    return Decoded("base64", _cut(base64.b64encode(data).decode()))
+
+
+_WAYS: dict[str, Callable[[Decoder, bytes], Decoded]] = {
+    "auto": Decoder._auto,
+    "text": Decoder._text,
+    "json": Decoder._json,
+    "registry": Decoder._by_registry,
+    "hex": lambda _, data: _hex(data),
+    "int": lambda _, data: _int(data),
+    "base64": lambda _, data: _base64(data),
+}
+
+
+def pretty(tree: Any) -> str:
+    return json.dumps(tree, indent=2, ensure_ascii=False, default=_odd)
+
+
+def _odd(value: Any) -> str:
+    """Bytes, decimals and times of Avro have no JSON form."""
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+def _printable(text: str) -> bool:
+    return all(char.isprintable() or char in "\n\r\t" for char in text[:4096])
+
+
+def _cut(text: str) -> str:
+    if len(text) <= MAX_SHOWN_BYTES:
+        return text
+    return text[:MAX_SHOWN_BYTES] + f"\n... cut here: {len(text):,} characters in all"

@@ -1,0 +1,172 @@
+"""Which part of a topic is meant: per partition from one offset to another, and how a reader goes through it.
+
+A span is fixed when it is made: its end is the topic's end at that moment, so that reading it ends. What stands between
+may have gaps (compaction, transaction markers); a partition is done when the client has reached its end, not when a
+record of the last offset was seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ottla.console.errors import ConsoleError
+
+_WAIT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    start: int
+    end: int
+
+    @property
+    def length(self) -> int:
+        return max(0, self.end - self.start)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    topic: str
+    stretches: Mapping[int, Stretch]
+    low: Mapping[int, int]
+
+    @property
+    def length(self) -> int:
+        return sum(stretch.length for stretch in self.stretches.values())
+
+    def last(self, count: int) -> Span:
+        """The newest `count` offsets, shared out evenly over the partitions that have any."""
+        busy = [index for index, stretch in self.stretches.items() if stretch.length]
+        share = max(1, -(-count // len(busy))) if busy else 0
+        return self._with({i: Stretch(max(s.start, s.end - share), s.end) for i, s in self.stretches.items()})
+
+    def first(self, count: int) -> Span:
+        """At most `count` offsets of each partition from its start."""
+        return self._with({i: Stretch(s.start, min(s.end, s.start + count)) for i, s in self.stretches.items()})
+
+    def _with(self, stretches: Mapping[int, Stretch]) -> Span:
+        return replace(self, stretches=stretches)
+
+
+@contextmanager
+def consumer(client: Mapping[str, str], **more: Any) -> Iterator[Any]:
+    """A reader without a group: nothing that it does is committed or seen by others."""
+    from confluent_kafka import Consumer
+
+    settings: dict[str, Any] = {
+        "group.id": "ottla-console-reader",
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "allow.auto.create.topics": False,
+        "auto.offset.reset": "earliest",
+        "isolation.level": "read_uncommitted",
+        "queued.max.messages.kbytes": 16 * 1024,
+        "fetch.message.max.bytes": 4 * 1024 * 1024,
+        "fetch.wait.max.ms": 100,
+        "log_level": 0,
+        **client,
+        **more,
+    }
+    reader = Consumer(settings, logger=None)
+    try:
+        yield reader
+    finally:
+        reader.close()
+
+
+def whole(reader: Any, topic: str, partitions: frozenset[int] = frozenset()) -> Span:
+    """Everything of the topic (or of some partitions) that is there now."""
+    from confluent_kafka import KafkaException, TopicPartition
+
+    try:
+        found = reader.list_topics(topic, timeout=_WAIT_S).topics[topic]
+        if found.error is not None:
+            raise ConsoleError(f"topic {topic}: {found.error.str()}", status=404)
+        indexes = [index for index in sorted(found.partitions) if not partitions or index in partitions]
+        stretches = {}
+        for index in indexes:
+            low, high = reader.get_watermark_offsets(TopicPartition(topic, index), timeout=_WAIT_S)
+            stretches[index] = Stretch(low, high)
+    except KafkaException as error:
+        raise ConsoleError(f"cannot read {topic}: {error.args[0].str()}", status=503) from error
+    return Span(topic, stretches, {index: stretch.start for index, stretch in stretches.items()})
+
+
+def since(reader: Any, span: Span, timestamp_ms: int) -> Span:
+    """From the first record at or after a time; a partition without one is left out by an empty stretch."""
+    from confluent_kafka import TopicPartition
+
+    asked = [TopicPartition(span.topic, index, timestamp_ms) for index in span.stretches]
+    starts = {found.partition: found.offset for found in reader.offsets_for_times(asked, timeout=_WAIT_S)}
+    return replace(
+        span,
+        stretches={
+            index: Stretch(starts[index] if starts.get(index, -1) >= 0 else stretch.end, stretch.end)
+            for index, stretch in span.stretches.items()
+        },
+    )
+
+
+def from_offset(span: Span, offset: int) -> Span:
+    return replace(
+        span, stretches={i: Stretch(max(s.start, min(offset, s.end)), s.end) for i, s in span.stretches.items()}
+    )
+
+
+class Walk:
+    """Goes through a span in batches, and knows how far it is."""
+
+    def __init__(self, reader: Any, span: Span) -> None:
+        from confluent_kafka import TopicPartition
+
+        self._reader = reader
+        self.span = span
+        self.position = {index: stretch.start for index, stretch in span.stretches.items()}
+        self._open = {index for index, stretch in span.stretches.items() if stretch.length}
+        if self._open:
+            reader.assign([TopicPartition(span.topic, i, span.stretches[i].start) for i in sorted(self._open)])
+
+    @property
+    def done(self) -> bool:
+        return not self._open
+
+    @property
+    def offsets_read(self) -> int:
+        return sum(self.position[i] - stretch.start for i, stretch in self.span.stretches.items() if stretch.length)
+
+    def step(self, count: int, timeout_s: float) -> list[Any]:
+        """The next messages of the span, in the order of each partition."""
+        from confluent_kafka import KafkaError
+
+        taken = []
+        for message in self._reader.consume(count, timeout_s):
+            error = message.error()
+            if error is not None:
+                if error.code() == KafkaError._PARTITION_EOF:  # the library's own name for it
+                    self._reached(message.partition(), message.offset())
+                    continue
+                if error.retriable() or error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
+                    continue
+                raise ConsoleError(f"reading {self.span.topic} failed: {error.str()}", status=503)
+            index, offset = message.partition(), message.offset()
+            if index in self._open:
+                if offset < self.span.stretches[index].end:
+                    taken.append(message)
+                self._reached(index, offset + 1)
+        return taken
+
+    def _reached(self, index: int, position: int) -> None:
+        if index not in self._open:
+            return
+        end = self.span.stretches[index].end
+        self.position[index] = min(position, end)
+        if position >= end:
+            self._open.discard(index)
+            if not self._open:
+                return
+            from confluent_kafka import TopicPartition
+
+            self._reader.pause([TopicPartition(self.span.topic, index)])

@@ -1,0 +1,1 @@
+"""One file per page: its routes, what it asks, what it shows."""

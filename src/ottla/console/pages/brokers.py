@@ -1,0 +1,78 @@
+"""Brokers, the quorum of controllers, and one broker with its settings."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ottla.client.cluster import Cluster
+from ottla.client.configs import DELETE, SET, ResourceType, Source, alter_configs, describe_configs
+from ottla.client.errors import check
+from ottla.console.errors import ConsoleError
+from ottla.console.pages.config_table import config_rows
+from ottla.console.site import site_of
+from ottla.console.web import back, form, number, page_response, text
+from ottla.protocol.generated.describe_quorum_request import (
+    DescribeQuorumRequest,
+    PartitionData,
+    TopicData,
+)
+from ottla.protocol.generated.describe_quorum_response import DescribeQuorumResponse
+from ottla.protocol.generated.describe_quorum_response import PartitionData as Quorum
+
+
+def describe_quorum(cluster: Cluster) -> Quorum:
+    request = DescribeQuorumRequest([TopicData("__cluster_metadata", [PartitionData(0)])])
+    answer = cluster.any_call("describeMetadataQuorum", request, DescribeQuorumResponse)
+    check(answer.error_code, answer.error_message)
+    found = answer.topics[0].partitions[0]
+    check(found.error_code, found.error_message)
+    return found
+
+
+async def show(request: Request) -> Response:
+    site = site_of(request)
+    snapshot = await site.sampler.current()
+    quorum, problem = None, ""
+    try:
+        quorum = await site.gateway.ask(describe_quorum)
+    except ConsoleError as error:
+        problem = error.message
+    return page_response(request, "brokers.html", "brokers", snapshot=snapshot, quorum=quorum, problem=problem)
+
+
+async def one(request: Request) -> Response:
+    site = site_of(request)
+    node = number(request.path_params["broker"], "Broker")
+    snapshot = await site.sampler.current()
+    row = next((broker for broker in snapshot.brokers if broker.id == node), None)
+    if row is None:
+        raise ConsoleError(f"There is no broker {node}.", status=404)
+    found = await site.gateway.ask(
+        lambda cluster: describe_configs(cluster, ResourceType.BROKER, [str(node)], synonyms=True)
+    )
+    rows = config_rows(found.get(str(node), []), Source.DYNAMIC_BROKER_CONFIG, "broker")
+    led = [
+        (topic.name, partition)
+        for topic in snapshot.topics.values()
+        for partition in topic.partitions
+        if node in partition.replicas
+    ]
+    return page_response(request, "broker.html", "brokers", broker=row, rows=rows, partitions=led)
+
+
+async def change(request: Request) -> Response:
+    given = await form(request, "admin")
+    node, name, value = request.path_params["broker"], text(given, "name"), text(given, "value")
+    reset = text(given, "reset") == "yes"
+    edit = (name, DELETE, None) if reset else (name, SET, value)
+    await site_of(request).gateway.ask(lambda cluster: alter_configs(cluster, ResourceType.BROKER, node, [edit]))
+    return back(f"/brokers/{node}", f"{name} is back to its default." if reset else f"{name} is now {value}.")
+
+
+ROUTES = [
+    Route("/brokers", show),
+    Route("/brokers/{broker}", one),
+    Route("/brokers/{broker}", change, methods=["POST"]),
+]

@@ -1,0 +1,55 @@
+"""Settings as rows of a table: value, where it comes from, what it means. Secrets are never shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ottla.client.configs import Source
+from ottla.protocol.generated.describe_configs_response import DescribeConfigsResourceResult
+
+_SOURCES: dict[int, str] = {
+    Source.DYNAMIC_TOPIC_CONFIG: "set on the topic",
+    Source.DYNAMIC_BROKER_CONFIG: "set on the broker, while running",
+    Source.DYNAMIC_DEFAULT_BROKER_CONFIG: "set for all brokers, while running",
+    Source.STATIC_BROKER_CONFIG: "server.properties",
+    Source.DEFAULT_CONFIG: "default",
+    Source.DYNAMIC_GROUP_CONFIG: "set on the group",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigRow:
+    name: str
+    value: str
+    source: str
+    own: bool
+    """Set at this very level, so it can be reset."""
+    sensitive: bool
+    read_only: bool
+    doc: str
+
+
+def config_rows(configs: Iterable[DescribeConfigsResourceResult], own: Source, kind: str) -> list[ConfigRow]:
+    documents = _documents(kind)
+    return [
+        ConfigRow(
+            config.name,
+            "" if config.is_sensitive else config.value or "",
+            _SOURCES.get(config.config_source, "unknown"),
+            config.config_source == own,
+            config.is_sensitive,
+            config.read_only,
+            documents.get(config.name, ""),
+        )
+        for config in sorted(configs, key=lambda each: (each.config_source != own, each.name))
+    ]
+
+
+def _documents(kind: str) -> dict[str, str]:
+    """What our own table of settings says of each name; it is Kafka's set of names."""
+    from ottla.env.config.broker.config import BrokerSettings
+    from ottla.env.config.topic import TopicConfig
+
+    table = TopicConfig.TABLE if kind == "topic" else BrokerSettings.TABLE
+    return {name: setting.doc for name, setting in table.items()}

@@ -1,0 +1,171 @@
+"""Groups of all kinds: lag in records and seconds, members, and offsets set anew, first as a dry run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ottla.client.cluster import Cluster
+from ottla.client.offsets import FoundOffset, list_offsets
+from ottla.console.cluster.group_detail import delete_group, describe_group, set_offsets, share_offsets
+from ottla.console.cluster.history import Lag, total_lag
+from ottla.console.cluster.snapshot import GroupRow, Partition, Snapshot
+from ottla.console.errors import ConsoleError
+from ottla.console.messages.browse import parse_time_ms
+from ottla.console.render import path_part
+from ottla.console.site import site_of
+from ottla.console.web import back, form, number, page_response, text
+
+_TO = ("earliest", "latest", "time", "offset", "shift")
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRow:
+    topic: str
+    partition: int
+    committed: int
+    end: int | None
+    lag: Lag
+    owner: str
+
+
+async def show(request: Request) -> Response:
+    sampler = site_of(request).sampler
+    snapshot = await sampler.current()
+    lags = {group.id: sampler.history.group_lag(group, snapshot) for group in snapshot.groups.values()}
+    return page_response(request, "groups.html", "groups", groups=list(snapshot.groups.values()), lags=lags)
+
+
+async def find(request: Request) -> tuple[Snapshot, GroupRow]:
+    name, sampler = request.path_params["group"], site_of(request).sampler
+    snapshot = await sampler.current()
+    if name not in snapshot.groups:
+        snapshot = await sampler.look()
+    try:
+        return snapshot, snapshot.groups[name]
+    except KeyError:
+        raise ConsoleError(f"There is no group {name}.", status=404) from None
+
+
+async def detail(request: Request) -> Response:
+    site = site_of(request)
+    snapshot, group = await find(request)
+    described = await site.gateway.ask(lambda cluster: describe_group(cluster, group))
+    shared: dict[Partition, tuple[int, int]] = {}
+    if group.kind == "share":
+        shared = await site.gateway.ask(lambda cluster: share_offsets(cluster, group.id))
+    owners = {where: member.client_id or member.id for member in described.members for where in member.owned}
+    rows = offset_rows(request, snapshot, group, owners, shared)
+    ring = site.sampler.history.lag_by_group.get(group.id)
+    return page_response(
+        request,
+        "group.html",
+        "groups",
+        group=group,
+        detail=described,
+        rows=rows,
+        total=total_lag([row.lag for row in rows]),
+        times=list(ring.times) if ring else [],
+        lags=list(ring.values) if ring else [],
+        topics=sorted({row.topic for row in rows}),
+        plan=None,
+        given={},
+    )
+
+
+def offset_rows(
+    request: Request,
+    snapshot: Snapshot,
+    group: GroupRow,
+    owners: dict[Partition, str],
+    shared: dict[Partition, tuple[int, int]],
+) -> list[OffsetRow]:
+    history, ends = site_of(request).sampler.history, snapshot.ends()
+    committed = group.committed or {where: start for where, (start, _) in shared.items() if start >= 0}
+    rows = []
+    for where in sorted(committed.keys() | owners.keys()):
+        offset, end = committed.get(where, -1), ends.get(where)
+        lag = (
+            history.lag(where, offset, end, snapshot.taken_ms / 1000)
+            if end is not None and offset >= 0
+            else Lag(0, None)
+        )
+        rows.append(OffsetRow(where[0], where[1], offset, end, lag, owners.get(where, "")))
+    return rows
+
+
+async def reset(request: Request) -> Response:
+    """Shows what would change; changes it only with `execute`."""
+    given = await form(request)
+    site = site_of(request)
+    snapshot, group = await find(request)
+    fields = {name: text(given, name) for name in ("topic", "to", "at", "partition")}
+    if group.kind == "share":
+        raise ConsoleError("Offsets of a share group are set with kafka-share-groups --reset-offsets.")
+    plan = await site.gateway.ask(lambda cluster: plan_reset(cluster, snapshot, group, fields))
+    if text(given, "execute") == "yes":
+        await site.gateway.ask(
+            lambda cluster: set_offsets(cluster, group.id, {where: to for where, (_, to) in plan.items()})
+        )
+        await site.sampler.look()
+        return back(f"/groups/{path_part(group.id)}", f"{len(plan)} offsets of {group.id} were set.")
+    return page_response(request, "group_reset.html", "groups", group=group, plan=plan, given=fields)
+
+
+def plan_reset(
+    cluster: Cluster, snapshot: Snapshot, group: GroupRow, fields: dict[str, str]
+) -> dict[Partition, tuple[int | None, int]]:
+    """Partition -> (committed now, committed then); an offset outside the log is moved to its nearest end."""
+    topic = snapshot.topics.get(fields["topic"])
+    if topic is None:
+        raise ConsoleError(f"There is no topic {fields['topic']!r}.", status=404)
+    if fields["to"] not in _TO:
+        raise ConsoleError(f"where to: one of {', '.join(_TO)}")
+    only = number(fields["partition"], "Partition") if fields["partition"] else None
+    rows = [row for row in topic.partitions if only is None or row.index == only]
+    by_time: dict[Partition, int] = {}
+    if fields["to"] == "time":
+        moment = parse_time_ms(fields["at"])
+        asked = {(topic.name, row.index): moment for row in rows}
+        by_time = {w: f.offset for w, f in list_offsets(cluster, asked).items() if isinstance(f, FoundOffset)}
+    plan: dict[Partition, tuple[int | None, int]] = {}
+    for row in rows:
+        where = (topic.name, row.index)
+        now, start, end = group.committed.get(where), row.start or 0, row.end or 0
+        if fields["to"] == "earliest":
+            then = start
+        elif fields["to"] == "latest":
+            then = end
+        elif fields["to"] == "time":
+            then = by_time.get(where, -1)
+            then = end if then < 0 else then
+        elif fields["to"] == "offset":
+            then = number(fields["at"], "Offset")
+        else:
+            then = (now if now is not None else end) + number(fields["at"], "Shift")
+        plan[where] = now, min(max(then, start), end)
+    if not plan:
+        raise ConsoleError(f"{topic.name} has no such partition.")
+    return plan
+
+
+async def delete(request: Request) -> Response:
+    given = await form(request, "admin")
+    name = request.path_params["group"]
+    if text(given, "confirm") != name:
+        raise ConsoleError(f"To be safe, write the group's name, {name}, and try again. Nothing was changed.")
+    site = site_of(request)
+    await site.gateway.ask(lambda cluster: delete_group(cluster, name))
+    await site.sampler.look()
+    return back("/groups", f"Group {name} is deleted.")
+
+
+ROUTES = [
+    Route("/groups", show),
+    Route("/groups/{group}", detail),
+    Route("/groups/{group}/reset", reset, methods=["POST"]),
+    Route("/groups/{group}/delete", delete, methods=["POST"]),
+]

@@ -1,0 +1,38 @@
+"""Lineage: what feeds what, as a picture, a table and OpenLineage events."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from ottla.console.cluster.snapshot import Snapshot
+from ottla.console.lineage import WIDTH, Lineage, draw, find_listeners, gather, open_lineage
+from ottla.console.site import site_of
+from ottla.console.web import page_response
+
+_MOST_EDGES = 400
+
+
+async def _look(request: Request) -> tuple[Snapshot, Lineage]:
+    site = site_of(request)
+    snapshot = await site.sampler.current()
+    listeners = await site.gateway.ask(lambda cluster: find_listeners(cluster, snapshot))
+    return snapshot, await site.gateway.in_thread(lambda: gather(snapshot, listeners))
+
+
+async def show(request: Request) -> Response:
+    _, lineage = await _look(request)
+    drawing = draw(lineage) if len(lineage.edges) <= _MOST_EDGES else None
+    edges = sorted((edge.source.partition(":")[2], edge.target.partition(":")[2]) for edge in lineage.edges)
+    return page_response(
+        request, "lineage.html", "lineage", lineage=lineage, drawing=drawing, edges=edges, box_width=WIDTH
+    )
+
+
+async def export(request: Request) -> Response:
+    snapshot, lineage = await _look(request)
+    return JSONResponse(open_lineage(lineage, snapshot.cluster_id))
+
+
+ROUTES = [Route("/lineage", show), Route("/lineage.json", export)]

@@ -1,0 +1,152 @@
+"""The messages of a topic: a page from anywhere, exports, writing and replaying. Live things are in messages_live."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+from starlette.datastructures import QueryParams
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from ottla.console.errors import ConsoleError
+from ottla.console.messages.browse import Place, browse
+from ottla.console.messages.decode import FORMATS, Decoder
+from ottla.console.messages.export import MEDIA_TYPES, WRITERS, records
+from ottla.console.messages.filters import Filter
+from ottla.console.messages.write import parse_bytes, parse_headers, produce, replay
+from ottla.console.pages.topic import find
+from ottla.console.render import path_part
+from ottla.console.settings import MAX_EXPORT
+from ottla.console.site import Site, site_of
+from ottla.console.web import back, form, number, page_response, text
+
+_PAGE = 50
+_MOST = 500
+
+
+def place_of(given: QueryParams) -> Place:
+    begin = given.get("begin") or "newest"
+    if begin not in ("newest", "oldest", "offset", "time"):
+        raise ConsoleError(f"begin: {begin!r} is none of newest, oldest, offset, time")
+    chosen = given.get("partition", "")
+    partitions = frozenset({number(chosen, "Partition")}) if chosen else frozenset[int]()
+    return Place(begin=begin, at=given.get("at", ""), partitions=partitions)
+
+
+def filter_of(given: QueryParams) -> Filter:
+    return Filter(
+        key=given.get("key", ""),
+        value=given.get("value", ""),
+        header=given.get("header", ""),
+        path=given.get("path", ""),
+    )
+
+
+def decoders_of(site: Site, given: QueryParams) -> tuple[Decoder, Decoder]:
+    return (
+        Decoder(site.registry, given.get("key_format") or "auto"),
+        Decoder(site.registry, given.get("value_format") or "auto"),
+    )
+
+
+async def show(request: Request) -> Response:
+    site, given = site_of(request), request.query_params
+    _, topic = await find(request)
+    place, wanted = place_of(given), filter_of(given)
+    mode = given.get("mode") or "browse"
+    count = min(number(given.get("count", ""), "Count", _PAGE), _MOST)
+    page, rows = None, []
+    if mode == "browse":
+        page = await site.gateway.in_thread(lambda: browse(site.client, topic.name, place, count))
+        rows = await decode_rows(site, given, page.records)
+    return page_response(
+        request,
+        "messages.html",
+        "topics",
+        tab="messages",
+        topic=topic,
+        mode=mode,
+        place=place,
+        filter=wanted,
+        formats=FORMATS,
+        page=page,
+        rows=rows,
+        count=count,
+        query=str(request.url.query),
+        given=given,
+        search=None,
+    )
+
+
+async def decode_rows(site: Site, given: QueryParams, found: list) -> list:  # type: ignore[type-arg]
+    """Each record with its key and value as text; the registry may have to be asked, so in a thread."""
+    key, value = decoders_of(site, given)
+
+    def decode() -> list[tuple[object, object, object]]:
+        return [(record, key.decode(record.key), value.decode(record.value)) for record in found]
+
+    return await site.gateway.in_thread(decode)
+
+
+async def export(request: Request) -> Response:
+    site, given = site_of(request), request.query_params
+    _, topic = await find(request)
+    kind = given.get("format") or "jsonl"
+    if kind not in WRITERS:
+        raise ConsoleError(f"{kind!r} is no format to export; one of {', '.join(WRITERS)}")
+    place, wanted = place_of(given), filter_of(given)
+    if place.begin == "newest":
+        place = Place(begin="oldest", partitions=place.partitions)
+    predicate = None if wanted.empty else wanted.predicate(decoders_of(site, given)[1])
+    limit = min(number(given.get("limit", ""), "Limit", MAX_EXPORT), MAX_EXPORT)
+    chunks = WRITERS[kind](records(site.client, topic.name, place, predicate, limit))
+    headers = {"Content-Disposition": f'attachment; filename="{topic.name}.{kind}"'}
+    return StreamingResponse(_threaded(chunks), media_type=MEDIA_TYPES[kind], headers=headers)
+
+
+async def _threaded(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
+    loop, end = asyncio.get_running_loop(), object()
+    while True:
+        chunk = await loop.run_in_executor(None, next, chunks, end)
+        if chunk is end:
+            return
+        yield chunk  # type: ignore[misc]
+
+
+async def write(request: Request) -> Response:
+    given = await form(request)
+    site, topic = site_of(request), request.path_params["topic"]
+    key_text = text(given, "key")
+    key = parse_bytes(key_text, text(given, "key_encoding"), null=not key_text and text(given, "key_null") == "yes")
+    value = parse_bytes(text(given, "value"), text(given, "value_encoding"), null=text(given, "value_null") == "yes")
+    partition, headers = number(text(given, "partition"), "Partition", -1), parse_headers(text(given, "headers"))
+    written = await site.gateway.in_thread(lambda: produce(site.client, topic, partition, key, value, headers))
+    said = f"Written to partition {written.partition} at offset {written.offset}."
+    return back(f"/topics/{path_part(topic)}/messages", said)
+
+
+async def copy(request: Request) -> Response:
+    given = await form(request)
+    site, topic = site_of(request), request.path_params["topic"]
+    target = text(given, "target").strip()
+    if target == topic:
+        raise ConsoleError("A replay into the same topic would never end; choose another.")
+    snapshot = await site.sampler.look()
+    if target not in snapshot.topics:
+        raise ConsoleError(f"There is no topic {target}; make it first. Nothing was copied.", status=404)
+    place = Place(begin=text(given, "begin") or "oldest", at=text(given, "at"))
+    limit = min(number(text(given, "limit"), "At most", 1000), MAX_EXPORT)
+    keep_time = text(given, "keep_time") == "yes"
+    batches = records(site.client, topic, place, None, limit)
+    copied = await site.gateway.in_thread(lambda: replay(site.client, batches, target, keep_time=keep_time))
+    return back(f"/topics/{path_part(target)}/messages", f"{copied:,} messages of {topic} were copied here.")
+
+
+ROUTES = [
+    Route("/topics/{topic}/messages", show),
+    Route("/topics/{topic}/export", export),
+    Route("/topics/{topic}/produce", write, methods=["POST"]),
+    Route("/topics/{topic}/replay", copy, methods=["POST"]),
+]

@@ -1,0 +1,184 @@
+"""The live side of messages: tails and searches, as server-sent events. Rows are rendered and escaped here."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+from starlette.datastructures import QueryParams
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from ottla.console.errors import ConsoleError
+from ottla.console.messages.decode import FORMATS
+from ottla.console.messages.record import Record
+from ottla.console.messages.search import Search
+from ottla.console.messages.tail import Tail
+from ottla.console.pages.messages import decode_rows, decoders_of, filter_of, place_of
+from ottla.console.pages.topic import find
+from ottla.console.render import path_part, render
+from ottla.console.settings import MAX_HITS, MAX_TAILS
+from ottla.console.site import Site, site_of
+from ottla.console.web import form, page_response
+
+_EVERY_S = 0.4
+_FORM_FIELDS = ("key_format", "value_format", "key", "value", "header", "path", "begin", "at", "partition")
+
+
+def event(kind: str, data: dict[str, Any]) -> bytes:
+    return f"event: {kind}\ndata: {json.dumps(data)}\n\n".encode()
+
+
+def _stream(events: AsyncIterator[bytes]) -> Response:
+    return StreamingResponse(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+
+async def _rows(site: Site, given: QueryParams, found: list[Record]) -> bytes:
+    rows = await decode_rows(site, given, found)
+    return event("rows", {"html": render("message_rows.html", rows=rows)})
+
+
+# Tail
+
+
+async def tail(request: Request) -> Response:
+    site, given = site_of(request), request.query_params
+    _, topic = await find(request)
+    wanted = filter_of(given)
+    predicate = None if wanted.empty else wanted.predicate(decoders_of(site, given)[1])
+    if site.open_tails >= MAX_TAILS:
+        raise ConsoleError(f"{MAX_TAILS} tails are open; close one first", status=429)
+    return _stream(_tail_events(request, Tail(site.client, topic.name, place_of(given).partitions, predicate)))
+
+
+async def _tail_events(request: Request, tail: Tail) -> AsyncIterator[bytes]:
+    site = site_of(request)
+    site.open_tails += 1
+    seen_before, rate = 0, 0.0
+    try:
+        while not await request.is_disconnected():
+            found = tail.take()
+            if found:
+                yield await _rows(site, request.query_params, found)
+            rate = 0.7 * rate + 0.3 * (tail.seen - seen_before) / _EVERY_S
+            seen_before = tail.seen
+            state = tail.error or ("reading" if tail.reading.is_set() else "starting")
+            texts = {
+                "live-state": state,
+                "live-seen": f"{tail.seen:,}",
+                "live-rate": f"{rate:,.0f}",
+                "live-matched": f"{tail.matched:,}",
+            }
+            yield event("status", {"texts": texts, "over": bool(tail.error)})
+            if tail.error:
+                return
+            await asyncio.sleep(_EVERY_S)
+    finally:
+        tail.stop()
+        site.open_tails -= 1
+
+
+# Search
+
+
+async def start(request: Request) -> Response:
+    """A form, because a search takes the cluster's time; it changes nothing, so that any role may."""
+    given = await request.form(max_files=0, max_fields=50)
+    fields = QueryParams([(name, str(given.get(name, ""))) for name in _FORM_FIELDS])
+    site = site_of(request)
+    _, topic = await find(request)
+    wanted = filter_of(fields)
+    if wanted.empty:
+        raise ConsoleError(
+            "Say what to look for: a part of the key or value, a header, or a path such as $.user.id == 7."
+        )
+    place = place_of(fields)
+    if place.begin == "newest":
+        place = place_of(QueryParams({**dict(fields), "begin": "oldest"}))
+    search = site.searches.start(Search(topic.name, place, wanted, decoders_of(site, fields)[1]))
+    return RedirectResponse(f"/topics/{path_part(topic.name)}/search/{search.id}?{fields}", status_code=303)
+
+
+async def show(request: Request) -> Response:
+    search = _search(request)
+    _, topic = await find(request)
+    given = request.query_params
+    return page_response(
+        request,
+        "messages.html",
+        "topics",
+        tab="messages",
+        topic=topic,
+        mode="search",
+        place=search.place,
+        filter=search.filter,
+        formats=FORMATS,
+        page=None,
+        rows=[],
+        count=0,
+        query=str(request.url.query),
+        given=given,
+        search=search,
+        most=MAX_HITS,
+    )
+
+
+async def events(request: Request) -> Response:
+    return _stream(_search_events(request, _search(request)))
+
+
+async def _search_events(request: Request, search: Search) -> AsyncIterator[bytes]:
+    site, sent = site_of(request), 0
+    while not await request.is_disconnected():
+        over = search.over
+        found = search.hits[sent : sent + 100]
+        if found:
+            sent += len(found)
+            yield await _rows(site, request.query_params, found)
+        more = sent < len(search.hits)
+        texts = {
+            "live-state": search.error or search.state,
+            "live-seen": f"{search.records_read:,}",
+            "live-offsets": f"{search.offsets_read:,} of {search.offsets_total:,} offsets ({search.percent:.1f} %)",
+            "live-matched": f"{search.hit_count:,}",
+            "live-time": f"{search.seconds:.1f} s",
+        }
+        yield event("status", {"texts": texts, "percent": search.percent, "over": over and not more})
+        if over and not more:
+            return
+        if not more:
+            await asyncio.sleep(_EVERY_S)
+
+
+async def control(request: Request) -> Response:
+    await form(request, "viewer")
+    search = _search(request)
+    action = request.path_params["action"]
+    if action == "pause":
+        search.pause()
+    elif action == "resume":
+        search.resume()
+    elif action == "cancel":
+        search.cancel()
+    else:
+        raise ConsoleError(f"a search cannot {action}", status=404)
+    return Response(status_code=204)
+
+
+def _search(request: Request) -> Search:
+    search = site_of(request).searches.get(request.path_params["search"])
+    if search.topic != request.path_params["topic"]:
+        raise ConsoleError("this search is of another topic", status=404)
+    return search
+
+
+ROUTES = [
+    Route("/topics/{topic}/tail", tail),
+    Route("/topics/{topic}/search", start, methods=["POST"]),
+    Route("/topics/{topic}/search/{search}", show),
+    Route("/topics/{topic}/search/{search}/events", events),
+    Route("/topics/{topic}/search/{search}/{action}", control, methods=["POST"]),
+]

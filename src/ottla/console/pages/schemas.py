@@ -1,0 +1,144 @@
+"""Schemas of the registry: subjects, versions, what changed between them, and whether a new one would be accepted."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ottla.console.errors import ConsoleError
+from ottla.console.render import path_part
+from ottla.console.site import site_of
+from ottla.console.web import back, form, page_response, text
+
+LEVELS = ("BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE", "NONE")
+TYPES = ("AVRO", "JSON", "PROTOBUF")
+_MOST_CONTEXT = 10_000
+
+
+async def show(request: Request) -> Response:
+    site = site_of(request)
+    subjects: list[str] | None = None
+    level, reason = "", ""
+    try:
+        subjects = await site.gateway.in_thread(site.registry.subjects)
+        level = (await site.gateway.in_thread(lambda: site.registry.call("GET", "/config")))["compatibilityLevel"]
+    except ConsoleError as error:
+        reason = error.message
+    return page_response(
+        request, "schemas.html", "schemas", subjects=subjects, level=level, reason=reason, registry=site.registry.url,
+        types=TYPES,
+    )  # fmt: skip
+
+
+async def one(request: Request) -> Response:
+    site, subject = site_of(request), request.path_params["subject"]
+    given = request.query_params
+
+    def load() -> dict[str, Any]:
+        versions = site.registry.versions(subject)
+        shown = site.registry.version(subject, given.get("version") or versions[-1])
+        older = [version for version in versions if version < shown["version"]]
+        before = (
+            site.registry.version(subject, given.get("against") or older[-1]) if older or given.get("against") else None
+        )
+        try:
+            level = site.registry.call("GET", f"/config/{path_part(subject)}?defaultToGlobal=true")[
+                "compatibilityLevel"
+            ]
+        except ConsoleError:
+            level = ""
+        return {"versions": versions, "shown": shown, "before": before, "level": level}
+
+    found = await site.gateway.in_thread(load)
+    shown, before = found["shown"], found["before"]
+    lines = difference(before, shown) if before is not None else []
+    return page_response(
+        request, "schema.html", "schemas", subject=subject, **found, text=readable(shown), lines=lines,
+        levels=LEVELS, verdict=None, tried="",
+    )  # fmt: skip
+
+
+def readable(schema: dict[str, Any]) -> str:
+    if schema.get("schemaType", "AVRO") == "PROTOBUF":
+        return str(schema["schema"])
+    try:
+        return json.dumps(json.loads(schema["schema"]), indent=2, ensure_ascii=False)
+    except ValueError:
+        return str(schema["schema"])
+
+
+def difference(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str, str]]:
+    """Lines with what became of them: add, del, same."""
+    marks = {"+ ": "add", "- ": "del", "  ": "same"}
+    compared = difflib.ndiff(readable(before).splitlines(), readable(after).splitlines())
+    return [(marks[line[:2]], line) for line in compared if line[:2] in marks]
+
+
+async def check(request: Request) -> Response:
+    """Would the registry take this as the next version? Changes nothing; registers only when asked to."""
+    given = await form(request)
+    site, subject = site_of(request), request.path_params["subject"]
+    body: dict[str, Any] = {"schema": text(given, "schema"), "schemaType": text(given, "type") or "AVRO"}
+    where = path_part(subject)
+    if text(given, "register") == "yes":
+        made = await site.gateway.in_thread(lambda: site.registry.call("POST", f"/subjects/{where}/versions", body))
+        return back(f"/schemas/{where}", f"Registered with id {made['id']}.")
+    answer = await site.gateway.in_thread(
+        lambda: site.registry.call("POST", f"/compatibility/subjects/{where}/versions/latest?verbose=true", body)
+    )
+    return page_response(
+        request,
+        "schema_check.html",
+        "schemas",
+        subject=subject,
+        verdict=answer,
+        tried=body["schema"],
+        type=body["schemaType"],
+    )
+
+
+async def create(request: Request) -> Response:
+    given = await form(request)
+    site, subject = site_of(request), text(given, "subject").strip()
+    if not subject:
+        raise ConsoleError("A schema needs a subject, such as orders-value.")
+    body = {"schema": text(given, "schema"), "schemaType": text(given, "type") or "AVRO"}
+    made = await site.gateway.in_thread(
+        lambda: site.registry.call("POST", f"/subjects/{path_part(subject)}/versions", body)
+    )
+    return back(f"/schemas/{path_part(subject)}", f"Registered with id {made['id']}.")
+
+
+async def set_level(request: Request) -> Response:
+    given = await form(request, "admin")
+    site, subject, level = site_of(request), request.path_params["subject"], text(given, "level")
+    if level not in LEVELS:
+        raise ConsoleError(f"{level!r} is no compatibility level")
+    await site.gateway.in_thread(
+        lambda: site.registry.call("PUT", f"/config/{path_part(subject)}", {"compatibility": level})
+    )
+    return back(f"/schemas/{path_part(subject)}", f"New versions must be {level}.")
+
+
+async def delete(request: Request) -> Response:
+    given = await form(request, "admin")
+    site, subject = site_of(request), request.path_params["subject"]
+    if text(given, "confirm") != subject:
+        raise ConsoleError(f"To be safe, write the subject's name, {subject}, and try again. Nothing was changed.")
+    await site.gateway.in_thread(lambda: site.registry.call("DELETE", f"/subjects/{path_part(subject)}"))
+    return back("/schemas", f"{subject} is deleted; the registry can still restore it.")
+
+
+ROUTES = [
+    Route("/schemas", show),
+    Route("/schemas", create, methods=["POST"]),
+    Route("/schemas/{subject:path}/check", check, methods=["POST"]),
+    Route("/schemas/{subject:path}/level", set_level, methods=["POST"]),
+    Route("/schemas/{subject:path}/delete", delete, methods=["POST"]),
+    Route("/schemas/{subject:path}", one),
+]

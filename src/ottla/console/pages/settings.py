@@ -1,0 +1,34 @@
+"""Settings of all brokers: what is set while running for the whole cluster, and the documentation of every name."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ottla.client.configs import DELETE, SET, ResourceType, Source, alter_configs, describe_configs
+from ottla.console.pages.config_table import config_rows
+from ottla.console.site import site_of
+from ottla.console.web import back, form, page_response, text
+
+
+async def show(request: Request) -> Response:
+    site = site_of(request)
+    snapshot = await site.sampler.current()
+    node = str(snapshot.brokers[0].id)
+    found = await site.gateway.ask(
+        lambda cluster: describe_configs(cluster, ResourceType.BROKER, [node], synonyms=True)
+    )
+    rows = config_rows(found.get(node, []), Source.DYNAMIC_DEFAULT_BROKER_CONFIG, "broker")
+    return page_response(request, "settings.html", "settings", rows=rows, node=node)
+
+
+async def change(request: Request) -> Response:
+    given = await form(request, "admin")
+    name, value, reset = text(given, "name"), text(given, "value"), text(given, "reset") == "yes"
+    edit = (name, DELETE, None) if reset else (name, SET, value)
+    await site_of(request).gateway.ask(lambda cluster: alter_configs(cluster, ResourceType.BROKER, "", [edit]))
+    return back("/settings", f"{name} is back to its default." if reset else f"{name} is now {value} on all brokers.")
+
+
+ROUTES = [Route("/settings", show), Route("/settings", change, methods=["POST"])]

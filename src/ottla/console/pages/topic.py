@@ -1,0 +1,144 @@
+"""One topic: partitions and growth, settings, who reads it, and what can be done to it."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ottla.client.configs import DELETE, SET, ResourceType, Source, alter_configs, describe_configs
+from ottla.client.offsets import delete_records
+from ottla.client.topics import create_partitions, delete_topic
+from ottla.console.cluster.snapshot import Snapshot, TopicRow
+from ottla.console.errors import ConsoleError
+from ottla.console.pages.config_table import config_rows
+from ottla.console.render import path_part
+from ottla.console.site import site_of
+from ottla.console.web import back, form, number, page_response, text
+from ottla.model.errors import KafkaError
+
+
+async def find(request: Request) -> tuple[Snapshot, TopicRow]:
+    """The topic of the address; a look more when it may be new."""
+    name = request.path_params["topic"]
+    sampler = site_of(request).sampler
+    snapshot = await sampler.current()
+    if name not in snapshot.topics:
+        snapshot = await sampler.look()
+    try:
+        return snapshot, snapshot.topics[name]
+    except KeyError:
+        raise ConsoleError(f"There is no topic {name}.", status=404) from None
+
+
+async def show(request: Request) -> Response:
+    _, topic = await find(request)
+    history = site_of(request).sampler.history
+    written, sizes = history.written_by_topic.get(topic.name), history.size_by_topic.get(topic.name)
+    times, rates = written.rates() if written else ([], [])
+    return page_response(
+        request,
+        "topic.html",
+        "topics",
+        tab="partitions",
+        topic=topic,
+        rate=written.rate() if written else None,
+        times=times,
+        rates=rates,
+        size_times=list(sizes.times) if sizes else [],
+        sizes=list(sizes.values) if sizes else [],
+    )
+
+
+async def consumers(request: Request) -> Response:
+    snapshot, topic = await find(request)
+    history = site_of(request).sampler.history
+    ends = snapshot.ends()
+    now = snapshot.taken_ms / 1000
+    rows = []
+    for group in snapshot.groups.values():
+        mine = {where: offset for where, offset in group.committed.items() if where[0] == topic.name}
+        lags = [history.lag(where, offset, ends[where], now) for where, offset in mine.items() if where in ends]
+        if mine:
+            rows.append(
+                (group, len(mine), sum(lag.records for lag in lags), max((lag.seconds or 0 for lag in lags), default=0))
+            )
+    return page_response(request, "topic_consumers.html", "topics", tab="consumers", topic=topic, rows=rows)
+
+
+async def settings(request: Request) -> Response:
+    _, topic = await find(request)
+    found = await site_of(request).gateway.ask(
+        lambda cluster: describe_configs(cluster, ResourceType.TOPIC, [topic.name], synonyms=True)
+    )
+    rows = config_rows(found.get(topic.name, []), Source.DYNAMIC_TOPIC_CONFIG, "topic")
+    return page_response(request, "topic_settings.html", "topics", tab="settings", topic=topic, rows=rows)
+
+
+async def change_setting(request: Request) -> Response:
+    given = await form(request)
+    topic = request.path_params["topic"]
+    name, value = text(given, "name"), text(given, "value")
+    reset = text(given, "reset") == "yes"
+    change = (name, DELETE, None) if reset else (name, SET, value)
+    await site_of(request).gateway.ask(lambda cluster: alter_configs(cluster, ResourceType.TOPIC, topic, [change]))
+    said = f"{name} is back to its default." if reset else f"{name} is now {value}."
+    return back(f"/topics/{path_part(topic)}/settings", said)
+
+
+async def actions(request: Request) -> Response:
+    _, topic = await find(request)
+    return page_response(request, "topic_actions.html", "topics", tab="actions", topic=topic)
+
+
+async def grow(request: Request) -> Response:
+    given = await form(request)
+    topic, count = request.path_params["topic"], number(text(given, "count"), "Partitions")
+    site = site_of(request)
+    await site.gateway.ask(lambda cluster: create_partitions(cluster, topic, count, None))
+    await site.sampler.look()
+    return back(f"/topics/{path_part(topic)}", f"{topic} has {count} partitions now.")
+
+
+async def truncate(request: Request) -> Response:
+    given = await form(request, "admin")
+    name = _named(request, text(given, "confirm"))
+    _, topic = await find(request)
+    site = site_of(request)
+    before = {(name, row.index): -1 for row in topic.partitions}
+    results = await site.gateway.ask(lambda cluster: delete_records(cluster, before))
+    refused = [
+        f"partition {where[1]}: {result.message}" for where, result in results.items() if isinstance(result, KafkaError)
+    ]
+    if refused:
+        raise ConsoleError("; ".join(refused))
+    await site.sampler.look()
+    return back(f"/topics/{path_part(name)}", f"All records of {name} are deleted.")
+
+
+async def delete(request: Request) -> Response:
+    given = await form(request, "admin")
+    name = _named(request, text(given, "confirm"))
+    site = site_of(request)
+    await site.gateway.ask(lambda cluster: delete_topic(cluster, name))
+    await site.sampler.look()
+    return back("/topics", f"Topic {name} is deleted.")
+
+
+def _named(request: Request, confirmed: str) -> str:
+    name: str = request.path_params["topic"]
+    if confirmed != name:
+        raise ConsoleError(f"To be safe, write the topic's name, {name}, and try again. Nothing was changed.")
+    return name
+
+
+ROUTES = [
+    Route("/topics/{topic}", show),
+    Route("/topics/{topic}/consumers", consumers),
+    Route("/topics/{topic}/settings", settings),
+    Route("/topics/{topic}/settings", change_setting, methods=["POST"]),
+    Route("/topics/{topic}/actions", actions),
+    Route("/topics/{topic}/grow", grow, methods=["POST"]),
+    Route("/topics/{topic}/truncate", truncate, methods=["POST"]),
+    Route("/topics/{topic}/delete", delete, methods=["POST"]),
+]

@@ -1,0 +1,136 @@
+// The little that pages need beyond htmx: theme, menu, sortable and filterable tables, live rows, charts.
+"use strict";
+(() => {
+  const root = document.documentElement;
+  const saved = localStorage.getItem("theme");
+  if (saved) root.dataset.theme = saved;
+
+  document.addEventListener("click", (event) => {
+    const target = event.target.closest("[data-action]");
+    if (!target) return;
+    if (target.dataset.action === "theme") {
+      const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+      root.dataset.theme = dark ? "light" : "dark";
+      localStorage.setItem("theme", root.dataset.theme);
+      charts();
+    } else if (target.dataset.action === "menu") {
+      const open = document.querySelector(".side").classList.toggle("open");
+      target.setAttribute("aria-expanded", String(open));
+    } else if (target.dataset.action === "sort") sort(target);
+    else if (target.dataset.action === "detail") detail(target);
+    else if (target.dataset.action === "stop-live") stopLive();
+  });
+
+  // Sorting: numbers by data-value or by what they say, text by the reader's language.
+  function sort(button) {
+    const th = button.closest("th"), table = th.closest("table"), index = th.cellIndex;
+    const ascending = th.getAttribute("aria-sort") !== "ascending";
+    table.querySelectorAll("thead th[aria-sort]").forEach((other) => other.removeAttribute("aria-sort"));
+    th.setAttribute("aria-sort", ascending ? "ascending" : "descending");
+    const key = (row) => {
+      const cell = row.cells[index];
+      if (!cell) return "";
+      const raw = cell.dataset.value ?? cell.textContent.trim();
+      const number = Number(raw);
+      return raw !== "" && !Number.isNaN(number) ? number : raw;
+    };
+    const rows = [...table.tBodies[0].rows];
+    rows.sort((a, b) => {
+      const x = key(a), y = key(b);
+      if (typeof x === "number" && typeof y === "number") return x - y;
+      if (typeof x === "number") return -1;
+      if (typeof y === "number") return 1;
+      return x.localeCompare(y, undefined, { numeric: true });
+    });
+    if (!ascending) rows.reverse();
+    table.tBodies[0].append(...rows);
+  }
+
+  document.addEventListener("input", (event) => {
+    const id = event.target.dataset.filters;
+    if (!id) return;
+    const wanted = event.target.value.toLowerCase();
+    let shown = 0;
+    for (const row of document.getElementById(id).tBodies[0].rows) {
+      row.hidden = !row.textContent.toLowerCase().includes(wanted);
+      if (!row.hidden) shown += 1;
+    }
+    const counter = document.getElementById(id + "-shown");
+    if (counter) counter.textContent = String(shown);
+  });
+
+  function detail(button) {
+    const row = button.closest("tr"), next = row.nextElementSibling;
+    if (next && next.classList.contains("message-detail")) {
+      next.hidden = !next.hidden;
+      button.setAttribute("aria-expanded", String(!next.hidden));
+    }
+  }
+
+  // Live rows: a tail or a search. The server renders and escapes; rows past the limit leave at the other end.
+  let source = null;
+  function stopLive() {
+    if (source) source.close();
+    source = null;
+    const state = document.getElementById("live-state");
+    if (state && state.dataset.live === "tail") state.textContent = "stopped";
+  }
+  function live(element) {
+    stopLive();
+    source = new EventSource(element.dataset.events);
+    const body = document.getElementById(element.dataset.rows), limit = Number(element.dataset.limit || 200);
+    const prepend = element.dataset.order === "newest";
+    source.addEventListener("rows", (event) => {
+      body.insertAdjacentHTML(prepend ? "afterbegin" : "beforeend", JSON.parse(event.data).html);
+      while (body.rows.length > limit * 2) (prepend ? body.lastElementChild : body.firstElementChild).remove();
+    });
+    source.addEventListener("status", (event) => {
+      const status = JSON.parse(event.data);
+      for (const [id, text] of Object.entries(status.texts)) {
+        const place = document.getElementById(id);
+        if (place) place.textContent = text;
+      }
+      const bar = document.getElementById("live-bar");
+      if (bar && status.percent !== undefined) {
+        bar.style.width = status.percent + "%";
+        bar.parentElement.setAttribute("aria-valuenow", String(Math.round(status.percent)));
+      }
+      if (status.over) {
+        stopLive();
+        document.querySelectorAll("[data-while-live]").forEach((button) => { button.disabled = true; });
+      }
+    });
+  }
+
+  // Charts: <div class="chart" data-series='{"x":[...],"lines":[{"label":..,"values":[..]}],"unit":".."}'>
+  function charts() {
+    if (!window.uPlot) return;
+    const style = getComputedStyle(root);
+    const ink = style.getPropertyValue("--ink-soft"), line = style.getPropertyValue("--line-soft");
+    const colours = [style.getPropertyValue("--accent"), style.getPropertyValue("--good"), style.getPropertyValue("--warn"), style.getPropertyValue("--bad")];
+    document.querySelectorAll(".chart[data-series]").forEach((place) => {
+      const data = JSON.parse(place.dataset.series);
+      place.replaceChildren();
+      if (data.x.length < 2) { place.textContent = "Collecting: a line appears after a few seconds."; return; }
+      const axis = { stroke: ink, grid: { stroke: line, width: 1 }, ticks: { stroke: line } };
+      const short = (v) => v >= 1e9 ? (v / 1e9).toFixed(1) + " G" : v >= 1e6 ? (v / 1e6).toFixed(1) + " M" : v >= 1e3 ? (v / 1e3).toFixed(1) + " k" : String(Math.round(v * 10) / 10);
+      new uPlot({
+        width: place.clientWidth, height: 170, cursor: { y: false },
+        legend: { show: data.lines.length > 1 },
+        scales: { y: { range: (u, min, max) => [0, max > 0 ? max * 1.1 : 1] } },
+        axes: [axis, { ...axis, size: 58, values: (u, values) => values.map(short) }],
+        series: [{}, ...data.lines.map((each, i) => ({ label: each.label, stroke: colours[i % 4], width: 1.5, fill: data.lines.length === 1 ? colours[0] + "22" : undefined }))],
+      }, [data.x, ...data.lines.map((each) => each.values)], place);
+    });
+  }
+
+  function ready(scope) {
+    const element = scope.querySelector("[data-events]");
+    if (element) live(element);
+    charts();
+  }
+  document.addEventListener("DOMContentLoaded", () => ready(document));
+  document.addEventListener("htmx:afterSettle", (event) => ready(event.target));
+  window.addEventListener("pagehide", stopLive);
+  window.addEventListener("resize", charts);
+})();

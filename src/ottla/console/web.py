@@ -1,0 +1,77 @@
+"""What every page goes through: who asks, errors in words, safe headers, forms with their token.
+
+A page is `async def page(request) -> Response`; `page_response` renders a template with what the frame needs, `form`
+reads a form and checks that it may change something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.datastructures import FormData
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from ottla.console.access import ANYBODY
+from ottla.console.errors import ConsoleError
+from ottla.console.render import render
+from ottla.console.settings import MAX_BODY_BYTES
+from ottla.console.site import site_of
+
+Page = Callable[[Request], Awaitable[Response]]
+OPEN_PATHS = ("/login", "/static/", "/healthz", "/readyz")
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_TITLES = {400: "That did not work", 403: "Not allowed", 404: "Not found", 503: "The cluster does not answer"}
+
+
+def page_response(request: Request, template: str, here: str, *, status: int = 200, **values: Any) -> HTMLResponse:
+    site = site_of(request)
+    html = render(
+        template,
+        here=here,
+        site=site.settings,
+        user=site.access.user(request) or ANYBODY,
+        csrf=site.access.csrf(request),
+        said=request.query_params.get("said", "")[:300],
+        **values,
+    )
+    return HTMLResponse(html, status_code=status)
+
+
+def error_response(request: Request, error: ConsoleError) -> Response:
+    title = _TITLES.get(error.status, "Something is wrong")
+    return page_response(request, "error.html", "", status=error.status, title=title, message=error.message)
+
+
+async def form(request: Request, role: str = "operator") -> FormData:
+    """The form of a request that may change something; ConsoleError otherwise."""
+    given = await request.form(max_files=4, max_fields=200, max_part_size=MAX_BODY_BYTES)
+    site_of(request).access.check_change(request, str(given.get("csrf", "")), role)
+    return given
+
+
+def text(given: FormData, name: str, default: str = "") -> str:
+    value = given.get(name, default)
+    return value if isinstance(value, str) else default
+
+
+def number(value: str, name: str, default: int | None = None) -> int:
+    if value.strip() == "" and default is not None:
+        return default
+    try:
+        return int(value)
+    except ValueError:
+        raise ConsoleError(f"{name}: {value!r} is not a whole number") from None
+
+
+def back(path: str, said: str = "") -> RedirectResponse:
+    """After a change: see the page again, with a line that says what happened."""
+    return RedirectResponse(path + ("?" + urlencode({"said": said}) if said else ""), status_code=303)
