@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tests.support.browser import axe_source, chromium
 from tests.support.kafka_jars import VERSION, Unavailable, fetch
 from tests.support.kcat import kcat
 
@@ -23,3 +24,5 @@ def _report(name: str, get: Callable[[], object]) -> None:
 if __name__ == "__main__":
     _report(f"Apache Kafka {VERSION}", fetch)
     _report("kcat", kcat)
+    _report("Chromium", chromium)
+    _report("axe-core", axe_source)

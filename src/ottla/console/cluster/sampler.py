@@ -9,12 +9,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Callable
 
 from ottla.console.cluster.collect import collect
 from ottla.console.cluster.gateway import Gateway
 from ottla.console.cluster.history import History
 from ottla.console.cluster.snapshot import Snapshot
 from ottla.console.errors import ConsoleError
+
+_PATIENCE_S = 4.0
+_AGAIN_S = 0.1
 
 
 class Sampler:
@@ -50,6 +54,15 @@ class Sampler:
         if self._looking is None or self._looking.done():
             self._looking = asyncio.ensure_future(self._look())
         return await asyncio.shield(self._looking)
+
+    async def look_until(self, seen: Callable[[Snapshot], bool]) -> Snapshot:
+        """Fresh looks until a change shows, or for a few seconds: brokers hear of a change a moment after it is made."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            snapshot = await self.look()
+            if seen(snapshot) or time.monotonic() > deadline:
+                return snapshot
+            await asyncio.sleep(_AGAIN_S)
 
     async def _look(self) -> Snapshot:
         try:

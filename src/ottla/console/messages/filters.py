@@ -17,7 +17,9 @@ Predicate = Callable[[Any], bool]
 """On a confluent_kafka.Message."""
 
 _STEP = re.compile(r"\.?([A-Za-z_][\w-]*)|\[(\d+)\]|\[\"([^\"]+)\"\]")
-_CONDITION = re.compile(r"^\s*\$(?P<path>[^=!<>~\s]*)\s*(?:(?P<test>==|!=|>=|<=|=|<|>|~)\s*(?P<wanted>.*?))?\s*$")
+_CONDITION = re.compile(
+    r'^\s*\$(?P<path>(?:\["[^"]*"\]|[^=!<>~\s])*)\s*(?:(?P<test>==|!=|>=|<=|=|<|>|~)\s*(?P<wanted>.*?))?\s*$'
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -159,7 +159,7 @@ async def delete(request: Request) -> Response:
         raise ConsoleError(f"To be safe, write the group's name, {name}, and try again. Nothing was changed.")
     site = site_of(request)
     await site.gateway.ask(lambda cluster: delete_group(cluster, name))
-    await site.sampler.look()
+    await site.sampler.look_until(lambda snapshot: name not in snapshot.groups)
     return back("/groups", f"Group {name} is deleted.")
 
 

@@ -96,7 +96,9 @@ async def grow(request: Request) -> Response:
     topic, count = request.path_params["topic"], number(text(given, "count"), "Partitions")
     site = site_of(request)
     await site.gateway.ask(lambda cluster: create_partitions(cluster, topic, count, None))
-    await site.sampler.look()
+    await site.sampler.look_until(
+        lambda snapshot: topic in snapshot.topics and len(snapshot.topics[topic].partitions) == count
+    )
     return back(f"/topics/{path_part(topic)}", f"{topic} has {count} partitions now.")
 
 
@@ -121,7 +123,7 @@ async def delete(request: Request) -> Response:
     name = _named(request, text(given, "confirm"))
     site = site_of(request)
     await site.gateway.ask(lambda cluster: delete_topic(cluster, name))
-    await site.sampler.look()
+    await site.sampler.look_until(lambda snapshot: name not in snapshot.topics)
     return back("/topics", f"Topic {name} is deleted.")
 
 

@@ -1,0 +1,77 @@
+"""`ottla console`: the web console as a process of its own, against any Kafka."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.option("--bootstrap-servers", default="localhost:9092", show_default=True, help="Where the cluster is.")
+@click.option("--listen", default="127.0.0.1:8080", show_default=True, help="HOST:PORT to serve pages on.")
+@click.option("--command-config", type=click.Path(exists=True, dir_okay=False), help="Client settings in Kafka's names.")
+@click.option("--registry", default="", metavar="URL", help="The schema registry.")
+@click.option("--pipelines", default="", metavar="URL", help="Where `ottla pipeline serve` answers.")
+@click.option("--read-only", is_flag=True, help="Show everything, change nothing.")
+@click.option("--users", type=click.Path(exists=True, dir_okay=False), help="name:role:hash a line; people must log in.")
+@click.option("--allowed-host", multiple=True, help="A further name that browsers may use for this console.")
+@click.option("--tls-certificate", default="", help="PEM file; serves https with --tls-key.")
+@click.option("--tls-key", default="", help="PEM file.")
+@click.option("--hash-password", is_flag=True, help="Read a password, print its hash for the users file, end.")
+def console(
+    bootstrap_servers: str,
+    listen: str,
+    command_config: str | None,
+    registry: str,
+    pipelines: str,
+    read_only: bool,
+    users: str | None,
+    allowed_host: tuple[str, ...],
+    tls_certificate: str,
+    tls_key: str,
+    hash_password: bool,
+) -> None:
+    """The web console: topics, messages, groups, schemas, settings, SQL.
+
+    \b
+    ottla console --bootstrap-servers localhost:9092
+    ottla console --listen 0.0.0.0:8080 --users users.txt --allowed-host console.example.org
+    """
+    if hash_password:
+        from ottla.console.access import hash_password as hashed
+
+        click.echo(hashed(click.prompt("Password", hide_input=True, confirmation_prompt=True)))
+        return
+    host, _, port = listen.rpartition(":")
+    if not port.isdigit():
+        raise click.BadParameter(f"{listen!r} is not HOST:PORT", param_hint="--listen")
+    from ottla.console.errors import ConsoleError
+    from ottla.console.serve import LOOPBACK_NAMES, serve
+    from ottla.console.settings import ConsoleSettings
+    from ottla.env.config.properties import parse_properties
+
+    client = parse_properties(Path(command_config).read_text("utf-8")) if command_config else {}
+    scheme = "https" if tls_certificate else "http"
+    try:
+        settings = ConsoleSettings(
+            bootstrap_servers=bootstrap_servers,
+            client=client,
+            registry_url=registry,
+            pipelines_url=pipelines,
+            read_only=read_only,
+            users_file=users or "",
+            allowed_hosts=(*LOOPBACK_NAMES, host, *allowed_host),
+        )
+        serve(
+            settings,
+            host or "127.0.0.1",
+            int(port),
+            certificate=tls_certificate,
+            key=tls_key,
+            on_up=lambda bound: click.echo(f"The console is at {scheme}://{host or '127.0.0.1'}:{bound}/"),
+        )
+    except (ConsoleError, OSError) as error:
+        click.echo(f"ottla console: {error}", err=True)
+        sys.exit(1)

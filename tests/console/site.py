@@ -1,0 +1,66 @@
+"""A console of its own for a test, served by uvicorn on a free port, in this process."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from typing import Any, Self
+
+import httpx
+import uvicorn
+
+from ottla.console.app import make_app
+from ottla.console.settings import ConsoleSettings
+
+
+class ServedConsole:
+    def __init__(self, **settings: Any) -> None:
+        self.app = make_app(ConsoleSettings(**{"sample_interval_s": 0.5, **settings}))
+        config = uvicorn.Config(
+            self.app, host="127.0.0.1", port=0, log_level="warning", access_log=False, timeout_graceful_shutdown=1
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, daemon=True)
+        self.http = httpx.Client(timeout=30, follow_redirects=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        deadline = time.monotonic() + 20
+        while not self._server.started:
+            assert time.monotonic() < deadline, "the console did not start"
+            time.sleep(0.02)
+        self.url = f"http://127.0.0.1:{self._server.servers[0].sockets[0].getsockname()[1]}"
+        self.http.base_url = httpx.URL(self.url)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.http.close()
+        self._server.should_exit = True
+        self._thread.join(10)
+        assert not self._thread.is_alive(), "the console did not stop"
+
+    @property
+    def site(self) -> Any:
+        return self.app.state.site
+
+    def get(self, path: str, **params: Any) -> httpx.Response:
+        return self.http.get(path, params=params or None)
+
+    def csrf(self) -> str:
+        found = re.search(r'name="csrf" value="([0-9a-f]+)"', self.get("/new-topic").text)
+        assert found is not None
+        return found[1]
+
+    def post(self, path: str, /, **fields: str) -> httpx.Response:
+        return self.http.post(path, data={"csrf": self.csrf(), **fields})
+
+    def until(self, path: str, text: str, seconds: float = 20, **params: Any) -> str:
+        """The page once it has `text`."""
+        deadline = time.monotonic() + seconds
+        while True:
+            page = self.get(path, **params).text
+            if text in page:
+                return page
+            assert time.monotonic() < deadline, f"{path} never said {text!r}:\n{page[-3000:]}"
+            time.sleep(0.1)

@@ -1,0 +1,274 @@
+"""The console's parts that need no cluster: history and lag, filters, decoding, times, access, exports."""
+
+from __future__ import annotations
+
+import json
+import struct
+from datetime import UTC, datetime
+
+import pytest
+
+from ottla.console.access import AccessControl, check_password, hash_password
+from ottla.console.cluster.history import POINTS, History, Ring, total_lag
+from ottla.console.cluster.librdkafka import librdkafka_settings
+from ottla.console.cluster.snapshot import GroupRow, PartitionRow, Snapshot, TopicRow
+from ottla.console.errors import ConsoleError
+from ottla.console.messages.browse import parse_time_ms
+from ottla.console.messages.decode import Decoder
+from ottla.console.messages.export import as_csv, as_json_lines
+from ottla.console.messages.filters import Filter, parse_path
+from ottla.console.messages.record import Record, time_text
+from ottla.console.messages.span import Span, Stretch
+from ottla.console.messages.write import parse_bytes, parse_headers
+from ottla.console.registry_client import Registry
+from ottla.console.render import size, span
+
+
+class FakeMessage:
+    def __init__(self, key=None, value=None, headers=None) -> None:
+        self._parts = key, value, headers
+
+    def key(self):
+        return self._parts[0]
+
+    def value(self):
+        return self._parts[1]
+
+    def headers(self):
+        return self._parts[2]
+
+
+def snapshot(at_s: float, end: int, committed: int) -> Snapshot:
+    row = PartitionRow(index=0, leader=1, leader_epoch=0, replicas=(1,), isr=(1,), offline=(), start=0, end=end)
+    return Snapshot(
+        taken_ms=int(at_s * 1000),
+        cluster_id="c",
+        controller_id=1,
+        brokers=(),
+        topics={"t": TopicRow(name="t", id="i", internal=False, partitions=(row,))},
+        groups={"g": GroupRow(id="g", kind="classic", state="Stable", protocol="", committed={("t", 0): committed})},
+        took_s=0,
+    )
+
+
+class TestLagInSeconds:
+    def test_is_the_age_of_the_oldest_unread_record(self) -> None:
+        history = History()
+        for at, end in ((100.0, 0), (110.0, 100), (120.0, 200)):
+            history.add(snapshot(at, end, 150))
+        last = snapshot(120.0, 200, 150)
+        lag = history.group_lag(last.groups["g"], last)
+        # Offset 150 was written half way between the looks at 110 and 120.
+        assert (lag.records, lag.seconds, lag.at_least) == (50, pytest.approx(5.0), False)
+
+    def test_is_zero_when_everything_is_read(self) -> None:
+        history = History()
+        history.add(snapshot(100, 10, 10))
+        last = snapshot(100, 10, 10)
+        assert history.group_lag(last.groups["g"], last).seconds == 0
+
+    def test_says_at_least_when_it_goes_back_before_the_first_look(self) -> None:
+        history = History()
+        history.add(snapshot(100, 50, 10))
+        history.add(snapshot(130, 60, 10))
+        last = snapshot(130, 60, 10)
+        lag = history.group_lag(last.groups["g"], last)
+        assert (lag.seconds, lag.at_least) == (30, True)
+
+    def test_takes_the_longest_of_several(self) -> None:
+        from ottla.console.cluster.history import Lag
+
+        assert total_lag([Lag(5, 3.0), Lag(1, 9.0), Lag(0, 0.0)]) == Lag(6, 9.0)
+
+    def test_forgets_groups_that_are_gone(self) -> None:
+        history = History()
+        history.add(snapshot(100, 50, 10))
+        gone = snapshot(101, 50, 10)
+        gone.groups.clear()
+        history.add(gone)
+        assert not history.lag_by_group
+        assert not history._ends
+
+
+def test_a_ring_is_bounded_and_reaches_far_back() -> None:
+    ring = Ring()
+    for second in range(20 * POINTS):
+        ring.add(second, second * 3)
+    assert len(ring.times) <= POINTS + 1
+    assert ring.rate() == pytest.approx(3.0)
+    assert list(ring.times) == sorted(ring.times)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message", "found"),
+    [
+        (Filter(key="user-1"), FakeMessage(key=b"user-12"), True),
+        (Filter(key="user-1"), FakeMessage(key=None), False),
+        (Filter(value="né"), FakeMessage(value="où est né".encode()), True),
+        (Filter(header="trace"), FakeMessage(headers=[("trace", None)]), True),
+        (Filter(header="trace=ab"), FakeMessage(headers=[("trace", b"xaby")]), True),
+        (Filter(header="trace=ab"), FakeMessage(headers=[("other", b"ab")]), False),
+        (Filter(path="$.a.b == 7"), FakeMessage(value=b'{"a":{"b":7}}'), True),
+        (Filter(path="$.a.b == 7"), FakeMessage(value=b'{"a":{"b":8}}'), False),
+        (Filter(path="$.a[1] > 3"), FakeMessage(value=b'{"a":[1,4]}'), True),
+        (Filter(path="$.name ~ ob"), FakeMessage(value=b'{"name":"bob"}'), True),
+        (Filter(path="$.ok = true"), FakeMessage(value=b'{"ok":1}'), False),
+        (Filter(path="$.error"), FakeMessage(value=b'{"error":null}'), False),
+        (Filter(path='$["odd key"] != 1'), FakeMessage(value=b'{"odd key":2}'), True),
+        (Filter(path="$.a"), FakeMessage(value=b"not json"), False),
+        (Filter(key="a", value="b"), FakeMessage(key=b"a", value=b"c"), False),
+    ],
+)
+def test_filters(wanted: Filter, message: FakeMessage, found: bool) -> None:
+    assert wanted.predicate(Decoder(Registry("")))(message) is found
+
+
+@pytest.mark.parametrize("bad", ["a.b", "$..a", "$.a > word", "$.a[x]"])
+def test_a_path_that_is_none_is_refused(bad: str) -> None:
+    with pytest.raises(ConsoleError):
+        parse_path(bad)
+
+
+@pytest.mark.parametrize(
+    ("data", "how", "kind", "text"),
+    [
+        (None, "auto", "null", "null"),
+        (b"hello", "auto", "text", "hello"),
+        (b'{"a":1}', "auto", "json", '{\n  "a": 1\n}'),
+        (b"{broken", "auto", "text", "{broken"),
+        (b"\xff\xfe", "auto", "hex", "ff fe"),
+        (b"\x00\x01", "auto", "hex", "00 01"),
+        (struct.pack(">q", -5), "int", "int", "-5"),
+        (b"abc", "int", "hex", "61 62 63"),
+        (b"abc", "base64", "base64", "YWJj"),
+        (b"nope", "json", "hex", "6e 6f 70 65"),
+        (b"[" * 100_000, "auto", "text", None),
+    ],
+)
+def test_decoding_never_fails(data: bytes | None, how: str, kind: str, text: str | None) -> None:
+    decoded = Decoder(Registry(""), how).decode(data)
+    assert decoded.kind == kind
+    if text is not None:
+        assert decoded.text == text
+
+
+def test_a_large_value_is_cut_and_says_so() -> None:
+    text = Decoder(Registry("")).decode(b"x" * 10_000_000).text
+    assert len(text) < 70_000
+    assert "10,000,000 characters in all" in text
+
+
+NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("-10m", NOW.timestamp() * 1000 - 600_000),
+        ("-2d", NOW.timestamp() * 1000 - 2 * 86_400_000),
+        ("2026-01-31 12:00", NOW.timestamp() * 1000),
+        ("2026-01-31T13:00+01:00", NOW.timestamp() * 1000),
+        ("1769860800000", 1769860800000),
+    ],
+)
+def test_times_as_people_write_them(text: str, expected: float) -> None:
+    assert parse_time_ms(text, NOW) == int(expected)
+
+
+@pytest.mark.parametrize("text", ["", "soon", "10m", "-10 weeks", "31.01.2026"])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(ConsoleError, match="is no time"):
+        parse_time_ms(text, NOW)
+
+
+def test_times_out_of_this_world_are_shown_as_they_are() -> None:
+    assert time_text(-1) == "-"
+    assert time_text(2**62) == f"{2**62} ms"
+
+
+def record(value: bytes | None, key: bytes | None = None) -> Record:
+    return Record("t", 0, 1, 1000, "CreateTime", key, value, (("h", b"\xff"),))
+
+
+def test_csv_never_becomes_a_formula_and_bytes_survive() -> None:
+    text = b"".join(as_csv(iter([[record(b"=cmd|calc"), record(b"\xff\x00"), record(None)]]))).decode()
+    lines = text.splitlines()
+    assert "'=cmd|calc" in lines[1]
+    assert "/wA=,base64" in lines[2]
+    assert ",,null," in lines[3]
+
+
+def test_json_lines_hold_every_field() -> None:
+    row = json.loads(b"".join(as_json_lines(iter([[record(b"v", b"k")]]))))
+    assert (row["key"], row["value"], row["headers"]) == ("k", "v", [["h", "/w==", "base64"]])
+
+
+def test_the_last_offsets_are_shared_out() -> None:
+    all_of_it = Span("t", {0: Stretch(0, 100), 1: Stretch(5, 5), 2: Stretch(90, 100)}, {})
+    assert all_of_it.last(10).stretches == {0: Stretch(95, 100), 1: Stretch(5, 5), 2: Stretch(95, 100)}
+    assert all_of_it.length == 110
+
+
+def test_passwords_are_salted_and_checked() -> None:
+    stored = hash_password("geheim")
+    assert check_password("geheim", stored)
+    assert not check_password("geheim2", stored)
+    assert stored != hash_password("geheim")
+
+
+def test_a_forged_session_is_no_session(tmp_path) -> None:
+    users = tmp_path / "users"
+    users.write_text(f"ana:admin:{hash_password('geheim-1')}\n")
+    access = AccessControl(str(users), read_only=False, hosts=())
+    cookie = access.login("ana", "geheim-1")
+    assert cookie is not None
+    assert access._open(cookie) is not None
+    assert access._open(cookie[:-1] + ("0" if cookie[-1] != "0" else "1")) is None
+    assert access.login("ana", "wrong") is None
+    assert access.login("bob", "geheim-1") is None
+
+
+def test_client_settings_become_librdkafkas() -> None:
+    made = librdkafka_settings(
+        "h:1",
+        {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "SCRAM-SHA-256",
+            "sasl.jaas.config": 'org.apache.kafka.common.security.scram.ScramLoginModule required username="a" password="b c";',
+            "ssl.truststore.location": "ca.pem",
+        },
+    )
+    assert made["sasl.username"] == "a"
+    assert made["sasl.password"] == "b c"
+    assert made["ssl.ca.location"] == "ca.pem"
+
+
+@pytest.mark.parametrize(("value", "text"), [(0, "0 B"), (1536, "1.5 KiB"), (None, "-"), (3 * 2**40, "3.0 TiB")])
+def test_sizes(value: int | None, text: str) -> None:
+    assert size(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0, "0 s"), (0.5, "< 1 s"), (61, "1 min 1 s"), (90_000, "1 d 1 h"), (None, "-")]
+)
+def test_spans(value: float | None, text: str) -> None:
+    assert span(value) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding", "data"), [("a\r\nb", "text", b"a\nb"), ("ff 00", "hex", b"\xff\x00"), ("YQ==", "base64", b"a")]
+)
+def test_typed_bytes(text: str, encoding: str, data: bytes) -> None:
+    assert parse_bytes(text, encoding) == data
+
+
+@pytest.mark.parametrize(("text", "encoding"), [("zz", "hex"), ("???", "base64")])
+def test_bytes_that_are_none_are_refused(text: str, encoding: str) -> None:
+    with pytest.raises(ConsoleError, match=f"not {encoding}"):
+        parse_bytes(text, encoding)
+
+
+def test_headers_are_lines() -> None:
+    assert parse_headers("a: 1\n\nb:x:y") == [("a", b"1"), ("b", b"x:y")]
+    with pytest.raises(ConsoleError, match="write name: value"):
+        parse_headers("nonsense")
