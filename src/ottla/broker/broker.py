@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
     from ottla.broker.fetch_sessions import FetchSessions
+    from ottla.broker.metrics import BrokerMetrics
     from ottla.broker.producer_ids import ProducerIds
     from ottla.coordinator.groups.coordinator import GroupCoordinator
     from ottla.coordinator.transactions.coordinator import TransactionCoordinator
@@ -79,6 +80,8 @@ class Broker:
     leader_throttle: Throttle | None = None
     """What `leader.replication.throttled.rate` leaves to followers that catch up."""
     authorizer: Authorizer | None = None
+    metrics: BrokerMetrics | None = None
+    """None: nobody asks for them (no ottla.http.listener), so nothing is counted."""
     peers: Peers = field(default_factory=NoPeers)
     on_broker_disconnected: Callable[[NodeId, int], None] = lambda _broker, _epoch: None
     """The connection broke by which a broker of that epoch sent its heartbeats to us as the controller."""

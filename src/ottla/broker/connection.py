@@ -119,7 +119,7 @@ class Connection:
         self.busy = True
         if isinstance(answer, Deferred):
             self._pending = answer
-            answer.then(lambda response: self._answer(response, route, context.version, correlation_id))
+            answer.then(lambda response: self._answer(response, route, context, correlation_id))
             return
         task = self._pending = asyncio.ensure_future(self._finish(answer, route, context, request, correlation_id))
         if isinstance(answer, Coroutine):
@@ -130,18 +130,21 @@ class Connection:
         self, answer: Awaitable[Any], route: Route, context: RequestContext, request: Any, correlation_id: int
     ) -> None:
         response = await self.dispatcher.settle(answer, route, context, request)
-        self._answer(response, route, context.version, correlation_id)
+        self._answer(response, route, context, correlation_id)
 
-    def _answer(self, response: Any, route: Route, version: int, correlation_id: int) -> None:
+    def _answer(self, response: Any, route: Route, context: RequestContext, correlation_id: int) -> None:
         self._pending = None
         self.busy = False
         if response is not None:
             try:
-                pieces = route.frame(response, version, correlation_id)
+                pieces = route.frame(response, context.version, correlation_id)
             except CloseConnection as error:
                 self.refuse(str(error))
                 return
             self.peer.send(pieces)
+            metrics = context.broker.metrics
+            if metrics is not None:
+                metrics.answered(context)
         self.peer.resume()
 
     def on_closed(self) -> None:

@@ -97,6 +97,9 @@ class Dispatcher:
             return
         request, _ = route.request.decode(frame, pos, version)
         context = RequestContext(self.broker, connection, api_key, version, client_id)
+        metrics = self.broker.metrics
+        if metrics is not None:
+            metrics.started(context)
         try:
             response = route.handle(context, request) if self._open else self._guarded(context, request, route.handle)
         except KafkaError as error:
@@ -109,6 +112,8 @@ class Dispatcher:
             return
         if response.__class__ is route.response:
             connection.peer.send(route.frame(response, version, correlation_id))
+            if metrics is not None:
+                metrics.answered(context)
         else:
             connection.wait_for(response, route, context, request, correlation_id)
 

@@ -177,7 +177,20 @@ class Fetch:
             self._leader_errors.add(leader_id)
         return data
 
+    def _count(self) -> None:
+        broker = self._context.broker
+        metrics = broker.metrics
+        if metrics is None:
+            return
+        for key, data in self.answers:
+            name = key.topic or broker.replicas.names.get(key.topic_id, "")
+            if data.error_code == 0:
+                metrics.fetched(self._context, name, len(data.records or b""))
+            elif name in broker.replicas.by_name:
+                metrics.fetch_failed(name)
+
     def response(self) -> FetchResponse:
+        self._count()
         topics: list[FetchableTopicResponse] = []
         last: tuple[Any, ...] | None = None
         answers = self.answers

@@ -114,6 +114,7 @@ class Append:
                 partitions.append(self._partition(topic, data.index, data.records))
             except KafkaError as error:
                 partitions.append(self._failed(topic, data.index, error))
+                self._count_failure(topic)
         return TopicProduceResponse(name, topic.topic_id, partitions)
 
     def _partition(self, topic: TopicProduceData, index: int, records: Any) -> PartitionProduceResponse:
@@ -130,12 +131,22 @@ class Append:
         result = partition.append_as_leader(
             records, now_ms=self._now_ms, required_acks=self._acks, version=self._version, guard=guard
         )
+        metrics = self._context.broker.metrics
+        if metrics is not None:
+            count = result.last_offset - result.first_offset + 1
+            metrics.produced(self._context, partition.topic_partition.topic, count, len(records))
         response = PartitionProduceResponse(
             index, 0, result.first_offset, result.log_append_time_ms, partition.log.log_start_offset
         )
         if self._acks == ACKS_ALL and partition.log.high_watermark <= result.last_offset:
             self.uncommitted.append((partition, result.last_offset + 1, response))
         return response
+
+    def _count_failure(self, topic: TopicProduceData) -> None:
+        broker = self._context.broker
+        name = topic.name or broker.replicas.names.get(topic.topic_id)
+        if broker.metrics is not None and name in broker.replicas.by_name:
+            broker.metrics.produce_failed(name)
 
     def _find(self, topic: TopicProduceData, index: int) -> Partition:
         partition = find_partition(self._context, topic, index)

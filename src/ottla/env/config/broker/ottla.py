@@ -25,6 +25,10 @@ class OttlaSettings(Settings):
     ottla_encryption_master_key_command: str | None = setting(
         STRING, None, None, "Command that prints the master keys, as in the file; run at start.", undeclared=True
     )
+    ottla_http_listener: str = setting(
+        STRING, "", None,
+        "HOST:PORT where the node tells its metrics, health and lineage over HTTP; empty: nowhere.", undeclared=True,
+    )
     ottla_audit_enable: bool = setting(
         BOOLEAN, False, None, "Whether logins, refusals and changes are written to __ottla_audit.", undeclared=True
     )
