@@ -13,6 +13,7 @@ import click
 from ottla import __version__
 
 _COMMANDS = {
+    "console": ("ottla.cli.console", "console", "Run the web console, against any Kafka."),
     "registry": ("ottla.cli.registry", "registry", "Run a schema registry."),
     "schema": ("ottla.cli.schema", "schema", "List, get, register, check, compare and delete schemas."),
     "server": ("ottla.cli.server", "server", "Run one node from a server.properties file."),

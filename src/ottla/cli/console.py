@@ -11,16 +11,21 @@ import click
 @click.command()
 @click.option("--bootstrap-servers", default="localhost:9092", show_default=True, help="Where the cluster is.")
 @click.option("--listen", default="127.0.0.1:8080", show_default=True, help="HOST:PORT to serve pages on.")
-@click.option("--command-config", type=click.Path(exists=True, dir_okay=False), help="Client settings in Kafka's names.")
+@click.option(
+    "--command-config", type=click.Path(exists=True, dir_okay=False), help="Client settings in Kafka's names."
+)
 @click.option("--registry", default="", metavar="URL", help="The schema registry.")
 @click.option("--pipelines", default="", metavar="URL", help="Where `ottla pipeline serve` answers.")
 @click.option("--read-only", is_flag=True, help="Show everything, change nothing.")
-@click.option("--users", type=click.Path(exists=True, dir_okay=False), help="name:role:hash a line; people must log in.")
+@click.option(
+    "--users", type=click.Path(exists=True, dir_okay=False), help="name:role:hash a line; people must log in."
+)
 @click.option("--allowed-host", multiple=True, help="A further name that browsers may use for this console.")
 @click.option("--tls-certificate", default="", help="PEM file; serves https with --tls-key.")
 @click.option("--tls-key", default="", help="PEM file.")
 @click.option("--hash-password", is_flag=True, help="Read a password, print its hash for the users file, end.")
 def console(
+    *,
     bootstrap_servers: str,
     listen: str,
     command_config: str | None,
@@ -35,9 +40,7 @@ def console(
 ) -> None:
     """The web console: topics, messages, groups, schemas, settings, SQL.
 
-    \b
-    ottla console --bootstrap-servers localhost:9092
-    ottla console --listen 0.0.0.0:8080 --users users.txt --allowed-host console.example.org
+    For example: ottla console --listen 0.0.0.0:8080 --users users.txt --allowed-host console.example.org
     """
     if hash_password:
         from ottla.console.access import hash_password as hashed

@@ -13,11 +13,12 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.broker.broker import Broker
 from ottla.model.errors import KafkaError
 from ottla.protocol.generated.index import APIS
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.controller_server import ControllerServer
     from ottla.broker.metrics import BrokerMetrics, TopicCounts
     from ottla.protocol.generated.list_groups_response import ListedGroup
     from ottla.runtime.listener import Listener
@@ -37,7 +38,12 @@ class Metric(NamedTuple):
 
 
 def _topic_metric(name: str, bean: str, doc: str) -> Metric:
-    return Metric(f"kafka_server_brokertopicmetrics_{name}_total", "counter", f"kafka.server:type=BrokerTopicMetrics,name={bean}", doc)
+    return Metric(
+        f"kafka_server_brokertopicmetrics_{name}_total",
+        "counter",
+        f"kafka.server:type=BrokerTopicMetrics,name={bean}",
+        doc,
+    )
 
 
 def _replica_metric(name: str, bean: str, doc: str) -> Metric:
@@ -45,7 +51,9 @@ def _replica_metric(name: str, bean: str, doc: str) -> Metric:
 
 
 def _controller_metric(name: str, bean: str, doc: str) -> Metric:
-    return Metric(f"kafka_controller_kafkacontroller_{name}", "gauge", f"kafka.controller:type=KafkaController,name={bean}", doc)
+    return Metric(
+        f"kafka_controller_kafkacontroller_{name}", "gauge", f"kafka.controller:type=KafkaController,name={bean}", doc
+    )
 
 
 def _log_metric(name: str, bean: str, doc: str) -> Metric:
@@ -95,10 +103,12 @@ Sample = tuple[str, dict[str, str], float]
 """Metric, labels, value."""
 
 
-def expose(broker: Broker, listeners: Iterable[Listener], *, active_controller: bool) -> str:
+def expose(server: Broker | ControllerServer, listeners: Iterable[Listener], *, active_controller: bool) -> str:
     lines: list[str] = []
     last = ""
-    for name, labels, value in sorted(_samples(broker, listeners, active=active_controller), key=lambda sample: sample[0]):
+    for name, labels, value in sorted(
+        _samples(server, listeners, active=active_controller), key=lambda sample: sample[0]
+    ):
         if name != last:
             metric = _BY_NAME[name]
             lines += [f"# HELP {name} {metric.doc}", f"# TYPE {name} {metric.kind}"]
@@ -112,16 +122,17 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def _samples(broker: Broker, listeners: Iterable[Listener], *, active: bool) -> Iterator[Sample]:
-    if broker.metrics is not None:
-        yield from _topics(broker.metrics)
-        yield from _requests(broker.metrics)
-    yield from _replicas(broker)
-    yield from _cluster(broker, active=active)
-    yield from _groups(broker)
+def _samples(server: Broker | ControllerServer, listeners: Iterable[Listener], *, active: bool) -> Iterator[Sample]:
+    if server.metrics is not None:
+        yield from _topics(server.metrics)
+        yield from _requests(server.metrics)
+    if isinstance(server, Broker):
+        yield from _replicas(server)
+        yield from _groups(server)
+    yield from _cluster(server, active=active)
     for listener in listeners:
         yield "ottla_connections", {"listener": listener.name}, len(listener)
-    yield from _process(broker)
+    yield from _process(server)
 
 
 def _topics(metrics: BrokerMetrics) -> Iterator[Sample]:
@@ -177,10 +188,16 @@ def _replicas(broker: Broker) -> Iterator[Sample]:
     yield "kafka_server_replicamanager_underminisrpartitioncount", {}, under
     yield "kafka_server_replicamanager_atminisrpartitioncount", {}, at_minimum
     yield "kafka_log_logmanager_offlinelogdirectorycount", {}, len(offline)
+    yield "kafka_server_replicamanager_offlinereplicacount", {}, _assigned(broker) - held if offline else 0
 
 
-def _cluster(broker: Broker, *, active: bool) -> Iterator[Sample]:
-    image, prefix = broker.image, "kafka_controller_kafkacontroller_"
+def _assigned(broker: Broker) -> int:
+    topics = broker.image.topics_by_name.values()
+    return sum(broker.node_id in row.replicas for topic in topics for row in topic.partitions.values())
+
+
+def _cluster(server: Broker | ControllerServer, *, active: bool) -> Iterator[Sample]:
+    image, prefix = server.image, "kafka_controller_kafkacontroller_"
     yield f"{prefix}activecontrollercount", {}, int(active)
     if active:
         partitions = [row for topic in image.topics_by_name.values() for row in topic.partitions.values()]
@@ -191,7 +208,7 @@ def _cluster(broker: Broker, *, active: bool) -> Iterator[Sample]:
         yield f"{prefix}globalpartitioncount", {}, len(partitions)
         yield f"{prefix}offlinepartitionscount", {}, sum(row.leader < 0 for row in partitions)
         yield f"{prefix}preferredreplicaimbalancecount", {}, sum(row.leader != row.replicas[0] for row in partitions)
-    yield "ottla_metadata_offset", {}, broker.metadata_offset
+    yield "ottla_metadata_offset", {}, server.metadata_offset
 
 
 def _groups(broker: Broker) -> Iterator[Sample]:
@@ -213,11 +230,11 @@ def _groups(broker: Broker) -> Iterator[Sample]:
         yield "ottla_group_count", {"kind": kind, "state": state}, count
 
 
-def _process(broker: Broker) -> Iterator[Sample]:
+def _process(server: Broker | ControllerServer) -> Iterator[Sample]:
     from ottla import __version__
 
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    labels = {"version": __version__, "node": str(broker.node_id), "cluster": broker.cluster_id}
+    labels = {"version": __version__, "node": str(server.node_id), "cluster": server.cluster_id}
     yield "ottla_info", labels, 1
     yield "process_cpu_seconds_total", {}, usage.ru_utime + usage.ru_stime
     yield "process_start_time_seconds", {}, _STARTED

@@ -7,31 +7,20 @@ import socket
 from collections.abc import Callable, Sequence
 
 from ottla.broker.broker import Broker
+from ottla.broker.controller_server import ControllerServer
 from ottla.runtime.http import HttpAnswer, HttpServer
-from ottla.runtime.listener import Listener, bind
-from ottla.server.errors import StartupError
-
-
-def bind_http(listener: str) -> socket.socket:
-    """StartupError when the address is none or in use."""
-    host, _, port = listener.rpartition(":")
-    if not port.isdigit():
-        raise StartupError(f"ottla.http.listener: {listener!r} is not HOST:PORT")
-    try:
-        return bind(host.strip("[]"), int(port))
-    except OSError as error:
-        raise StartupError(f"cannot listen on ottla.http.listener {listener}: {error.strerror or error}") from error
+from ottla.runtime.listener import Listener
 
 
 class Monitoring:
     def __init__(
         self,
         sock: socket.socket,
-        broker: Broker,
+        server: Broker | ControllerServer,
         listeners: Sequence[Listener],
         is_active_controller: Callable[[], bool],
     ) -> None:
-        self._broker = broker
+        self._told_of = server
         self._listeners = listeners
         self._is_active_controller = is_active_controller
         self._server = HttpServer(
@@ -48,19 +37,20 @@ class Monitoring:
     def _metrics(self) -> HttpAnswer:
         from ottla.server.exposition import CONTENT_TYPE, expose
 
-        text = expose(self._broker, self._listeners, active_controller=self._is_active_controller())
+        text = expose(self._told_of, self._listeners, active_controller=self._is_active_controller())
         return HttpAnswer(text, CONTENT_TYPE)
 
     def _healthy(self) -> HttpAnswer:
         return HttpAnswer("ok\n")
 
     def _ready(self) -> HttpAnswer:
-        """Ready: registered and not fenced, so that clients find this node in the metadata."""
-        registration = self._broker.image.brokers.get(self._broker.node_id)
-        if registration is None or registration.fenced or not self._listeners:
-            return HttpAnswer("not registered, or fenced\n", status=503)
+        """Ready: a broker is registered and not fenced, so that clients find it in the metadata."""
+        if isinstance(self._told_of, Broker):
+            registration = self._told_of.image.brokers.get(self._told_of.node_id)
+            if registration is None or registration.fenced:
+                return HttpAnswer("not registered, or fenced\n", status=503)
         return HttpAnswer("ready\n")
 
     def _lineage(self) -> HttpAnswer:
-        metrics = self._broker.metrics
+        metrics = self._told_of.metrics
         return HttpAnswer(json.dumps(metrics.lineage() if metrics is not None else {}), "application/json")

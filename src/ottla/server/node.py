@@ -7,6 +7,8 @@ opens first, because the quorum needs it to elect; clients are let in only when 
 from __future__ import annotations
 
 import asyncio
+import socket
+from typing import TYPE_CHECKING
 
 from ottla.broker.apis import BROKER_APIS, CONTROLLER_APIS
 from ottla.broker.broker import Broker
@@ -36,6 +38,9 @@ from ottla.server.security import NodeSecurity
 from ottla.server.sockets import Sockets
 from ottla.server.storage import voter_endpoints
 
+if TYPE_CHECKING:
+    from ottla.server.monitoring import Monitoring
+
 log = get_logger(__name__)
 
 
@@ -56,6 +61,7 @@ class Node:
         self._controller_part: ControllerPart | None = None
         self._security: NodeSecurity | None = None
         self._broker_part: BrokerPart | None = None
+        self._monitoring: Monitoring | None = None
 
     @property
     def broker(self) -> Broker | None:
@@ -117,7 +123,20 @@ class Node:
             )
             broker = self._broker_part.broker
             await self._broker_part.start(lambda: self._listen(broker, controller=False))
+        if self._sockets.http is not None:
+            await self._monitor(self._sockets.http, quorum)
         log.info("node.started", node=config.node_id, cluster=identity.cluster_id, listeners=self.bootstrap_servers)
+
+    async def _monitor(self, sock: socket.socket, quorum: QuorumMember) -> None:
+        from ottla.broker.metrics import BrokerMetrics
+        from ottla.server.monitoring import Monitoring
+
+        server = self.broker or self._controller_server
+        if server is None:
+            raise RuntimeError("a node is a broker or a controller")
+        server.metrics = BrokerMetrics(self._clock)
+        self._monitoring = Monitoring(sock, server, self._listeners, lambda: quorum.active)
+        await self._monitoring.start()
 
     def _way_to_controller(self, quorum: QuorumMember) -> ControllerChannel:
         def leader() -> ControllerAddress | None:
@@ -217,6 +236,9 @@ class Node:
 
     async def stop(self, *, clean: bool = True) -> None:
         """Hand leadership over, let no client in, write everything down, leave the quorum, release the directories."""
+        if self._monitoring is not None:
+            self._monitoring.stop()
+            self._monitoring = None
         if clean and self._broker_part is not None:
             await self._broker_part.hand_over()
         self._close_listeners(controller=False)

@@ -13,6 +13,8 @@ from ottla.server.errors import StartupError
 class Sockets:
     def __init__(self) -> None:
         self.by_listener: dict[str, socket.socket] = {}
+        self.http: socket.socket | None = None
+        """Of `ottla.http.listener`."""
 
     def bind(self, config: BrokerConfig) -> None:
         """Take the ports that are not taken yet; StartupError when one is in use, and then none is kept."""
@@ -24,8 +26,24 @@ class Sockets:
             except OSError as error:
                 self.close()
                 raise StartupError(f"cannot listen on {endpoint}: {error.strerror or error}") from error
+        if config.ottla_http_listener and self.http is None:
+            self._bind_http(config.ottla_http_listener)
+
+    def _bind_http(self, listener: str) -> None:
+        host, _, port = listener.rpartition(":")
+        if not port.isdigit():
+            self.close()
+            raise StartupError(f"ottla.http.listener: {listener!r} is not HOST:PORT")
+        try:
+            self.http = bind(host.strip("[]"), int(port))
+        except OSError as error:
+            self.close()
+            raise StartupError(f"cannot listen on ottla.http.listener {listener}: {error.strerror or error}") from error
 
     def close(self) -> None:
+        if self.http is not None:
+            self.http.close()
+            self.http = None
         for sock in self.by_listener.values():
             sock.close()
         self.by_listener.clear()

@@ -1,0 +1,157 @@
+"""A node's HTTP listener: metrics that Prometheus and Kafka's dashboards understand, health, lineage, bad input."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from prometheus_client.parser import text_string_to_metric_families
+
+from ottla.server.exposition import METRICS
+from ottla.testing import Broker
+from tests.support.apache_kafka import TEST_JVM, ApacheKafka, free_port
+from tests.support.debian import debian_command
+from tests.support.jmx_exporter import RULES, agent
+from tests.support.kafka_jars import Unavailable
+
+
+def get(address: str, path: str) -> str:
+    with urlopen(f"http://{address}{path}", timeout=20) as answer:
+        text: str = answer.read().decode()
+        return text
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[tuple[Broker, str]]:
+    address = f"127.0.0.1:{free_port()}"
+    with Broker(properties={"ottla.http.listener": address}) as broker:
+        load(broker.bootstrap_servers)
+        yield broker, address
+
+
+def load(bootstrap_servers: str) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "client.id": "writer"})
+    for n in range(100):
+        producer.produce("counted", b"%d" % n)
+    assert producer.flush(30) == 0
+    reader = Consumer({
+        "bootstrap.servers": bootstrap_servers, "client.id": "reader", "group.id": "g", "auto.offset.reset": "earliest",
+    })  # fmt: skip
+    reader.subscribe(["counted"])
+    seen, deadline = 0, time.monotonic() + 40
+    while seen < 100 and time.monotonic() < deadline:
+        seen += sum(message.error() is None for message in reader.consume(100, 0.5))
+    reader.commit(asynchronous=False)
+    reader.close()
+    assert seen == 100
+
+
+def samples(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_counts_are_true(node: tuple[Broker, str]) -> None:
+    found = samples(get(node[1], "/metrics"))
+    topic = (("topic", "counted"),)
+    assert found["kafka_server_brokertopicmetrics_messagesin_total", topic] == 100
+    assert found["kafka_server_brokertopicmetrics_messagesin_total", ()] >= 100
+    assert found["kafka_server_brokertopicmetrics_bytesout_total", topic] > 100
+    assert found["kafka_log_log_logendoffset", (("partition", "0"), ("topic", "counted"))] == 100
+    assert found["kafka_controller_kafkacontroller_activecontrollercount", ()] == 1
+    assert found["kafka_server_replicamanager_underreplicatedpartitions", ()] == 0
+    requests = {
+        dict(labels)["request"] for name, labels in found if name == "kafka_network_requestmetrics_requests_total"
+    }
+    assert {"Produce", "Fetch", "Metadata"} <= requests
+    assert found["process_resident_memory_bytes", ()] > 1_000_000
+
+
+def test_every_metric_is_in_the_table_and_used(node: tuple[Broker, str]) -> None:
+    told = {name for name, _ in samples(get(node[1], "/metrics"))}
+    known = {metric.name for metric in METRICS}
+    assert told == known
+
+
+@pytest.mark.interop
+def test_promtool_is_content(node: tuple[Broker, str]) -> None:
+    try:
+        promtool = debian_command("promtool", "prometheus", 200)
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    text = get(node[1], "/metrics")
+    done = subprocess.run(
+        [promtool, "check", "metrics"], input=text, capture_output=True, text=True, timeout=40, check=False
+    )
+    # Names that the exporter gives (`_count` on a gauge) are not to promtool's taste; nothing may be wrong.
+    complaints = [line for line in (done.stdout + done.stderr).splitlines() if "error" in line.lower()]
+    assert complaints == []
+    assert done.returncode in (0, 3), done.stderr
+
+
+@pytest.mark.interop
+@pytest.mark.timeout(180)
+def test_names_are_those_of_kafkas_own_exporter(requires_apache_kafka: None, tmp_path) -> None:
+    try:
+        jar = agent()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    rules, port = tmp_path / "rules.yml", free_port()
+    rules.write_text(RULES)
+    options = (*TEST_JVM, f"-javaagent:{jar}=127.0.0.1:{port}:{rules}")
+    with ApacheKafka(tmp_path / "kafka", jvm_options=options) as kafka:
+        load(kafka.bootstrap_servers)
+        theirs = {
+            sample.name
+            for f in text_string_to_metric_families(get(f"127.0.0.1:{port}", "/metrics"))
+            for sample in f.samples
+        }
+    ours = {metric.name for metric in METRICS if metric.bean}
+    assert len(ours) > 20
+    assert ours - theirs == set()
+
+
+def test_health_and_readiness(node: tuple[Broker, str]) -> None:
+    assert get(node[1], "/healthz") == "ok\n"
+    assert get(node[1], "/readyz") == "ready\n"
+
+
+def test_lineage_names_who_wrote_and_who_read(node: tuple[Broker, str]) -> None:
+    told = json.loads(get(node[1], "/lineage"))
+    wrote = {(row["client_id"], row["topic"]) for row in told["produce"]}
+    read = {(row["client_id"], row["topic"]) for row in told["fetch"]}
+    assert ("writer", "counted") in wrote
+    assert ("reader", "counted") in read
+
+
+def test_what_is_not_there_is_404(node: tuple[Broker, str]) -> None:
+    with pytest.raises(HTTPError, match="404"):
+        get(node[1], "/../etc/passwd")
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"\x00" * 100 + b"\r\n\r\n",
+        b"POST /metrics HTTP/1.1\r\n\r\n",
+        b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\n\r\n",
+    ],
+)
+def test_garbage_hurts_nobody(node: tuple[Broker, str], sent: bytes) -> None:
+    host, port = node[1].split(":")
+    with socket.create_connection((host, int(port)), timeout=20) as raw:
+        raw.sendall(sent)
+        raw.shutdown(socket.SHUT_WR)
+        assert b"200 OK" not in raw.recv(1000)
+    assert get(node[1], "/healthz") == "ok\n"
