@@ -74,8 +74,13 @@ class Plain:
         return [response]
 
 
+class NoMetrics:
+    metrics = None
+
+
 class Version:
     version = 0
+    broker = NoMetrics()
 
 
 class Rig:
