@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ottla import __version__
 from ottla.model.errors import ErrorCode
@@ -20,6 +20,10 @@ from ottla.protocol.framing import FrameDecoder
 from ottla.protocol.generated.api_versions_request import ApiVersionsRequest
 from ottla.protocol.generated.api_versions_response import ApiVersionsResponse
 from ottla.protocol.primitives import DecodeError, Message, skip_tags
+from ottla.security.sasl import SaslFailure
+
+if TYPE_CHECKING:
+    from ottla.security.outgoing import PeerSecurity
 
 _API_VERSIONS = 18
 _MAX_CORRELATION_ID = 0x7FFFFFFF
@@ -52,6 +56,7 @@ class NodeClient:
         backoff_max_ms: float = 1_000,
         max_in_flight: int = 5,
         on_lost: Callable[[], None] | None = None,
+        security: PeerSecurity | None = None,
     ) -> None:
         """`on_lost` hears of a connection that was up and is no more."""
         self.host = host
@@ -63,6 +68,7 @@ class NodeClient:
         self._backoff_max_ms = backoff_max_ms
         self._turns = asyncio.Semaphore(max_in_flight)
         self._on_lost = on_lost
+        self._security = security
         self._failures = 0
         self._not_before = 0.0
         self._wire: _Wire | None = None
@@ -119,9 +125,8 @@ class NodeClient:
         wire = _Wire(self._client_id, self._on_wire_lost)
         try:
             async with asyncio.timeout(self._connect_timeout):
-                await loop.create_connection(lambda: wire, self.host, self.port)
-                await wire.negotiate()
-        except (OSError, TimeoutError, NodeUnavailable) as error:
+                await self._secure_connection(wire)
+        except (OSError, TimeoutError, NodeUnavailable, SaslFailure, ValueError) as error:
             wire.drop("no connection")
             self._failed()
             reason = str(error) or f"no connection in {self._connect_timeout:.1f} s"
@@ -129,6 +134,15 @@ class NodeClient:
         self._failures = 0
         self._wire = wire
         return wire
+
+    async def _secure_connection(self, wire: _Wire) -> None:
+        loop, security = asyncio.get_running_loop(), self._security
+        context = security.context() if security is not None else None
+        name = self.host if context is not None else None
+        await loop.create_connection(lambda: wire, self.host, self.port, ssl=context, server_hostname=name)
+        await wire.negotiate()
+        if security is not None:
+            await security.login(wire.send)
 
     def _failed(self) -> None:
         pause_ms = min(self._backoff_ms * 2**self._failures, self._backoff_max_ms)

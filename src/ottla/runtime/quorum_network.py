@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ottla.env.logging import get_logger
 from ottla.protocol.primitives import Message
 from ottla.raft.config import Address
 from ottla.raft.outbound import Outbound
 from ottla.runtime.node_client import NodeClient, NodeUnavailable
+
+if TYPE_CHECKING:
+    from ottla.security.outgoing import PeerSecurity
 
 log = get_logger(__name__)
 
@@ -21,7 +25,14 @@ Respond = Callable[[Outbound, Message | None, bool], None]
 
 
 class QuorumNetwork:
-    def __init__(self, client_id: str, respond: Respond, on_bug: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self,
+        client_id: str,
+        respond: Respond,
+        on_bug: Callable[[BaseException], None],
+        security: PeerSecurity | None = None,
+    ) -> None:
+        self._security = security
         self._client_id = client_id
         self._respond = respond
         self._on_bug = on_bug
@@ -48,7 +59,11 @@ class QuorumNetwork:
         client = self._clients.get((address, fetches))
         if client is None:
             client = self._clients[address, fetches] = NodeClient(
-                address.host, address.port, client_id=self._client_id, backoff_max_ms=_BACKOFF_MAX_MS
+                address.host,
+                address.port,
+                client_id=self._client_id,
+                backoff_max_ms=_BACKOFF_MAX_MS,
+                security=self._security,
             )
         return client
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ottla.controller.runtime import ControllerRuntime
     from ottla.protocol.generated.allocate_producer_ids_request import AllocateProducerIdsRequest
     from ottla.protocol.generated.allocate_producer_ids_response import AllocateProducerIdsResponse
+    from ottla.security.outgoing import PeerSecurity
 
 RETRY_MS = 50
 PRINCIPAL_VERSION = 0
@@ -45,7 +46,9 @@ class ControllerChannel:
         is_active: Callable[[], bool],
         leader: Callable[[], ControllerAddress | None],
         timeout_ms: int = 30_000,
+        security: PeerSecurity | None = None,
     ) -> None:
+        self._security = security
         self._node_id = node_id
         self._local = local
         self._is_active = is_active
@@ -118,7 +121,11 @@ class ControllerChannel:
                 old.close()
             self._clients = {}
             client = self._clients[leader] = NodeClient(
-                leader.host, leader.port, client_id=f"broker-{self._node_id}", request_timeout_ms=self._timeout_ms
+                leader.host,
+                leader.port,
+                client_id=f"broker-{self._node_id}",
+                request_timeout_ms=self._timeout_ms,
+                security=self._security,
             )
         return client
 

@@ -29,6 +29,7 @@ from ottla.runtime.descriptors import Descriptors
 from ottla.runtime.disk import DiskStorage
 from ottla.runtime.listener import Limits, Listener
 from ottla.runtime.timers import LoopTimers
+from ottla.security.outgoing import to_controllers
 from ottla.server.broker_part import BrokerPart
 from ottla.server.controller_channel import ControllerAddress, ControllerChannel
 from ottla.server.controller_part import ControllerPart
@@ -144,7 +145,11 @@ class Node:
             return None if address is None else ControllerAddress(quorum.leader_id, address.host, address.port)
 
         return ControllerChannel(
-            self.config.node_id, local=quorum.runtime, is_active=lambda: quorum.active, leader=leader
+            self.config.node_id,
+            local=quorum.runtime,
+            is_active=lambda: quorum.active,
+            leader=leader,
+            security=to_controllers(self.config),
         )
 
     def _join_quorum(self, identity: MetaProperties) -> QuorumMember:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.env.logging import get_logger
 from ottla.model.ids import NodeId
 from ottla.runtime.node_client import NodeClient, NodeUnavailable
+from ottla.security.outgoing import to_brokers
 
 if TYPE_CHECKING:
     from ottla.env.config.broker.config import BrokerConfig
@@ -49,7 +50,10 @@ class BrokerPeers:
             if client is not None:
                 client.close()
             client = self._clients[broker_id] = NodeClient(
-                endpoint.host, endpoint.port, client_id=f"broker-{self._config().node_id}"
+                endpoint.host,
+                endpoint.port,
+                client_id=f"broker-{self._config().node_id}",
+                security=to_brokers(self._config()),
             )
         return client
 

@@ -33,6 +33,7 @@ from ottla.raft.snapshot_store import SnapshotRetention
 from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
 from ottla.runtime.quorum_network import QuorumNetwork
 from ottla.runtime.timers import LoopTimers
+from ottla.security.outgoing import to_controllers
 from ottla.server.errors import StartupError
 
 log = get_logger(__name__)
@@ -60,7 +61,7 @@ class QuorumMember:
         self._config = config
         self._storage = storage
         self._on_failure = on_failure
-        self._network = QuorumNetwork(f"ottla-{config.node_id}", self._respond, self._on_bug)
+        self._network = QuorumNetwork(f"ottla-{config.node_id}", self._respond, self._on_bug, to_controllers(config))
         self.raft = RaftNode(
             storage, f"{config.metadata_dir}/{METADATA_DIR}", clock, raft_config(config, identity, endpoints), random
         )

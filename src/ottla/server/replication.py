@@ -16,6 +16,7 @@ from ottla.protocol.generated.list_offsets_request import ListOffsetsPartition, 
 from ottla.replication.directories import DirectoryAssignments
 from ottla.replication.proposals import IsrProposals
 from ottla.runtime.node_client import NodeClient, NodeUnavailable
+from ottla.security.outgoing import to_brokers
 
 if TYPE_CHECKING:
     from ottla.env.config.broker.config import BrokerConfig
@@ -145,7 +146,10 @@ class Replication:
             if client is not None:
                 client.close()
             client = self._clients[source] = NodeClient(
-                endpoint.host, endpoint.port, client_id=f"broker-{self._replicas.context.node_id}-fetcher-0"
+                endpoint.host,
+                endpoint.port,
+                client_id=f"broker-{self._replicas.context.node_id}-fetcher-0",
+                security=to_brokers(self._config()),
             )
         return client
 
