@@ -59,6 +59,12 @@ class Token:
 
 
 def validate_token(text: str, rules: TokenRules, now_ms: int) -> Token:
+    claims = token_claims(text, rules, now_ms)
+    return Token(claims[rules.subject_claim], int(claims["exp"] * 1000))
+
+
+def token_claims(text: str, rules: TokenRules, now_ms: int) -> dict[str, Any]:
+    """The claims of a token that holds; TokenRefused says why one does not."""
     claims = _claims(text, rules)
     expires = _seconds(claims, "exp")
     if expires is None:
@@ -80,7 +86,7 @@ def validate_token(text: str, rules: TokenRules, now_ms: int) -> Token:
     subject: object = claims.get(rules.subject_claim)
     if not isinstance(subject, str) or not subject:
         raise TokenRefused(f"the token has no claim {rules.subject_claim}")
-    return Token(subject, expires_at_ms)
+    return claims
 
 
 def _seconds(claims: Mapping[str, Any], name: str) -> float | None:
