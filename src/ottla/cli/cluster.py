@@ -94,7 +94,9 @@ def balance(bootstrap_servers: str, at_once: int) -> None:
 
         _move(connected, lambda now: plan_balance(now.brokers, now.replicas), at_once, "balancing")
         now = view(connected)
-        wrong = [p for p, replicas in now.replicas.items() if now.leaders[p] != replicas[0] and replicas[0] in now.isr[p]]
+        wrong = [
+            p for p, replicas in now.replicas.items() if now.leaders[p] != replicas[0] and replicas[0] in now.isr[p]
+        ]
         changed = elect_preferred(connected, wrong)
         click.echo(f"balanced; {changed} leaders changed")
 

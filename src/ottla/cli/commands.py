@@ -16,6 +16,7 @@ _COMMANDS = {
     "console": ("ottla.cli.console", "console", "Run the web console, against any Kafka."),
     "registry": ("ottla.cli.registry", "registry", "Run a schema registry."),
     "schema": ("ottla.cli.schema", "schema", "List, get, register, check, compare and delete schemas."),
+    "cluster": ("ottla.cli.cluster", "cluster", "Look at a cluster and move partitions between its nodes."),
     "server": ("ottla.cli.server", "server", "Run one node from a server.properties file."),
     "shims": ("ottla.cli.shims", "shims", "Write Kafka's tools (kafka-topics.sh, ...) into a folder."),
     "storage": ("ottla.cli.storage", "storage", "Make ids, format log directories, look at them."),

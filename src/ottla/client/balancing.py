@@ -27,8 +27,8 @@ class BrokerInfo(NamedTuple):
 class _Load:
     def __init__(self, brokers: Iterable[BrokerInfo], current: Assignment) -> None:
         self.racks = {broker.id: broker.rack for broker in brokers}
-        self.replicas = Counter({broker: 0 for broker in self.racks})
-        self.leaders = Counter({broker: 0 for broker in self.racks})
+        self.replicas = Counter(dict.fromkeys(self.racks, 0))
+        self.leaders = Counter(dict.fromkeys(self.racks, 0))
         for replicas in current.values():
             self.replicas.update(replicas)
             self.leaders[replicas[0]] += 1

@@ -122,7 +122,9 @@ def elect_preferred(cluster: Cluster, partitions: Iterable[Partition]) -> int:
         topics.setdefault(name, TopicPartitions(name, [])).partitions.append(index)
     if not topics:
         return 0
-    request = ElectLeadersRequest(election_type=PREFERRED, topic_partitions=list(topics.values()), timeout_ms=TIMEOUT_MS)
+    request = ElectLeadersRequest(
+        election_type=PREFERRED, topic_partitions=list(topics.values()), timeout_ms=TIMEOUT_MS
+    )
     answer = cluster.controller_call("electLeaders", request, ElectLeadersResponse, lambda a: a.error_code)
     check(answer.error_code)
     return sum(not result.error_code for topic in answer.replica_election_results for result in topic.partition_result)

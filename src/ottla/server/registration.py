@@ -34,6 +34,7 @@ SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL":
 RETRY_MS = 100
 CATCH_UP_MS = 10
 CONTROLLED_SHUTDOWN_MS = 60_000
+NO_CONTROLLER_MS = 4_000
 _PASSING = frozenset(
     {ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.BROKER_ID_NOT_REGISTERED}
 )
@@ -125,7 +126,9 @@ class Registration:
 
     # ------------------------------------------------------------------------------------------------------- heartbeats
 
-    async def _heartbeat(self, *, want_shut_down: bool = False) -> BrokerHeartbeatResponse:
+    async def _heartbeat(
+        self, *, want_shut_down: bool = False, timeout_ms: float | None = None
+    ) -> BrokerHeartbeatResponse:
         config = self._node.config
         request = BrokerHeartbeatRequest(
             broker_id=config.node_id,
@@ -135,9 +138,9 @@ class Registration:
             offline_log_dirs=[d.directory_id for d in self._logs.directories if d.offline],
         )
         # One that hangs must not keep the next from finding a new controller in time.
-        timeout_ms = config.broker_session_timeout_ms / 2
-        response: BrokerHeartbeatResponse = await self._controller.submit(request, None, timeout_ms=timeout_ms)
-        if response.error_code:
+        limit_ms = config.broker_session_timeout_ms / 2 if timeout_ms is None else timeout_ms
+        response: BrokerHeartbeatResponse = await self._controller.submit(request, None, timeout_ms=limit_ms)
+        if response.error_code and not want_shut_down:
             await self._on_refused(ErrorCode(response.error_code))
         return response
 
@@ -170,16 +173,21 @@ class Registration:
     # ------------------------------------------------------------------------------------------------------------ stop
 
     async def shut_down(self, timeout_ms: float = CONTROLLED_SHUTDOWN_MS) -> None:
-        """Controlled shutdown: the controller moves our leaders, and says when the others know."""
+        """Controlled shutdown: the controller moves our leaders, and says when the others know. Without a controller
+        that answers there is nobody to hand over to."""
         self.stop()
         if self.broker_epoch < 0 or self.alone:
             return
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                while not (await self._heartbeat(want_shut_down=True)).should_shut_down:  # noqa: ASYNC110 - it asks again
-                    await asyncio.sleep(RETRY_MS / 1000)
-        except TimeoutError:
-            log.warning("controlled_shutdown.timed_out", after_ms=timeout_ms)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_ms / 1000
+        while loop.time() < deadline:
+            response = await self._heartbeat(want_shut_down=True, timeout_ms=NO_CONTROLLER_MS)
+            if response.should_shut_down:
+                return
+            if response.error_code:
+                break
+            await asyncio.sleep(RETRY_MS / 1000)
+        log.warning("controlled_shutdown.ended", reason="the controller did not say that it is safe")
 
     def stop(self) -> None:
         if self._heartbeats is not None:

@@ -1,0 +1,277 @@
+"""`ottla up --nodes N`: a cluster on this machine, one process per node.
+
+Node 1 lives in DIR as with one node, the others in DIR/node-2 and so on; each has its server.properties, written once.
+A new cluster has up to three controllers. A directory with fewer nodes grows: the new ones join as brokers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from ottla.controller.format import FormatRequest
+from ottla.env.config.broker.config import BrokerConfig
+from ottla.env.config.load import load
+from ottla.metadata.meta_properties import read_meta_properties
+from ottla.model.ids import Uuid, new_uuid
+from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
+from ottla.runtime.disk import DiskStorage
+from ottla.server.companions import Companions
+from ottla.server.errors import StartupError
+from ottla.server.run import exit_code, read_properties
+from ottla.server.storage import is_formatted, random_uuid, run_format
+from ottla.server.up import registry_command, write_properties
+
+MAX_NODES = 100
+MAX_CONTROLLERS = 3
+MAX_FACTOR = 3
+START_SECONDS = 60.0
+STOP_SECONDS = 90.0
+
+PROPERTIES = """\
+# Written by `ottla up --nodes {nodes}`; yours to change. These are Kafka's own names: Apache Kafka starts on this file too.
+process.roles={roles}
+node.id={node}
+listeners={listeners}
+advertised.listeners={listeners}
+controller.listener.names=CONTROLLER
+controller.quorum.bootstrap.servers={controllers}
+log.dirs={data}
+default.replication.factor={factor}
+min.insync.replicas={min_isr}
+offsets.topic.replication.factor={factor}
+transaction.state.log.replication.factor={factor}
+transaction.state.log.min.isr={min_isr}
+share.coordinator.state.topic.replication.factor={factor}
+share.coordinator.state.topic.min.isr={min_isr}
+group.initial.rebalance.delay.ms=0
+"""
+
+
+class PlannedNode(NamedTuple):
+    id: int
+    directory: Path
+    port: int
+    controller_port: int
+
+    @property
+    def properties(self) -> Path:
+        return self.directory / "server.properties"
+
+
+def up_cluster(directory: Path, host: str, port: int, nodes: int, *, registry_port: int | None = None) -> int:
+    """The exit code. `registry_port` None: no schema registry beside the nodes."""
+    companions = Companions()
+
+    def started(addresses: list[str]) -> None:
+        print(f"ottla is up at {','.join(addresses)} ({nodes} nodes in {directory})", flush=True)
+        print("Ctrl-C stops it.", flush=True)
+        if registry_port is not None:
+            companions.start(registry_command(",".join(addresses), host, registry_port))
+
+    try:
+        return exit_code(directory, lambda: _up(directory, host, port, nodes, started))
+    finally:
+        companions.stop()
+
+
+def _up(directory: Path, host: str, port: int, count: int, started: Callable[[list[str]], None]) -> int:
+    nodes = plan_nodes(directory, host, port, count)
+    configs = prepare(nodes, host)
+    processes: dict[int, subprocess.Popen[bytes]] = {}
+    stopping = False
+
+    def on_signal(_number: int, _frame: object) -> None:
+        nonlocal stopping
+        stopping = True
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, on_signal)
+    with contextlib.ExitStack() as logs:
+        try:
+            for node in nodes:
+                output = logs.enter_context((node.directory / "ottla.log").open("ab"))
+                processes[node.id] = _start(node, output)
+            addresses = _wait_until_up(configs, processes, lambda: stopping)
+            if not stopping:
+                started(addresses)
+            gone: set[int] = set()
+            while not stopping and len(gone) < len(processes):
+                time.sleep(0.1)
+                for node_id, process in processes.items():
+                    if node_id not in gone and process.poll() is not None:
+                        gone.add(node_id)
+                        print(f"ottla: node {node_id} has ended with code {process.returncode}", file=sys.stderr)
+        finally:
+            _stop(processes)
+    return 0 if stopping else 1
+
+
+def _start(node: PlannedNode, output: IO[bytes]) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "ottla.cli.main", "server", "start", str(node.properties)]
+    # In a session of its own: Ctrl-C on the terminal is ours to pass on, in order.
+    return subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)  # noqa: S603 - our own server
+
+
+def _wait_until_up(
+    configs: dict[int, BrokerConfig], processes: dict[int, subprocess.Popen[bytes]], over: Callable[[], bool]
+) -> list[str]:
+    deadline = time.monotonic() + START_SECONDS
+    addresses: list[str] = []
+    for node_id, config in configs.items():
+        endpoint = config.advertised_broker_listeners[0]
+        address = (endpoint.host or "127.0.0.1", endpoint.port)
+        while not _answers(address):
+            if processes[node_id].poll() is not None:
+                raise StartupError(
+                    f"node {node_id} did not start: see {Path(config.data_dirs[0]).parent / 'ottla.log'}"
+                )
+            if time.monotonic() > deadline:
+                raise StartupError(f"node {node_id} is not up after {START_SECONDS:.0f} s")
+            if over():
+                return addresses
+            time.sleep(0.05)
+        addresses.append(f"{address[0]}:{address[1]}")
+    return addresses
+
+
+def _answers(address: tuple[str, int]) -> bool:
+    try:
+        socket.create_connection(address, 1.0).close()
+    except OSError:
+        return False
+    return True
+
+
+def _stop(processes: dict[int, subprocess.Popen[bytes]]) -> None:
+    """One after the other, so that each hands over while there is a quorum; the last ones need not."""
+    running = [process for process in processes.values() if process.poll() is None]
+    for number, process in enumerate(running):
+        process.send_signal(signal.SIGTERM)
+        if number < len(running) - 2:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(STOP_SECONDS / len(running))
+    deadline = time.monotonic() + STOP_SECONDS
+    for process in running:
+        try:
+            process.wait(max(deadline - time.monotonic(), 1.0))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+# ------------------------------------------------------------------------------------------------------------- files
+
+
+def plan_nodes(directory: Path, host: str, port: int, count: int) -> list[PlannedNode]:
+    """Where each node lives and listens. Those that are there keep their ports."""
+    ports = _free_ports(host, 2 * count) if port == 0 else iter(range(port, port + 2 * count))
+    nodes = []
+    for node_id in range(1, count + 1):
+        folder = directory if node_id == 1 else directory / f"node-{node_id}"
+        nodes.append(PlannedNode(node_id, folder, next(ports), next(ports)))
+    return nodes
+
+
+def _free_ports(host: str, count: int) -> Iterator[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for found in sockets:
+            found.bind((host, 0))
+        return iter([found.getsockname()[1] for found in sockets])
+    finally:
+        for found in sockets:
+            found.close()
+
+
+def prepare(nodes: list[PlannedNode], host: str) -> dict[int, BrokerConfig]:
+    """Write and format what is missing; the configurations."""
+    growing = nodes[0].properties.exists()
+    if growing:
+        first = load(read_properties(nodes[0].properties))
+        controllers = _controllers_of(first)
+        voters: list[PlannedNode] = []
+    else:
+        voters = nodes[:MAX_CONTROLLERS] if len(nodes) != 2 else nodes[:1]
+        controllers = ",".join(f"{host}:{node.controller_port}" for node in voters)
+        _check_free(nodes, host)
+    configs = {}
+    directory_ids = {node.id: new_uuid(os.urandom) for node in voters}
+    cluster_id = None
+    for node in nodes:
+        if not node.properties.exists():
+            write_properties(node.properties, _text(node, nodes, voters, host, controllers))
+        config = configs[node.id] = load(read_properties(node.properties))
+        if not is_formatted(config):
+            cluster_id = cluster_id or _cluster_id(configs[nodes[0].id])
+            _format(config, cluster_id, voters, directory_ids, host)
+    return configs
+
+
+def _controllers_of(config: BrokerConfig) -> str:
+    return ",".join(config.controller_quorum_bootstrap_servers) or ",".join(
+        f"{host}:{port}" for host, port in config.voters.values()
+    )
+
+
+def _check_free(nodes: list[PlannedNode], host: str) -> None:
+    """A port in use is said before anything is written."""
+    for node in nodes:
+        for port in (node.port, node.controller_port):
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind((host, port))
+                except OSError as error:
+                    raise StartupError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+
+
+def _text(node: PlannedNode, nodes: list[PlannedNode], voters: list[PlannedNode], host: str, controllers: str) -> str:
+    controller = node in voters
+    listeners = f"PLAINTEXT://{host}:{node.port}"
+    if controller:
+        listeners += f",CONTROLLER://{host}:{node.controller_port}"
+    factor = min(len(nodes), MAX_FACTOR)
+    return PROPERTIES.format(
+        nodes=len(nodes),
+        roles="broker,controller" if controller else "broker",
+        node=node.id,
+        listeners=listeners,
+        controllers=controllers,
+        data=(node.directory / "data").absolute(),
+        factor=factor,
+        min_isr=max(factor - 1, 1),
+    )
+
+
+def _cluster_id(first: BrokerConfig) -> str:
+    found = read_meta_properties(DiskStorage(), first.metadata_dir)
+    return random_uuid() if found is None else found.cluster_id
+
+
+def _format(
+    config: BrokerConfig, cluster_id: str, voters: list[PlannedNode], directory_ids: dict[int, Uuid], host: str
+) -> None:
+    initial = VoterSet(
+        tuple(
+            Voter(node.id, directory_ids[node.id], (VoterEndpoint("CONTROLLER", host, node.controller_port),))
+            for node in voters
+        )
+    )
+    run_format(
+        FormatRequest(
+            cluster_id=cluster_id,
+            node_id=config.node_id,
+            log_dirs=list(config.data_dirs),
+            metadata_log_dir=config.metadata_log_dir,
+            initial_controllers=initial if config.is_controller else None,
+        )
+    )
