@@ -70,7 +70,8 @@ async def _serve(node: Node, on_started: Callable[[Node], None] | None, on_stopp
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    await node.start()
+    if not await _started(node, stopping):
+        return 0
     # What exists now lives as long as the node: the collector need not walk it again and again.
     gc.collect()
     gc.freeze()
@@ -91,6 +92,20 @@ async def _serve(node: Node, on_started: Callable[[Node], None] | None, on_stopp
             await asyncio.to_thread(on_stopping)
         await node.stop()
     return 0
+
+
+async def _started(node: Node, stopping: asyncio.Event) -> bool:
+    """Start, unless a signal comes first: a node that waits for its quorum must end too."""
+    starting = asyncio.ensure_future(node.start())
+    stopped = asyncio.ensure_future(stopping.wait())
+    await asyncio.wait({starting, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if starting.done():
+        starting.result()
+        return True
+    starting.cancel()
+    await asyncio.wait({starting})
+    return False
 
 
 def run_loop(main: Coroutine[Any, Any, int]) -> int:

@@ -22,6 +22,8 @@ from ottla.env.config.broker.config import BrokerConfig
 from ottla.env.config.load import load
 from ottla.metadata.meta_properties import read_meta_properties
 from ottla.model.ids import Uuid, new_uuid
+from ottla.protocol.api import encode_request
+from ottla.protocol.generated.api_versions_request import ApiVersionsRequest
 from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
 from ottla.runtime.disk import DiskStorage
 from ottla.server.companions import Companions
@@ -144,11 +146,14 @@ def _wait_until_up(
 
 
 def _answers(address: tuple[str, int]) -> bool:
+    """Whether a broker is served there: the port is bound long before, so it must answer a question."""
+    question = b"".join(encode_request(ApiVersionsRequest(), 0, 1, "ottla-up"))
     try:
-        socket.create_connection(address, 1.0).close()
+        with socket.create_connection(address, 1.0) as connection:
+            connection.sendall(question)
+            return bool(connection.recv(4))
     except OSError:
         return False
-    return True
 
 
 def _stop(processes: dict[int, subprocess.Popen[bytes]]) -> None:
