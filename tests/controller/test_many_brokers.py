@@ -209,8 +209,12 @@ def test_an_unclean_restart_costs_the_eligibility(cluster: Cluster) -> None:
 
 
 def test_another_incarnation_waits_for_the_session_to_end(cluster: Cluster) -> None:
-    assert cluster.register(1).error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    assert cluster.register(1, directories=2).error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
     cluster.clock.now += 9_001
+    assert cluster.register(1, directories=2).error_code == 0
+
+
+def test_an_incarnation_that_has_the_directories_of_the_last_one_is_back_at_once(cluster: Cluster) -> None:
     assert cluster.register(1).error_code == 0
 
 

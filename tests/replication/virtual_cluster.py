@@ -155,6 +155,7 @@ class VirtualNode:
             replicas=self.replicas,
             fetch_sessions=FetchSessions(1000, cluster.time, SeededRandom(self.id)),
             leader_throttle=None,
+            authorizer=None,
             image=self.publisher.image,
         )
         self.logs.load(self._topic_config, cluster.time.time_ms())

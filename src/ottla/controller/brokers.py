@@ -83,8 +83,11 @@ def register_broker(
 def _check_incarnation(
     state: ControllerState, request: BrokerRegistrationRequest, existing: BrokerRegistration | None
 ) -> None:
-    """Another incarnation may still be alive. This very node's cannot: the lock on its log directory is ours."""
+    """Another incarnation may still be alive. This very node's cannot, nor can one whose log directories the new one
+    has: a server holds the lock on them while it lives. So a broker that was killed is back at once."""
     if existing is None or request.broker_id == state.settings.node_id:
+        return
+    if request.log_dirs and set(request.log_dirs) == set(existing.directories):
         return
     if existing.incarnation_id != request.incarnation_id and session_valid(state, request.broker_id):
         raise KafkaError(

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from ottla.controller.bootstrap import activation_records
-from ottla.controller.brokers import fence_stale_brokers
+from ottla.controller.brokers import fence_broker, fence_stale_brokers
 from ottla.controller.committed import CommittedMetadata
 from ottla.controller.controller import Controller
 from ottla.controller.state import ControllerState, RequestContext
@@ -25,6 +25,7 @@ from ottla.metadata.publisher import MetadataPublisher
 from ottla.metadata.records import encode_frame
 from ottla.metadata.replay import replay_all
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import NodeId
 from ottla.protocol.primitives import Message
 from ottla.raft.driver import Blocking, Done, RaftDriver, Send, run_inline
 from ottla.raft.errors import BatchTooLargeError
@@ -199,6 +200,12 @@ class ControllerRuntime:
         if records:
             self.append_own(records)
         self._committed.snapshot_if_due()
+
+    def fence(self, broker_id: NodeId, broker_epoch: int) -> None:
+        """A broker of that epoch is known to be gone: its session need not run out first."""
+        broker = self.state.image.brokers.get(broker_id)
+        if self.active and broker is not None and broker.epoch == broker_epoch and not broker.fenced:
+            self.append_own(fence_broker(self.state, broker))
 
     def append_own(self, records: list[Message]) -> None:
         """Records that the active controller decides on by itself."""

@@ -146,8 +146,9 @@ class BrokerPart:
     async def start(self, let_in: Callable[[], None]) -> None:
         """Load every partition, register, take the partitions up; `let_in` opens the door to clients in between."""
         broker, config, registration = self.broker, self._config, self._registration
-        self._load_logs()
+        # Behind the registration the metadata is as new as the cluster's: older metadata would call new logs strays.
         await registration.register()
+        self._load_logs()
         alone = registration.alone
         if alone:
             # Leaders are known only then: partitions hear of their state once, not of every step of the registration.

@@ -33,6 +33,7 @@ from ottla.security.outgoing import to_controllers
 from ottla.server.broker_part import BrokerPart
 from ottla.server.controller_channel import ControllerAddress, ControllerChannel
 from ottla.server.controller_part import ControllerPart
+from ottla.server.departures import Departures
 from ottla.server.directories import Directories
 from ottla.server.quorum import QuorumMember
 from ottla.server.security import NodeSecurity
@@ -60,6 +61,7 @@ class Node:
         self._controller: ControllerChannel | None = None
         self._controller_server: ControllerServer | None = None
         self._controller_part: ControllerPart | None = None
+        self._departures: Departures | None = None
         self._security: NodeSecurity | None = None
         self._broker_part: BrokerPart | None = None
         self._monitoring: Monitoring | None = None
@@ -168,7 +170,15 @@ class Node:
     def _serve_as_controller(
         self, identity: MetaProperties, quorum: QuorumMember, controller: ControllerChannel
     ) -> ControllerServer:
+        departures = self._departures = Departures(
+            self.config.node_id,
+            image=lambda: quorum.publisher.image,
+            active_epoch=lambda: quorum.raft.epoch if quorum.active else None,
+            fence=lambda broker_id, epoch: quorum.runtime.fence(broker_id, epoch) if quorum.runtime else None,
+        )
+        departures.start()
         return ControllerServer(
+            on_broker_disconnected=departures.on_disconnected,
             node_id=self.config.node_id,
             cluster_id=identity.cluster_id,
             config=self.config,
@@ -255,6 +265,9 @@ class Node:
         if self._controller_part is not None:
             self._controller_part.stop()
             self._controller_part = None
+        if self._departures is not None:
+            self._departures.stop()
+            self._departures = None
         if self._controller is not None:
             self._controller.close()
             self._controller = None

@@ -131,7 +131,7 @@ def _wait_until_up(
     for node_id, config in configs.items():
         endpoint = config.advertised_broker_listeners[0]
         address = (endpoint.host or "127.0.0.1", endpoint.port)
-        while not _answers(address):
+        while not answers(address):
             if processes[node_id].poll() is not None:
                 raise StartupError(
                     f"node {node_id} did not start: see {Path(config.data_dirs[0]).parent / 'ottla.log'}"
@@ -145,7 +145,7 @@ def _wait_until_up(
     return addresses
 
 
-def _answers(address: tuple[str, int]) -> bool:
+def answers(address: tuple[str, int]) -> bool:
     """Whether a broker is served there: the port is bound long before, so it must answer a question."""
     question = b"".join(encode_request(ApiVersionsRequest(), 0, 1, "ottla-up"))
     try:

@@ -1,0 +1,123 @@
+"""Rounds of faults against a three-node cluster under load, and the longest time without an acknowledgement."""
+
+from __future__ import annotations
+
+import random
+import signal
+import threading
+import time
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.robustness.cluster_process import ClusterProcess, wait_for
+from tests.robustness.load import Reader, Sender
+
+PARTITIONS = 3
+KILL = "kill"
+HANG = "hang"
+HANG_THEN_KILL = "hang then kill"
+ALL = "kill all"
+HANG_SECONDS = 4.0
+
+
+class GapMeter:
+    """The longest time in which no sender got an acknowledgement."""
+
+    def __init__(self, senders: list[Sender]) -> None:
+        self._senders = senders
+        self.longest = 0.0
+        self._since = time.monotonic()
+        self._count = -1
+        self._running = True
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while self._running:
+            count = sum(len(acked) for sender in self._senders for acked in sender.acked)
+            now = time.monotonic()
+            if count != self._count:
+                self._count, self._since = count, now
+            self.longest = max(self.longest, now - self._since)
+            time.sleep(0.02)
+
+    def take(self) -> float:
+        """The longest gap since the last call."""
+        longest, self.longest, self._since = self.longest, 0.0, time.monotonic()
+        return longest
+
+    def close(self) -> None:
+        self._running = False
+        self._thread.join(5)
+
+
+def create_topic(cluster: ClusterProcess, name: str, partitions: int = PARTITIONS, **configs: str) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    config = {"min.insync.replicas": "2", **configs}
+    topic = NewTopic(name, partitions, 3, config=config)
+    admin.create_topics([topic], operation_timeout=30)[name].result(30)
+
+
+def fault(cluster: ClusterProcess, kind: str, chance: random.Random) -> None:
+    """One fault and its end: every node runs again when this returns."""
+    node = chance.choice(list(cluster.nodes))
+    if kind == KILL:
+        cluster.kill(node)
+        time.sleep(chance.choice([0.0, 0.5, 2.5]))
+        cluster.start(node)
+    elif kind in (HANG, HANG_THEN_KILL):
+        cluster.signal(node, signal.SIGSTOP)
+        time.sleep(chance.uniform(0.5, HANG_SECONDS))
+        if kind == HANG:
+            cluster.signal(node, signal.SIGCONT)
+        else:
+            cluster.kill(node)
+            cluster.start(node)
+    else:
+        for each in cluster.nodes:
+            cluster.signal(each, signal.SIGKILL)
+        for each in cluster.nodes:
+            cluster.processes[each].wait()
+        for each in cluster.nodes:
+            cluster.start(each)
+
+
+def in_sync(cluster: ClusterProcess, topic: str) -> bool:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    try:
+        found = admin.list_topics(topic, timeout=10).topics[topic].partitions.values()
+    except Exception:  # noqa: BLE001 - whatever the client says while nodes come back
+        return False
+    return all(len(partition.isrs) == len(partition.replicas) for partition in found)
+
+
+def run_rounds(cluster: ClusterProcess, kinds: list[str], seed: int) -> dict[str, float]:
+    """Faults of `kinds` one after the other; after each, everything acknowledged is looked for. Longest gaps by kind."""
+    chance = random.Random(seed)
+    create_topic(cluster, "t")
+    senders = [
+        Sender(f"s{i}", cluster.bootstrap_servers, "t", PARTITIONS, idempotent=True, seed=seed) for i in range(2)
+    ]
+    reader = Reader(cluster.bootstrap_servers, senders)
+    meter = GapMeter(senders)
+    gaps: dict[str, float] = {}
+    try:
+        for kind in kinds:
+            for sender in senders:
+                sender.resume()
+            time.sleep(chance.uniform(0.3, 1.0))
+            meter.take()
+            fault(cluster, kind, chance)
+            time.sleep(chance.uniform(0.3, 1.0))
+            cluster.wait_up()
+            for sender in senders:
+                sender.pause(90)
+            gaps[kind] = max(gaps.get(kind, 0.0), meter.take())
+            reader.check()
+            wait_for(lambda: in_sync(cluster, "t"), 60, "the replicas do not come back into the ISR")
+    finally:
+        meter.close()
+        for sender in senders:
+            sender.close()
+    assert reader.records == sum(sum(sender.sent) for sender in senders)
+    return gaps

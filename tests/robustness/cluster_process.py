@@ -1,0 +1,81 @@
+"""A cluster of real processes: nodes that can be killed, stopped and continued one by one or all at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ottla.server.up_cluster import PlannedNode, answers, prepare
+from tests.robustness.server_process import COMMAND, environment, free_ports
+
+HOST = "127.0.0.1"
+
+
+class ClusterProcess:
+    """`count` nodes as `ottla up --nodes` lays them out, each started as `ottla server start` does."""
+
+    def __init__(self, directory: Path, count: int = 3, properties: dict[str, str] | None = None) -> None:
+        ports = iter(free_ports(2 * count))
+        self.nodes = {i: PlannedNode(i, directory / f"node-{i}", next(ports), next(ports)) for i in range(1, count + 1)}
+        prepare(list(self.nodes.values()), HOST)
+        for node in self.nodes.values():
+            with node.properties.open("a") as file:
+                file.writelines(f"{name}={value}\n" for name, value in (properties or {}).items())
+        self.processes: dict[int, subprocess.Popen[bytes]] = {}
+        self.bootstrap_servers = ",".join(f"{HOST}:{node.port}" for node in self.nodes.values())
+
+    def __enter__(self) -> Self:
+        for node_id in self.nodes:
+            self.start(node_id)
+        self.wait_up()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+    def start(self, node_id: int) -> None:
+        node = self.nodes[node_id]
+        with (node.directory / "ottla.log").open("ab") as output:
+            self.processes[node_id] = subprocess.Popen(
+                [*COMMAND, "server", "start", str(node.properties)], stdout=output, stderr=output, env=environment()
+            )
+
+    def up(self, node_id: int) -> bool:
+        assert self.processes[node_id].poll() is None, self.log(node_id)
+        return answers((HOST, self.nodes[node_id].port))
+
+    def wait_up(self, timeout: float = 60) -> None:
+        wait_for(lambda: all(self.up(node_id) for node_id in self.nodes), timeout, "not all nodes are up")
+
+    def signal(self, node_id: int, number: signal.Signals) -> None:
+        os.kill(self.processes[node_id].pid, number)
+
+    def kill(self, node_id: int) -> None:
+        self.processes[node_id].kill()
+        self.processes[node_id].wait()
+
+    def stop(self, node_id: int, timeout: float = 60) -> None:
+        self.processes[node_id].terminate()
+        assert self.processes[node_id].wait(timeout) == 0, self.log(node_id)
+
+    def log(self, node_id: int) -> str:
+        text = (self.nodes[node_id].directory / "ottla.log").read_text()
+        return f"node {node_id}:\n{text[-3000:]}"
+
+
+def wait_for(condition: Callable[[], bool], timeout: float, what: str) -> None:
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
