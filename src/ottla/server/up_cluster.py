@@ -77,15 +77,21 @@ def up_cluster(directory: Path, host: str, port: int, nodes: int, *, registry_po
         print(f"ottla is up at {','.join(addresses)} ({nodes} nodes in {directory})", flush=True)
         print("Ctrl-C stops it.", flush=True)
         if registry_port is not None:
-            companions.start(registry_command(",".join(addresses), host, registry_port))
+            command = registry_command(",".join(addresses), host, registry_port)
+            command[command.index("--replication-factor") + 1] = str(min(nodes, MAX_FACTOR))
+            companions.start(command)
 
-    try:
-        return exit_code(directory, lambda: _up(directory, host, port, nodes, started))
-    finally:
-        companions.stop()
+    return exit_code(directory, lambda: _up(directory, host, port, nodes, started, companions.stop))
 
 
-def _up(directory: Path, host: str, port: int, count: int, started: Callable[[list[str]], None]) -> int:
+def _up(
+    directory: Path,
+    host: str,
+    port: int,
+    count: int,
+    started: Callable[[list[str]], None],
+    before_stop: Callable[[], None],
+) -> int:
     nodes = plan_nodes(directory, host, port, count)
     configs = prepare(nodes, host)
     processes: dict[int, subprocess.Popen[bytes]] = {}
@@ -113,6 +119,7 @@ def _up(directory: Path, host: str, port: int, count: int, started: Callable[[li
                         gone.add(node_id)
                         print(f"ottla: node {node_id} has ended with code {process.returncode}", file=sys.stderr)
         finally:
+            before_stop()
             _stop(processes)
     return 0 if stopping else 1
 
