@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 
 from tests.coordinator import transcript
+from tests.coordinator.consumer_transcript import ConsumerTranscript
 
 SCENARIOS = sorted((Path(__file__).parent / "scenarios").glob("*.txt"))
+CONSUMER_SCENARIOS = sorted((Path(__file__).parent / "consumer_scenarios").glob("*.txt"))
 
 
-@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", SCENARIOS + CONSUMER_SCENARIOS, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_scenario(path: Path) -> None:
-    played = transcript.run(path)
+    played = transcript.run(path, ConsumerTranscript() if path in CONSUMER_SCENARIOS else None)
     if os.environ.get("OTTLA_REWRITE"):
         path.write_text(played)
     assert played == path.read_text()
@@ -22,3 +24,4 @@ def test_scenario(path: Path) -> None:
 
 def test_there_are_scenarios() -> None:
     assert len(SCENARIOS) > 8
+    assert len(CONSUMER_SCENARIOS) > 6

@@ -34,9 +34,9 @@ from ottla.protocol.generated.sync_group_request import SyncGroupRequest, SyncGr
 from tests.coordinator.virtual_world import World
 
 
-def run(path: Path) -> str:
+def run(path: Path, player: Transcript | None = None) -> str:
     """The transcript with every command's outcome as it is now."""
-    player = Transcript()
+    player = player or Transcript()
     lines = []
     for line in path.read_text().splitlines():
         if line.startswith("  "):
@@ -105,13 +105,16 @@ class Transcript:
         return self.aliases[member_id]
 
     def _records(self) -> list[str]:
-        records = Records(self)
+        records = self._recorder()
         log = self.world.logs[0]
         loader = Loader(log, records)
         loader._next_offset, self._written = self._written, log.log_end_offset
         while not loader.load_some(1 << 20):
             pass
         return records.lines
+
+    def _recorder(self) -> Records:
+        return Records(self)
 
     def _waiter(self, client: str, verb: str, say: Any) -> Any:
         def take(response: Any) -> None:
@@ -191,7 +194,8 @@ class Transcript:
     def do_sync(self, client: str, arguments: list[str], options: dict[str, str]) -> None:
         given = [pair.split(":") for pair in options.get("assign", "").split(",") if pair]
         assignments = [
-            SyncGroupRequestAssignment(self._member_id(name, {"member": name}), value.encode()) for name, value in given
+            SyncGroupRequestAssignment(self._member_id(name, {"member": name}), self._assignment(value))
+            for name, value in given
         ]
         request = SyncGroupRequest(
             arguments[0],
@@ -202,7 +206,13 @@ class Transcript:
             options.get("protocol"),
             assignments,
         )
-        self.world.coordinator.sync(request, self._waiter(client, " synced", _assigned))
+        self.world.coordinator.sync(request, self._waiter(client, " synced", self._synced))
+
+    def _assignment(self, text: str) -> bytes:
+        return text.encode()
+
+    def _synced(self, response: Any) -> str:
+        return _code(response) if response.error_code else f"{response.assignment.decode() or 'nothing'}"
 
     def _generation(self, client: str, options: dict[str, str]) -> int:
         return int(options.get("generation", self.generations.get(client, -1)))
@@ -294,10 +304,6 @@ class Transcript:
 
 def _code(response: Any) -> str:
     return ErrorCode(response.error_code).name
-
-
-def _assigned(response: Any) -> str:
-    return _code(response) if response.error_code else f"{response.assignment.decode() or 'nothing'}"
 
 
 def _partition_codes(response: Any) -> str:

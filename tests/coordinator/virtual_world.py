@@ -12,7 +12,7 @@ from ottla.coordinator.groups.coordinator import GroupCoordinator
 from ottla.coordinator.settings import GroupSettings
 from ottla.log.results import AppendResult
 from ottla.metadata.delta import MetadataDelta
-from ottla.metadata.image import MetadataImage, PartitionRegistration, TopicImage
+from ottla.metadata.image import RESOURCE_GROUP, ConfigResource, MetadataImage, PartitionRegistration, TopicImage
 from ottla.model.errors import KafkaError
 from ottla.model.ids import TopicPartition, Uuid
 from ottla.model.topic_names import OFFSETS_TOPIC
@@ -150,6 +150,10 @@ class World:
         self.random = SeededRandom(seed)
         self.logs = [MemoryLog() for _ in range(partitions)]
         self.epoch = 0
+        self.topics: dict[str, TopicImage] = {}
+        self.configs: dict[ConfigResource, dict[str, str]] = {}
+        self._topics_made = 0
+        self._version = 0
         self.replicas = MemoryReplicas()
         self.coordinator = self._coordinator()
         self.elect()
@@ -183,8 +187,39 @@ class World:
     def machine(self, index: int = 0) -> Any:
         return self.coordinator.shards[index].machine
 
-    def _publish(self) -> None:
+    def set_topic(self, name: str, partitions: int) -> Uuid:
+        """Make the topic, or give it more partitions."""
+        created = name not in self.topics
+        topic = self.topics.setdefault(name, TopicImage(name, self._topic_id(name)))
+        added = range(len(topic.partitions), partitions)
+        registration = PartitionRegistration((1,), (1,), 1, 0, 0)
+        topic.partitions |= dict.fromkeys(added, registration)
+        delta = MetadataDelta(partitions={topic.id: set(added)})
+        if created:
+            delta.topics_created.add(topic.id)
+        self._publish(delta)
+        return topic.id
+
+    def drop_topic(self, name: str) -> None:
+        topic = self.topics.pop(name)
+        self._publish(MetadataDelta(topics_deleted={topic.id: topic}))
+
+    def configure_group(self, group: str, **settings: str) -> None:
+        self.configs[RESOURCE_GROUP, group] = {key.replace("_", "."): value for key, value in settings.items()}
+        self._publish(MetadataDelta(configs={(RESOURCE_GROUP, group)}))
+
+    def _topic_id(self, name: str) -> Uuid:
+        self._topics_made += 1
+        return Uuid(f"{name[:8]:-<8}{self._topics_made:08}".encode())
+
+    def _publish(self, delta: MetadataDelta | None = None) -> None:
         registration = PartitionRegistration((1,), (1,), 1, self.epoch, self.epoch)
         topic = TopicImage(OFFSETS_TOPIC, Uuid(b"offsets-topic-id"), dict.fromkeys(range(len(self.logs)), registration))
-        image = MetadataImage(topics_by_id={topic.id: topic}, topics_by_name={topic.name: topic})
-        self.coordinator.on_metadata(MetadataDelta(reloaded=True), image)
+        topics = [topic, *self.topics.values()]
+        image = MetadataImage(
+            topics_by_id={each.id: each for each in topics},
+            topics_by_name={each.name: each for each in topics},
+            configs=dict(self.configs),
+        )
+        self._version += 1
+        self.coordinator.on_metadata(delta or MetadataDelta(reloaded=True), image, self._version)
