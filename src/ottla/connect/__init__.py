@@ -1,0 +1,1 @@
+"""Connectors: data in from other systems and out to them, by configuration, with Kafka Connect's names and no JVM."""

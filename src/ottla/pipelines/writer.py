@@ -1,0 +1,150 @@
+"""Batch and streaming writes behind Spark's DataSource API.
+
+A streaming write is exactly once unless `exactlyOnce` is false: each task is one transaction, named by the query's id
+and the task's partition, with the micro-batch as its version (ottla.connect.exactly_once). A batch write is one
+transaction per task, named by the job; with `txnAppId` and `txnVersion` (Delta's names) a repeated job writes nothing.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from ottla.connect.exactly_once import ExactlyOnce, Outgoing, Sender, Written
+from ottla.pipelines.options import boolean, client_options, whole
+from ottla.tables.topics import TableError
+
+_TYPES = {
+    "key": ("string", "binary"),
+    "value": ("string", "binary"),
+    "topic": ("string",),
+    "partition": ("integer",),
+    "headers": ("array",),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    client: Mapping[str, str]
+    topic: str | None
+    exactly_once: bool
+    application: str | None
+    version: int
+    job: str
+
+
+def write_options(given: Mapping[str, str], schema: StructType) -> WriteOptions:
+    """Checked on the driver, before any task runs."""
+    options = {name.lower(): value for name, value in given.items()}
+    client = client_options(options)
+    if not client.get("bootstrap.servers"):
+        raise TableError("the option kafka.bootstrap.servers is missing: give it HOST:PORT of a broker")
+    columns = {field.name: field.dataType.typeName() for field in schema.fields}
+    topic = options.get("topic")
+    if topic is None and "topic" not in columns:
+        raise TableError("say where to write: the option topic, or a column named topic")
+    if "value" not in columns:
+        raise TableError(f"a column named value is needed, of type string or binary; there are: {', '.join(columns)}")
+    for name, allowed in _TYPES.items():
+        if name in columns and columns[name] not in allowed:
+            raise TableError(f"the column {name} is {columns[name]}; a topic takes {' or '.join(allowed)}")
+    version = whole({"txnversion": str(int(options["txnversion"]) + 1)}, "txnversion") if "txnversion" in options else 1
+    return WriteOptions(
+        client=client,
+        topic=topic,
+        exactly_once=boolean(options, "exactlyonce", default=True),
+        application=options.get("txnappid"),
+        version=(version or 1) - 1,
+        job=uuid.uuid4().hex,
+    )
+
+
+@dataclass(frozen=True)
+class Message(WriterCommitMessage):
+    rows: int
+    size: int
+    skipped: bool
+
+
+class BatchWriter(DataSourceArrowWriter):
+    def __init__(self, options: WriteOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        options = self._options
+        return write_task(options, iterator, options.application or f"job-{options.job}", options.version)
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    def __init__(self, options: WriteOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        context = TaskContext.get()
+        query = context.getLocalProperty("sql.streaming.queryId") if context else None
+        batch = context.getLocalProperty("streaming.sql.batchId") if context else None
+        if query is None or batch is None:
+            raise TableError("Spark did not say which query and batch this task writes; set exactlyOnce to false")
+        return write_task(self._options, iterator, self._options.application or query, int(batch))
+
+
+def write_task(
+    options: WriteOptions, batches: Iterator[pa.RecordBatch], application: str, version: int
+) -> WriterCommitMessage:
+    """One task's rows; an empty task has nothing to mark."""
+    first = next((batch for batch in batches if batch.num_rows), None)
+    if first is None:
+        return Message(0, 0, skipped=False)
+    records = outgoing(chain([first], batches), options.topic)
+    if not options.exactly_once:
+        sender = Sender(options.client)
+        written = sender.send(records)
+        sender.flush()
+        return Message(*written, skipped=False)
+    context = TaskContext.get()
+    task = context.partitionId() if context else 0
+    with ExactlyOnce(options.client, application, task, version, options.topic) as attempt:
+        done = attempt.done()
+        if done is None:
+            return Message(*attempt.write(records), skipped=False)
+    again = Written(*map(sum, zip(*((1, len(one.key or b"") + len(one.value or b"")) for one in records), strict=True)))
+    if again != done:
+        raise TableError(
+            f"batch {version} of {application} was written by task {task} with {done.rows} rows of {done.size} bytes, and "
+            f"is now {again.rows} rows of {again.size} bytes: the query or its parallelism changed in the middle of a "
+            "batch. Start it as it was once more, or with a new checkpoint"
+        )
+    return Message(*done, skipped=True)
+
+
+def outgoing(batches: Iterator[pa.RecordBatch], topic: str | None) -> Iterator[Outgoing]:
+    for batch in batches:
+        columns: dict[str, list[Any]] = {}
+        for name in ("key", "value", "topic", "partition", "headers"):
+            index = batch.schema.get_field_index(name)
+            if index >= 0:
+                columns[name] = (
+                    _bytes(batch.column(index)) if name in {"key", "value"} else batch.column(index).to_pylist()
+                )
+        rows = batch.num_rows
+        nothing: list[Any] = [None] * rows
+        keys, values = columns.get("key", nothing), columns["value"]
+        topics = [topic] * rows if topic is not None else columns["topic"]
+        partitions, headers = columns.get("partition", nothing), columns.get("headers", nothing)
+        for name, key, value, partition, given in zip(topics, keys, values, partitions, headers, strict=True):
+            if name is None:
+                raise TableError("the topic of a row is null: set the option topic or fill the column")
+            pairs = [(one["key"], one["value"]) for one in given] if given else None
+            yield Outgoing(name, key, value, pairs, -1 if partition is None else partition)
+
+
+def _bytes(column: pa.Array) -> list[bytes | None]:
+    return column.cast(pa.binary()).to_pylist() if not pa.types.is_binary(column.type) else column.to_pylist()  # type: ignore[no-any-return]

@@ -1,0 +1,268 @@
+"""A range of one partition, fetched from its leader as raw batches and decoded in bulk.
+
+While one answer is decoded the next is already asked for, so broker and reader work at the same time. A leader that
+moved, a broker that restarts or a broken connection is tried again from the last offset until the deadline; nothing is
+yielded twice. Offsets that are gone are an error unless `fail_on_data_loss` is off.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from ottla.client.connection import Connection
+from ottla.client.errors import ClientError, ConnectionFailed
+from ottla.client.settings import ClientSettings
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import TopicPartition
+from ottla.protocol.api import encode_request, response_header_version
+from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.generated.fetch_response import AbortedTransaction, FetchResponse, PartitionData
+from ottla.protocol.primitives import DecodeError, skip_tags
+from ottla.protocol.records import BatchHeader, ControlType, crc_matches, iterate_batches, iterate_records
+from ottla.protocol.records_build import parse_control_key
+from ottla.tables.decode import Chunk, decode_chunk
+from ottla.tables.topics import READ_COMMITTED, Cluster, TableError
+
+CHUNK_BYTES = 16 << 20
+"""Unpacked bytes that are decoded together, at most one batch more."""
+_FETCH_VERSION = 12
+_MAX_FRAME = 1 << 30
+_BACKOFF_S = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchPlan:
+    """What to read: offsets `start` <= o < `end` of one partition."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    isolation_level: int = 0
+    with_headers: bool = False
+    fail_on_data_loss: bool = True
+    fetch_bytes: int = 8 << 20
+    timeout_s: float = 60.0
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+def read_range(settings: ClientSettings, plan: FetchPlan) -> Iterator[pa.RecordBatch]:
+    """Batches of `ottla.tables.decode.SCHEMA`, in the order of offsets."""
+    position = plan.start
+    deadline = time.monotonic() + plan.timeout_s
+    while position < plan.end:
+        stream = _Stream(settings, replace(plan, start=position))
+        try:
+            for batch in stream:
+                if batch.num_rows:
+                    yield batch
+                deadline = time.monotonic() + plan.timeout_s
+        except (ClientError, _TryAgain, OSError) as problem:
+            if time.monotonic() > deadline:
+                raise TableError(
+                    f"{plan.topic_partition} could not be read at offset {position} for {plan.timeout_s:.0f} s: {problem}"
+                ) from problem
+            time.sleep(_BACKOFF_S)
+        finally:
+            position = max(position, stream.position)
+            stream.close()
+
+
+class _TryAgain(Exception):
+    """The leader is elsewhere, or nothing has arrived yet."""
+
+
+class _Stream:
+    """One connection to the leader with one request ahead; ends when the plan is read or with an exception."""
+
+    def __init__(self, settings: ClientSettings, plan: FetchPlan) -> None:
+        self._settings = settings
+        self._plan = plan
+        self.position = plan.start
+        """Everything before it was given out."""
+        self._connection: Connection | None = None
+        self._correlation_id = 0
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        plan = self._plan
+        self._connection = self._leader()
+        self._send(self.position)
+        progress = time.monotonic()
+        while True:
+            answer = self._receive()
+            if answer.error_code:
+                self._moved(answer)
+                if self.position >= plan.end:
+                    return
+                self._send(self.position)
+                continue
+            following, chunks = self._sorted(answer)
+            if following > self.position:
+                progress = time.monotonic()
+            elif time.monotonic() - progress > plan.timeout_s:
+                raise TableError(f"{plan.topic_partition}: nothing came at offset {self.position}, before {plan.end}")
+            if following == self.position and answer.high_watermark < plan.end:
+                self._lost(f"the log ends at {answer.high_watermark}, before offset {plan.end}")
+                self.position = plan.end
+                return
+            if following < plan.end:
+                self._send(following)
+            for chunk in chunks:
+                last = chunk.headers[-1].next_offset
+                batch = decode_chunk(
+                    chunk, plan.topic, plan.partition, plan.start, plan.end, with_headers=plan.with_headers
+                )
+                self.position = min(max(self.position, last), plan.end)
+                yield batch
+            self.position = min(max(self.position, following), plan.end)
+            if following >= plan.end:
+                return
+
+    def _sorted(self, answer: PartitionData) -> tuple[int, list[Chunk]]:
+        """The offset to ask for next, and the batches that hold records to give out."""
+        plan, following = self._plan, self.position
+        records = memoryview(answer.records) if answer.records is not None else memoryview(b"")
+        chunks: list[Chunk] = []
+        filter_aborted = plan.isolation_level == READ_COMMITTED
+        aborted = _Aborted(answer.aborted_transactions or []) if filter_aborted else None
+        for at, header in iterate_batches(records):
+            if header.base_offset >= plan.end:
+                following = plan.end
+                break
+            if header.last_offset < self.position:
+                continue
+            following = header.next_offset
+            if not crc_matches(records, at, header.size):
+                raise TableError(f"{plan.topic_partition}: the batch at offset {header.base_offset} has a wrong CRC")
+            if aborted is not None and aborted.drops(records, at, header):
+                continue
+            if header.is_control or header.record_count == 0:
+                continue
+            if not chunks or chunks[-1].size >= CHUNK_BYTES:
+                chunks.append(Chunk())
+            chunks[-1].add(records, at, header)
+        return following, chunks
+
+    def _moved(self, answer: PartitionData) -> None:
+        """Set where to go on after an error answer."""
+        plan, code = self._plan, ErrorCode(answer.error_code)
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            start = answer.log_start_offset
+            if start <= self.position:
+                with Cluster(self._settings) as cluster:
+                    start = cluster.offsets({plan.topic_partition: -2})[plan.topic_partition] or 0
+            self._lost(f"offset {self.position} is gone: the log starts at {start}")
+            self.position = plan.end if start <= self.position else min(start, plan.end)
+            return
+        if code.retriable:
+            raise _TryAgain(code.message)
+        raise TableError(f"{plan.topic_partition}: {code.message}")
+
+    def _lost(self, what: str) -> None:
+        if self._plan.fail_on_data_loss:
+            raise TableError(
+                f"{self._plan.topic_partition}: {what}. Records were deleted or the topic was made anew; "
+                "set failOnDataLoss to false to go on with what is there"
+            )
+
+    def _leader(self) -> Connection:
+        partition = self._plan.topic_partition
+        with Cluster(self._settings, self._plan.timeout_s) as cluster:
+            leaders = cluster.partitions([partition.topic])
+        if partition not in leaders:
+            raise TableError(f"{partition} does not exist: the topic has {len(leaders)} partitions")
+        leader = leaders[partition]
+        if leader is None:
+            raise _TryAgain(f"{partition} has no leader")
+        deadline = time.monotonic() + self._plan.timeout_s
+        connection = Connection(leader.host, leader.port, self._settings, deadline)
+        connection._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        return connection
+
+    def _send(self, offset: int) -> None:
+        plan = self._plan
+        wanted = FetchPartition(partition=plan.partition, fetch_offset=offset, partition_max_bytes=plan.fetch_bytes)
+        request = FetchRequest(
+            max_wait_ms=500,
+            min_bytes=1,
+            max_bytes=plan.fetch_bytes,
+            isolation_level=plan.isolation_level,
+            topics=[FetchTopic(topic=plan.topic, partitions=[wanted])],
+        )
+        self._correlation_id += 1
+        frame = b"".join(encode_request(request, _FETCH_VERSION, self._correlation_id, self._settings.client_id))
+        self._open.sendall(frame)
+
+    @property
+    def _open(self) -> socket.socket:
+        if self._connection is None:
+            raise ConnectionFailed("the connection is closed")
+        return self._connection._socket
+
+    def _receive(self) -> PartitionData:
+        self._open.settimeout(self._plan.timeout_s)
+        (size,) = struct.unpack(">i", self._exactly(4))
+        if not 4 <= size <= _MAX_FRAME:
+            raise ConnectionFailed(f"an answer of {size} bytes")
+        body = self._exactly(size)
+        try:
+            position = skip_tags(body, 4) if response_header_version(1, _FETCH_VERSION) else 4
+            answer, _ = FetchResponse.decode(body, position, _FETCH_VERSION)
+        except DecodeError as reason:
+            raise ConnectionFailed(f"an answer that is no Fetch response: {reason}") from reason
+        if answer.error_code:
+            raise _TryAgain(ErrorCode(answer.error_code).message)
+        for topic in answer.responses:
+            for one in topic.partitions:
+                return one
+        raise _TryAgain("the answer has no partition")
+
+    def _exactly(self, size: int) -> memoryview:
+        buffer = memoryview(bytearray(size))
+        filled = 0
+        while filled < size:
+            got = self._open.recv_into(buffer[filled:])
+            if not got:
+                raise ConnectionFailed("the broker closed the connection")
+            filled += got
+        return buffer
+
+
+class _Aborted:
+    """Which batches of one answer belong to aborted transactions (the consumer's own algorithm)."""
+
+    def __init__(self, transactions: list[AbortedTransaction]) -> None:
+        self._coming = sorted(transactions, key=lambda one: one.first_offset, reverse=True)
+        self._producers: set[int] = set()
+
+    def drops(self, records: memoryview, at: int, header: BatchHeader) -> bool:
+        while self._coming and self._coming[-1].first_offset <= header.last_offset:
+            self._producers.add(self._coming.pop().producer_id)
+        if header.producer_id not in self._producers or not header.is_transactional:
+            return False
+        if header.is_control:
+            if is_abort(records, at):
+                self._producers.discard(header.producer_id)
+            return False
+        return True
+
+
+def is_abort(records: memoryview, at: int) -> bool:
+    try:
+        marker = next(iter(iterate_records(records, at)))
+        return parse_control_key(marker.key)[1] == ControlType.ABORT
+    except (StopIteration, KafkaError):
+        return False

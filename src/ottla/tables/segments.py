@@ -1,0 +1,191 @@
+"""Direct reads: a partition's segment files scanned without any broker, for backfills and topics as tables.
+
+`LOG_DIR` is a broker's log directory (folders `topic-partition`). Files are mapped, never written or locked. Only whole
+batches with a right CRC count: a torn tail ends the scan, as it ends recovery. Which transactions were aborted is told
+by the markers in the log itself; with read_committed a scan ends before the first transaction that is still open.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from ottla.model.errors import KafkaError
+from ottla.model.ids import TopicPartition
+from ottla.protocol.records import BatchHeader, crc_matches, iterate_batches
+from ottla.tables.decode import Chunk, decode_chunk
+from ottla.tables.fetch import CHUNK_BYTES, FetchPlan, is_abort
+from ottla.tables.topics import READ_COMMITTED, TableError
+
+_FOLDER = re.compile(r"^(.+)-(\d+)$")
+_SEGMENT = re.compile(r"^(\d{20})\.log$")
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    base_offset: int
+    path: str
+
+
+def list_partitions(log_dir: str) -> list[TopicPartition]:
+    """All partitions that have a folder in `log_dir` (comma-separated for several)."""
+    found = []
+    for directory in _directories(log_dir):
+        try:
+            names = os.listdir(directory)
+        except OSError as reason:
+            raise TableError(f"the log directory {directory!r} cannot be read: {reason.strerror}") from reason
+        for name in names:
+            match = _FOLDER.match(name)
+            if match and not name.endswith("-delete") and os.path.isdir(os.path.join(directory, name)):
+                found.append(TopicPartition(match[1], int(match[2])))
+    return sorted(found)
+
+
+def segments(log_dir: str, partition: TopicPartition) -> list[Segment]:
+    for directory in _directories(log_dir):
+        folder = os.path.join(directory, str(partition))
+        if os.path.isdir(folder):
+            found = [
+                Segment(int(match[1]), os.path.join(folder, name))
+                for name in os.listdir(folder)
+                if (match := _SEGMENT.match(name))
+            ]
+            return sorted(found, key=lambda segment: segment.base_offset)
+    raise TableError(f"{partition} has no folder in {log_dir!r}")
+
+
+def bounds(log_dir: str, partition: TopicPartition, isolation_level: int = 0) -> tuple[int, int]:
+    """The first offset and the one after the last whole batch (with read_committed: the last stable offset)."""
+    files = segments(log_dir, partition)
+    if not files:
+        return 0, 0
+    start = files[0].base_offset
+    end = start
+    open_transactions: dict[int, int] = {}
+    for segment in files if isolation_level == READ_COMMITTED else files[-1:]:
+        end = max(end, segment.base_offset)
+        with _Mapped(segment.path) as data:
+            for _, header in _whole_batches(data):
+                end = header.next_offset
+                if header.is_transactional and header.is_control:
+                    open_transactions.pop(header.producer_id, None)
+                elif header.is_transactional:
+                    open_transactions.setdefault(header.producer_id, header.base_offset)
+    return start, min([end, *open_transactions.values()]) if isolation_level == READ_COMMITTED else end
+
+
+def first_offset_at(log_dir: str, partition: TopicPartition, timestamp_ms: int) -> int | None:
+    """The offset of the first record at or after a time; None when there is none."""
+    for segment in segments(log_dir, partition):
+        with _Mapped(segment.path) as data:
+            for at, header in _whole_batches(data):
+                if header.max_timestamp >= timestamp_ms and header.record_count and not header.is_control:
+                    chunk = Chunk()
+                    chunk.add(data, at, header)
+                    rows = decode_chunk(chunk, partition.topic, partition.partition, 0, 1 << 62)
+                    stamps = rows.column("timestamp").cast(pa.int64()).to_pylist()
+                    for offset, stamp in zip(rows.column("offset").to_pylist(), stamps, strict=True):
+                        if stamp >= timestamp_ms * 1000:
+                            return int(offset)
+    return None
+
+
+def scan_range(log_dir: str, plan: FetchPlan) -> Iterator[pa.RecordBatch]:
+    """As `ottla.tables.fetch.read_range`, from the files."""
+    files = segments(log_dir, plan.topic_partition)
+    wanted = [
+        segment
+        for segment, following in zip(files, [*files[1:], None], strict=True)
+        if segment.base_offset < plan.end and (following is None or following.base_offset > plan.start)
+    ]
+    if plan.fail_on_data_loss and files and files[0].base_offset > plan.start:
+        raise TableError(
+            f"{plan.topic_partition}: offset {plan.start} is gone: the log starts at {files[0].base_offset}"
+        )
+    aborted = _aborted_ranges(files) if plan.isolation_level == READ_COMMITTED else {}
+    for segment in wanted:
+        with _Mapped(segment.path) as data:
+            chunk = Chunk()
+            for at, header in _whole_batches(data):
+                if header.base_offset >= plan.end:
+                    break
+                if header.last_offset < plan.start or header.is_control or header.record_count == 0:
+                    continue
+                if header.is_transactional and _is_aborted(aborted, header.producer_id, header.base_offset):
+                    continue
+                if not crc_matches(data, at, header.size):
+                    raise TableError(f"{segment.path}: the batch at offset {header.base_offset} has a wrong CRC")
+                chunk.add(data, at, header)
+                if chunk.size >= CHUNK_BYTES:
+                    yield _decoded(chunk, plan)
+                    chunk = Chunk()
+            if chunk.headers:
+                yield _decoded(chunk, plan)
+            chunk.payloads.clear()
+
+
+def _decoded(chunk: Chunk, plan: FetchPlan) -> pa.RecordBatch:
+    batch = decode_chunk(chunk, plan.topic, plan.partition, plan.start, plan.end, with_headers=plan.with_headers)
+    chunk.payloads.clear()  # views into the mapped file, which is about to close
+    return batch
+
+
+def _aborted_ranges(files: list[Segment]) -> dict[int, list[tuple[int, int]]]:
+    """Per producer, the offsets of its aborted transactions: from the first batch to the marker."""
+    first: dict[int, int] = {}
+    ranges: dict[int, list[tuple[int, int]]] = {}
+    for segment in files:
+        with _Mapped(segment.path) as data:
+            for at, header in _whole_batches(data):
+                if not header.is_transactional:
+                    continue
+                if not header.is_control:
+                    first.setdefault(header.producer_id, header.base_offset)
+                    continue
+                begin = first.pop(header.producer_id, None)
+                if begin is not None and is_abort(data, at):
+                    ranges.setdefault(header.producer_id, []).append((begin, header.base_offset))
+    return ranges
+
+
+def _is_aborted(ranges: dict[int, list[tuple[int, int]]], producer_id: int, offset: int) -> bool:
+    return any(begin <= offset < end for begin, end in ranges.get(producer_id, ()))
+
+
+def _whole_batches(data: memoryview) -> Iterator[tuple[int, BatchHeader]]:
+    """Batches up to the first that is torn or whose length cannot be (preallocated zeros at the end of a file)."""
+    try:
+        yield from iterate_batches(data)
+    except KafkaError:
+        return
+
+
+def _directories(log_dir: str) -> list[str]:
+    return [part.strip() for part in log_dir.split(",") if part.strip()]
+
+
+class _Mapped:
+    """A file as a memoryview for the time of a `with`."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> memoryview:
+        try:
+            with open(self._path, "rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else None
+        except OSError as reason:
+            raise TableError(f"{self._path} cannot be read: {reason.strerror}") from reason
+        self._view = memoryview(self._map) if self._map is not None else memoryview(b"")
+        return self._view
+
+    def __exit__(self, *_: object) -> None:
+        self._view = memoryview(b"")
+        self._map = None  # the mapping goes with its last view
