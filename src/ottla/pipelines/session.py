@@ -13,7 +13,8 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ottla.tables.topics import TableError
@@ -46,8 +47,10 @@ def spark(
     name: str = "ottla",
     config: Mapping[str, str] | None = None,
     low_footprint: bool = False,
+    log_file: str | None = None,
 ) -> SparkSession:
-    """The session of this process; `low_footprint` is for tests and demos on a small machine."""
+    """The session of this process; `low_footprint` is for tests and demos on a small machine, and `log_file` takes what
+    the JVM and the Python workers write to stderr."""
     from pyspark.sql import SparkSession
 
     if remote:
@@ -70,12 +73,30 @@ def spark(
         builder = SparkSession.builder.appName(name).master(master or "local[*]")
         for key, value in {**settings, **(config or {})}.items():
             builder = builder.config(key, value)
-        session = builder.getOrCreate()
+        with _stderr_to(log_file):
+            session = builder.getOrCreate()
         session.sparkContext.setLogLevel("ERROR")
     from ottla.pipelines.datasource import OttlaDataSource
 
     session.dataSource.register(OttlaDataSource)
     return session
+
+
+@contextmanager
+def _stderr_to(path: str | None) -> Iterator[None]:
+    """The JVM inherits file descriptor 2 when it starts, and keeps it."""
+    if path is None:
+        yield
+        return
+    kept = os.dup(2)
+    target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        os.dup2(target, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(target)
 
 
 def use_java() -> str:

@@ -1,0 +1,49 @@
+"""What every sink of tables is: rows in, and the work that they are, so that a repeated piece of work changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
+
+DELETED = "_deleted"
+"""A boolean column that upserting sinks understand: the row with this key goes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """`version` rises with each piece of work of an application (a micro-batch, the end offset of a poll)."""
+
+    application: str
+    version: int
+    note: Mapping[str, str] = field(default_factory=dict)
+    """Kept beside the rows where the sink can: for instance the offsets that they are true at."""
+
+
+class TableSink(Protocol):
+    def put(self, rows: pa.Table, work: Work) -> bool:
+        """All rows, or none when it raises. False when this work (or a later one) was already there."""
+
+    def close(self) -> None: ...
+
+
+def without_deleted(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The rows to keep and the rows to delete."""
+    if DELETED not in rows.column_names:
+        return rows, rows.slice(0, 0)
+    import pyarrow.compute as pc
+
+    gone = pc.fill_null(rows.column(DELETED), False)
+    plain = rows.drop_columns([DELETED])
+    return plain.filter(pc.invert(gone)), plain.filter(gone)
+
+
+def last_of_each(rows: pa.Table, keys: list[str]) -> pa.Table:
+    """Of rows with one key, the last: an upsert has one row per key."""
+    if rows.num_rows == 0 or not keys:
+        return rows
+    numbered = rows.append_column("__row", pa.array(range(rows.num_rows), pa.int64()))
+    last = numbered.group_by(keys).aggregate([("__row", "max")]).column("__row_max")
+    return rows.take(last.combine_chunks().sort())

@@ -1,0 +1,91 @@
+"""Delta tables by delta-rs. The application's transaction id in the Delta log makes a piece of work exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from ottla.connect.sinks.base import DELETED, Work, last_of_each, without_deleted
+from ottla.tables.topics import TableError
+
+
+class DeltaSink:
+    """Appends, or with `keys` upserts (and deletes rows whose `_deleted` is true)."""
+
+    def __init__(
+        self,
+        uri: str,
+        *,
+        keys: Sequence[str] = (),
+        partition_by: Sequence[str] = (),
+        storage_options: dict[str, str] | None = None,
+    ) -> None:
+        self.uri = uri
+        self._keys = list(keys)
+        self._partition_by = list(partition_by)
+        self._storage_options = storage_options
+
+    def put(self, rows: pa.Table, work: Work) -> bool:
+        from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+        from deltalake.exceptions import DeltaError
+
+        there = DeltaTable.is_deltatable(self.uri, storage_options=self._storage_options)
+        table = DeltaTable(self.uri, storage_options=self._storage_options) if there else None
+        if table is not None:
+            last = table.transaction_version(work.application)
+            if last is not None and last >= work.version:
+                return False
+        properties = CommitProperties(
+            app_transactions=[Transaction(work.application, work.version)], custom_metadata=dict(work.note)
+        )
+        try:
+            if table is None or not self._keys:
+                kept, _ = without_deleted(last_of_each(rows, self._keys))
+                write_deltalake(
+                    table or self.uri,
+                    kept,
+                    mode="append",
+                    schema_mode="merge" if table is not None else None,
+                    partition_by=self._partition_by or None if table is None else None,
+                    commit_properties=properties,
+                    storage_options=None if table is not None else self._storage_options,
+                )
+            else:
+                self._merge(table, last_of_each(rows, self._keys), properties)
+        except (DeltaError, OSError) as problem:
+            raise TableError(f"the Delta table {self.uri} was not written: {problem}") from problem
+        return True
+
+    def _merge(self, table: Any, rows: pa.Table, properties: Any) -> None:
+        columns = [name for name in rows.column_names if name != DELETED]
+        if DELETED not in rows.column_names:
+            rows = rows.append_column(DELETED, pa.repeat(pa.scalar(False), rows.num_rows))
+        same = " and ".join(f'target."{key}" = source."{key}"' for key in self._keys)
+        values = {f'"{name}"': f'source."{name}"' for name in columns}
+        (
+            table.merge(
+                source=rows, predicate=same, source_alias="source", target_alias="target", commit_properties=properties
+            )
+            .when_matched_delete(f"source.{DELETED}")
+            .when_matched_update(values)
+            .when_not_matched_insert(values, predicate=f"not source.{DELETED}")
+            .execute()
+        )
+
+    def close(self) -> None:
+        return
+
+
+def read_delta(uri: str, storage_options: dict[str, str] | None = None) -> tuple[pa.Table, dict[str, str]]:
+    """The table as it is now, and what its last commit noted (the offsets it is true at)."""
+    from deltalake import DeltaTable
+    from deltalake.exceptions import TableNotFoundError
+
+    try:
+        table = DeltaTable(uri, storage_options=storage_options)
+    except TableNotFoundError:
+        raise TableError(f"there is no Delta table at {uri}") from None
+    notes = next((entry for entry in table.history() if any(name.startswith("ottla.") for name in entry)), {})
+    return table.to_pyarrow_table(), {name: str(value) for name, value in notes.items() if name.startswith("ottla.")}

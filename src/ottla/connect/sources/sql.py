@@ -1,0 +1,76 @@
+"""Rows of SQL databases over ADBC, with the modes of Kafka Connect's JDBC source: bulk, incrementing, timestamp.
+
+An incrementing column gives new rows only, a timestamp column also changed ones (rows with equal times are kept apart by
+the incrementing column where there is one). The place reached is the source offset; it is kept with the records.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from ottla.connect.sinks.sql import connect_sql, database_errors, first_line, quoted
+from ottla.tables.topics import TableError
+
+MODES = ("bulk", "incrementing", "timestamp", "timestamp+incrementing")
+
+
+def read_table(uri: str, table: str) -> pa.Table:
+    """All of a table."""
+    connection, _ = connect_sql(uri)
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(f"select * from {quoted(table)}")  # noqa: S608 - a quoted name
+            return cursor.fetch_arrow_table()
+    except database_errors() as problem:
+        raise TableError(f"the table {table} cannot be read: {first_line(problem)}") from problem
+    finally:
+        connection.close()
+
+
+def read_after(
+    uri: str,
+    table: str,
+    mode: str,
+    *,
+    incrementing: str | None = None,
+    timestamp: str | None = None,
+    after: dict[str, Any] | None = None,
+    limit: int = 10_000,
+) -> tuple[pa.Table, dict[str, Any]]:
+    """The next rows behind `after`, and the place behind them."""
+    if mode not in MODES:
+        raise TableError(f"mode is one of {', '.join(MODES)}, not {mode!r}")
+    if mode == "bulk":
+        return read_table(uri, table), {}
+    columns = [
+        name for name, used in ((timestamp, "timestamp" in mode), (incrementing, "incrementing" in mode)) if used
+    ]
+    if None in columns:
+        raise TableError(f"mode {mode} needs incrementing.column.name or timestamp.column.name")
+    names = [str(name) for name in columns]
+    connection, dialect = connect_sql(uri)
+    try:
+        with connection.cursor() as cursor:
+            order = ", ".join(map(quoted, names))
+            where, values = _behind(names, after or {}, dialect)
+            statement = f"select * from {quoted(table)} {where} order by {order} limit {int(limit)}"  # noqa: S608 - quoted names, bound values
+            cursor.execute(statement, values) if values else cursor.execute(statement)
+            rows = cursor.fetch_arrow_table()
+    except database_errors() as problem:
+        raise TableError(f"the table {table} cannot be read: {first_line(problem)}") from problem
+    finally:
+        connection.close()
+    if rows.num_rows == 0:
+        return rows, dict(after or {})
+    last = rows.slice(rows.num_rows - 1).to_pylist()[0]
+    return rows, {name: last[name] if isinstance(last[name], int | float | str) else str(last[name]) for name in names}
+
+
+def _behind(names: list[str], after: dict[str, Any], dialect: str) -> tuple[str, tuple[Any, ...]]:
+    """Rows after a place, in the order of the columns: (a, b) > (x, y)."""
+    if not all(name in after for name in names):
+        return "", ()
+    marks = ", ".join(f"${number + 1}" if dialect == "postgresql" else "?" for number in range(len(names)))
+    return f"where ({', '.join(map(quoted, names))}) > ({marks})", tuple(after[name] for name in names)

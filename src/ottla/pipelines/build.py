@@ -1,0 +1,280 @@
+"""From ports to DataFrames and from DataFrames to streaming queries, for one step at a time.
+
+An input topic gives the fields of its value and, beside them, `_key`, `_topic`, `_partition`, `_offset`, `_timestamp`
+(and `_headers`). An output topic takes all columns that do not begin with an underscore; `_deleted` makes a tombstone
+and `_headers` the headers. Every output is exactly once: topics by transactions, tables by the id of query and batch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
+
+from ottla.connect.sinks.base import DELETED, TableSink, Work
+from ottla.pipelines.codecs import decoded, encoded
+from ottla.pipelines.pipeline import Step
+from ottla.pipelines.ports import Delta, Parquet, Port, SqlTable, Topic, TopicTable, View
+from ottla.tables.topics import TableError
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+ERROR_HEADERS = ("topic", "partition", "offset", "stage", "class.name", "exception.class.name", "exception.message")
+"""Kafka Connect's names, each under `__connect.errors.`."""
+_META = ("topic", "partition", "offset", "timestamp", "headers")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
+    bootstrap_servers: str
+    checkpoints: str
+    client: Mapping[str, str] = field(default_factory=dict)
+    """More client settings under Kafka's names: security.protocol, sasl.jaas.config ..."""
+    exactly_once: bool = True
+    source_format: str = "ottla"
+    """`kafka` reads and writes with Spark's own connector instead (its jar must be there)."""
+    path: str | None = None
+    """A log directory to read inputs from, without a broker (backfills)."""
+    starting: Mapping[str, str] = field(default_factory=dict)
+    """Options that replace where inputs begin: startingOffsets, startingTimestamp ..."""
+    max_offsets_per_trigger: int | None = None
+
+    def client_options(self) -> dict[str, str]:
+        given = {"bootstrap.servers": self.bootstrap_servers, **self.client}
+        return {f"kafka.{name}": value for name, value in given.items()}
+
+
+def input_frame(spark: SparkSession, port: Port, settings: RunSettings) -> DataFrame:
+    if isinstance(port, Topic):
+        return good_rows(decoded_topic(spark, port, settings), port)
+    if isinstance(port, TopicTable):
+        return _newest(spark, port.topic, settings)
+    if isinstance(port, Delta):
+        from ottla.connect.sinks.delta import read_delta
+
+        return spark.createDataFrame(read_delta(port.path)[0])
+    if isinstance(port, SqlTable):
+        from ottla.connect.sources.sql import read_table
+
+        return spark.createDataFrame(read_table(port.uri, port.table))
+    if isinstance(port, View):
+        return input_frame(spark, port.delta, settings)
+    raise TableError(f"{port.node} cannot be read by a step")
+
+
+def decoded_topic(spark: SparkSession, port: Topic, settings: RunSettings, *, streaming: bool = True) -> DataFrame:
+    """The records with `value` decoded and `error`."""
+    options = {
+        "subscribe": port.name,
+        "startingOffsets": port.starting,
+        "includeHeaders": "true",
+        **settings.client_options(),
+    }
+    if streaming and settings.max_offsets_per_trigger:
+        options["maxOffsetsPerTrigger"] = str(settings.max_offsets_per_trigger)
+    options["kafka.isolation.level"] = "read_committed"
+    if settings.starting and streaming:
+        options.pop("startingOffsets")
+        options |= settings.starting
+    if settings.path:
+        options["path"] = settings.path
+    options |= port.options
+    if not streaming:
+        options["startingOffsets"] = "earliest"
+    reader = spark.readStream if streaming else spark.read
+    raw = reader.format(settings.source_format).options(**options).load()
+    return decoded(raw.withColumn("raw", F.col("value")), port.value, f"{port.name}-value")
+
+
+def good_rows(frame: DataFrame, port: Topic) -> DataFrame:
+    """Rows that could be decoded, as columns; one that could not goes to the dead letters or stops the step."""
+    if port.dead_letter is None:
+        where = F.concat_ws(
+            "",
+            F.lit("bad record: "),
+            "topic",
+            F.lit("-"),
+            "partition",
+            F.lit(" offset "),
+            "offset",
+            F.lit(": "),
+            "error",
+        )
+        check = F.when(F.col("error").isNotNull(), F.raise_error(where).cast("boolean")).otherwise(F.lit(True))
+        frame = frame.where(check)
+    else:
+        frame = frame.where("error is null")
+    kind = frame.schema["value"].dataType.typeName()
+    values = [F.col("value.*")] if kind == "struct" else [F.col("value")]
+    key = F.col("key").cast("string") if port.value.kind != "bytes" else F.col("key")
+    return frame.select(*values, key.alias("_key"), *[F.col(name).alias(f"_{name}") for name in _META])
+
+
+def dead_letters(frame: DataFrame) -> DataFrame:
+    """What goes to a dead-letter topic: the record as it came, with Kafka Connect's error headers."""
+    facts = {
+        "topic": F.col("topic"),
+        "partition": F.col("partition").cast("string"),
+        "offset": F.col("offset").cast("string"),
+        "stage": F.lit("VALUE_CONVERTER"),
+        "class.name": F.lit("ottla.pipelines.codecs"),
+        "exception.class.name": F.lit("DataException"),
+        "exception.message": F.col("error"),
+    }
+    added = F.array(
+        *[
+            F.struct(F.lit(f"__connect.errors.{name}").alias("key"), facts[name].cast("binary").alias("value"))
+            for name in ERROR_HEADERS
+        ]
+    )
+    return frame.where("error is not null").select(
+        "key",
+        F.col("raw").alias("value"),
+        F.when(F.col("headers").isNull(), added).otherwise(F.concat("headers", added)).alias("headers"),
+    )
+
+
+def _newest(spark: SparkSession, port: Topic, settings: RunSettings) -> DataFrame:
+    """KTable: read anew for each micro-batch that joins it."""
+    rows = decoded_topic(spark, port, settings, streaming=False).where("error is null and key is not null")
+    newest = rows.groupBy("topic", "partition", "key").agg(
+        F.max_by(F.struct("value", "offset", "timestamp"), "offset").alias("newest")
+    )
+    kept = newest.where("newest.value is not null")
+    kind = rows.schema["value"].dataType.typeName()
+    values = [F.col("newest.value.*")] if kind == "struct" else [F.col("newest.value").alias("value")]
+    return kept.select(
+        *values,
+        F.col("key").cast("string").alias("_key"),
+        F.col("newest.offset").alias("_offset"),
+        F.col("newest.timestamp").alias("_timestamp"),
+    )
+
+
+def output_rows(frame: DataFrame, port: Topic) -> DataFrame:
+    """key, value and headers of the records of an output topic."""
+    value = encoded(frame, port.value, f"{port.name}-value")
+    if DELETED in frame.columns:
+        value = F.when(F.coalesce(F.col(DELETED), F.lit(False)), F.lit(None).cast("binary")).otherwise(value)
+    columns = [value.alias("value")]
+    if port.key is not None:
+        if port.key not in frame.columns:
+            raise TableError(f"the key {port.key!r} of {port.name} is no column; there are {', '.join(frame.columns)}")
+        key = F.col(f"`{port.key}`")
+        columns.append(
+            (key if frame.schema[port.key].dataType.typeName() == "binary" else key.cast("string")).alias("key")
+        )
+    if "_headers" in frame.columns:
+        columns.append(F.col("_headers").alias("headers"))
+    return frame.select(*columns)
+
+
+def start_output(
+    frame: DataFrame, port: Port, step: Step, name: str, settings: RunSettings, *, once: bool
+) -> DataStreamWriter:
+    """A writer that is ready to start, with its checkpoint and trigger."""
+    checkpoint = os.path.join(settings.checkpoints, name)
+    # Spark lets Python sinks take appended rows only; changed rows go through foreachBatch, as exactly once as the rest.
+    if isinstance(port, Topic) and (step.output_mode == "append" or settings.source_format != "ottla"):
+        writer = (
+            output_rows(frame, port)
+            .writeStream.format(settings.source_format)
+            .options(**settings.client_options(), topic=port.name)
+        )
+        if settings.source_format == "ottla":
+            writer = writer.option("exactlyOnce", str(settings.exactly_once).lower())
+    else:
+        writer = frame.writeStream.foreachBatch(_batch_function(port, name, settings, checkpoint))
+    writer = (
+        writer.queryName(name.replace("/", ".")).outputMode(step.output_mode).option("checkpointLocation", checkpoint)
+    )
+    return writer.trigger(availableNow=True) if once else writer.trigger(processingTime=step.trigger)
+
+
+def _batch_function(port: Port, name: str, settings: RunSettings, checkpoint: str) -> Callable[[DataFrame, int], None]:
+    def write(frame: DataFrame, batch_id: int) -> None:
+        query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or name
+        application = f"{name.replace('/', '.')}-{query}"
+        note = {"ottla.batch": str(batch_id), "ottla.offsets": _offsets(checkpoint, batch_id)}
+        work = Work(application=application, version=batch_id, note=note)
+        frame.persist()
+        try:
+            if isinstance(port, Topic):
+                _write_topic(output_rows(frame, port), port.name, settings, work)
+            elif isinstance(port, View):
+                _write_view(frame, port, settings, work)
+            else:
+                sink = open_sink(port)
+                try:
+                    sink.put(_table(frame), work)
+                finally:
+                    sink.close()
+        finally:
+            frame.unpersist()
+
+    return write
+
+
+def _write_topic(rows: DataFrame, name: str, settings: RunSettings, work: Work) -> None:
+    (
+        rows.write.format("ottla")
+        .options(**settings.client_options(), topic=name)
+        .option("txnAppId", f"{work.application}-topic")
+        .option("txnVersion", str(work.version))
+        .option("exactlyOnce", str(settings.exactly_once).lower())
+        .mode("append")
+        .save()
+    )
+
+
+def _write_view(frame: DataFrame, port: View, settings: RunSettings, work: Work) -> None:
+    """The topic first, then the table: each skips what it has, so both end equal however often this is tried."""
+    keys = list(port.delta.keys)
+    key = F.col(keys[0]).cast("string") if len(keys) == 1 else F.to_json(F.struct(*keys))
+    rows = output_rows(frame.withColumn("_view_key", key), port.topic_with_key("_view_key"))
+    _write_topic(rows, port.topic.name, settings, work)
+    sink = open_sink(port.delta)
+    sink.put(_table(frame), work)
+    sink.close()
+
+
+def open_sink(port: Port) -> TableSink:
+    if isinstance(port, Delta):
+        from ottla.connect.sinks.delta import DeltaSink
+
+        return DeltaSink(port.path, keys=port.keys, partition_by=port.partition_by)
+    if isinstance(port, SqlTable):
+        from ottla.connect.sinks.sql import SqlSink
+
+        return SqlSink(port.uri, port.table, insert_mode="upsert" if port.keys else "insert", pk_fields=port.keys)
+    if isinstance(port, Parquet):
+        from ottla.connect.sinks.parquet import ParquetSink
+
+        return ParquetSink(port.path, partition_by=port.partition_by)
+    raise TableError(f"{port.node} cannot be written by a step")
+
+
+def _table(frame: DataFrame) -> Any:
+    kept = [name for name in frame.columns if not name.startswith("_") or name == DELETED]
+    return frame.select(*[F.col(f"`{name}`") for name in kept]).toArrow()
+
+
+def _offsets(checkpoint: str, batch_id: int) -> str:
+    """Where the inputs stand after this batch, from Spark's own write-ahead log."""
+    try:
+        with open(os.path.join(checkpoint, "offsets", str(batch_id)), encoding="utf-8") as file:
+            lines = file.read().splitlines()[2:]
+    except OSError:
+        return "{}"
+    merged: dict[str, Any] = {}
+    for line in lines:
+        if line.startswith("{"):
+            for topic, parts in json.loads(line).items():
+                merged.setdefault(topic, {}).update(parts)
+    return json.dumps(merged)

@@ -1,0 +1,196 @@
+"""Values to columns and back: bytes, text, JSON and CSV by Spark itself, Avro and Protobuf by Python in Arrow batches.
+
+Decoding gives two columns, `value` (a struct, or the bytes or text) and `error` (null when it could be read). A null
+value, a tombstone, is no error.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)  # fmt: skip
+
+from ottla.pipelines.ports import Format
+from ottla.pipelines.registry import framed, latest_schema, register_schema, schema_by_id, unframed
+from ottla.tables.topics import TableError
+
+_CORRUPT = "__corrupt"
+_AVRO: dict[str, DataType] = {
+    "null": StringType(), "boolean": BooleanType(), "int": IntegerType(), "long": LongType(), "float": FloatType(),
+    "double": DoubleType(), "bytes": BinaryType(), "string": StringType(), "enum": StringType(), "fixed": BinaryType(),
+}  # fmt: skip
+
+
+def decoded(frame: DataFrame, form: Format, subject: str) -> DataFrame:
+    """`frame` with `value` decoded and a column `error`."""
+    raw = F.col("value")
+    if form.kind in {"bytes", "text"}:
+        value = raw if form.kind == "bytes" else raw.cast("string")
+        return frame.withColumn("value", value).withColumn("error", F.lit(None).cast("string"))
+    if form.kind in {"json", "csv"}:
+        return _by_spark(frame, form)
+    read, schema = (_avro_reader if form.kind == "avro" else _protobuf_reader)(form, subject)
+    result = StructType([StructField("value", schema), StructField("error", StringType())])
+
+    def one(data: bytes | None) -> tuple[Any, str | None]:
+        if data is None:
+            return None, None
+        try:
+            return read(bytes(data)), None
+        except Exception as problem:  # noqa: BLE001 - a supervisor: whatever a record's bytes do, they are its error
+            return None, f"{type(problem).__name__}: {problem}"
+
+    both = F.udf(one, result)(raw)
+    return frame.withColumn("__both", both).withColumn("value", F.col("__both.value")).withColumn(
+        "error", F.col("__both.error")
+    ).drop("__both")  # fmt: skip
+
+
+def _by_spark(frame: DataFrame, form: Format) -> DataFrame:
+    if form.schema is None:
+        raise TableError(f"a {form.kind} value needs its schema, as in schema='id long, name string'")
+    try:
+        schema = StructType.fromDDL(form.schema)
+    except Exception as problem:
+        raise TableError(f"the schema {form.schema!r} is no list of columns and types: {problem}") from problem
+    if not isinstance(schema, StructType):
+        raise TableError(f"the schema {form.schema!r} is no list of columns and types")
+    full = StructType([*schema.fields, StructField(_CORRUPT, StringType())])
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, **form.options}
+    text = F.col("value").cast("string")
+    parsed = (
+        F.from_json(text, full, options)
+        if form.kind == "json"
+        else F.from_csv(text, full.simpleString()[7:-1].replace(":", " "), options)
+    )
+    names = [F.col(f"__parsed.`{field.name}`").alias(field.name) for field in schema.fields]
+    bad = F.col("value").isNotNull() & (F.col("__parsed").isNull() | F.col(f"__parsed.{_CORRUPT}").isNotNull())
+    what = F.concat(F.lit(f"not {form.kind} of the schema {form.schema}: "), F.substring(text, 1, 200))
+    value = F.when(F.col("__value").isNotNull() & F.col("error").isNull(), F.struct(*names))
+    return (
+        frame.withColumn("__parsed", parsed)
+        .withColumn("error", F.when(bad, what))
+        .withColumnRenamed("value", "__value")
+        .withColumn("value", value)
+        .drop("__parsed", "__value")
+    )
+
+
+def encoded(frame: DataFrame, form: Format, subject: str) -> Column:
+    """The value column of an output, from all columns of `frame`."""
+    names = [name for name in frame.columns if not name.startswith("_")]
+    if form.kind in {"bytes", "text"}:
+        if "value" not in frame.columns:
+            raise TableError(
+                f"an output of {form.kind} needs a column named value; there are {', '.join(frame.columns)}"
+            )
+        return F.col("value").cast("binary")
+    whole = F.struct(*[F.col(f"`{name}`") for name in names])
+    if form.kind == "json":
+        return F.to_json(whole, {"ignoreNullFields": "false"}).cast("binary")
+    if form.kind == "csv":
+        return F.to_csv(whole).cast("binary")
+    write = (_avro_writer if form.kind == "avro" else _protobuf_writer)(form, subject)
+    return F.udf(lambda row: write(row.asDict(recursive=True)), BinaryType())(whole)
+
+
+def avro_to_spark(schema: Any) -> DataType:
+    if isinstance(schema, list):
+        rest = [one for one in schema if one != "null"]
+        if len(rest) != 1:
+            raise TableError(f"an Avro union of {len(rest)} types has no Spark type: {json.dumps(schema)}")
+        return avro_to_spark(rest[0])
+    if isinstance(schema, str):
+        if schema not in _AVRO:
+            raise TableError(f"the Avro type {schema!r} has no Spark type")
+        return _AVRO[schema]
+    kind = schema["type"]
+    if kind == "record":
+        return StructType([StructField(one["name"], avro_to_spark(one["type"])) for one in schema["fields"]])
+    if kind == "array":
+        return ArrayType(avro_to_spark(schema["items"]))
+    if kind == "map":
+        return MapType(StringType(), avro_to_spark(schema["values"]))
+    return avro_to_spark(kind)
+
+
+def _avro_schema(form: Format, subject: str) -> str:
+    if form.schema is not None:
+        return form.schema
+    if form.registry is None:
+        raise TableError("an avro value needs its schema or a registry")
+    return latest_schema(form.registry, form.subject or subject)[1]
+
+
+def _avro_reader(form: Format, subject: str) -> tuple[Callable[[bytes], Any], DataType]:
+    text = _avro_schema(form, subject)
+    registry = form.registry
+
+    def read(data: bytes) -> Any:
+        import fastavro
+
+        ours = fastavro.parse_schema(json.loads(text))
+        if registry is None:
+            return fastavro.schemaless_reader(io.BytesIO(data), ours, None)
+        schema_id, rest = unframed(data)
+        theirs = fastavro.parse_schema(json.loads(schema_by_id(registry, schema_id)))
+        return fastavro.schemaless_reader(io.BytesIO(rest), theirs, ours)
+
+    return read, avro_to_spark(json.loads(text))
+
+
+def _avro_writer(form: Format, subject: str) -> Callable[[dict[str, Any]], bytes]:
+    text = _avro_schema(form, subject)
+    schema_id = register_schema(form.registry, form.subject or subject, text, "AVRO") if form.registry else None
+
+    def write(row: dict[str, Any]) -> bytes:
+        import fastavro
+
+        out = io.BytesIO()
+        fastavro.schemaless_writer(out, fastavro.parse_schema(json.loads(text)), row)
+        return out.getvalue() if schema_id is None else framed(schema_id, out.getvalue())
+
+    return write
+
+
+def _protobuf_reader(form: Format, _subject: str) -> tuple[Callable[[bytes], Any], DataType]:
+    from ottla.pipelines.protobuf import message_class, message_reader, message_type
+
+    name, with_id = form.schema or "", form.registry is not None
+
+    def read(data: bytes) -> Any:
+        return message_reader(name)(unframed(data)[1] if with_id else data, framed=with_id)
+
+    return read, message_type(message_class(name).DESCRIPTOR)
+
+
+def _protobuf_writer(form: Format, subject: str) -> Callable[[dict[str, Any]], bytes]:
+    from ottla.pipelines.protobuf import message_writer
+
+    name = form.schema or ""
+    schema_id = latest_schema(form.registry, form.subject or subject)[0] if form.registry else None
+
+    def write(row: dict[str, Any]) -> bytes:
+        data = message_writer(name)(row)
+        # The empty list of message indexes, one zero byte, stands for the first message of the file.
+        return data if schema_id is None else framed(schema_id, b"\0" + data)
+
+    return write

@@ -1,0 +1,141 @@
+"""A pipeline: pure functions DataFrame -> DataFrame with what they read and write. Nothing here runs anything.
+
+    shop = Pipeline("shop")
+
+    @shop.step(reads={"orders": topic("orders", value="json", schema="id long, total double")},
+               writes=topic("large-orders", value="json", key="id"))
+    def large(orders):
+        return orders.where("total > 1000")
+
+`large` stays a plain function: a test calls it with a tiny DataFrame and no broker.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from ottla.pipelines.ports import Port, Topic, TopicTable, View
+from ottla.tables.topics import TableError
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+OUTPUT_MODES = ("append", "update", "complete")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    name: str
+    function: Callable[..., Any]
+    reads: Mapping[str, Port]
+    writes: Mapping[str, Port]
+    """By branch; the one branch of a function that returns a single DataFrame is named ""."""
+    output_mode: str = "append"
+    trigger: str = "1 second"
+
+
+@dataclass(slots=True)
+class Pipeline:
+    name: str
+    steps: list[Step] = field(default_factory=list)
+
+    def step(
+        self,
+        *,
+        reads: Mapping[str, Port],
+        writes: Port | Mapping[str, Port],
+        output_mode: str = "append",
+        trigger: str = "1 second",
+    ) -> Callable[[Function], Function]:
+        def declare(function: Function) -> Function:
+            outputs = {"": writes} if isinstance(writes, Port) else dict(writes)
+            made = Step(
+                name=function.__name__.replace("_", "-"),
+                function=function,
+                reads=dict(reads),
+                writes=outputs,
+                output_mode=output_mode,
+                trigger=trigger,
+            )
+            self._check(made)
+            self.steps.append(made)
+            return function
+
+        return declare
+
+    def _check(self, step: Step) -> None:
+        where = f"step {step.name} of pipeline {self.name}"
+        if any(other.name == step.name for other in self.steps):
+            raise TableError(f"{where}: there is already a step of this name")
+        wanted = list(inspect.signature(step.function).parameters)
+        if sorted(wanted) != sorted(step.reads):
+            raise TableError(
+                f"{where}: the function takes {wanted}, it reads {sorted(step.reads)}; they must be the same"
+            )
+        if step.output_mode not in OUTPUT_MODES:
+            raise TableError(f"{where}: output_mode is one of {', '.join(OUTPUT_MODES)}, not {step.output_mode!r}")
+
+    def in_order(self) -> list[Step]:
+        """Steps after those that write what they read; a circle is an error."""
+        return [step for level in self.levels() for step in level]
+
+    def levels(self) -> list[list[Step]]:
+        """Steps that may run side by side, then those that read what they wrote, and so on."""
+        left, there = list(self.steps), set[str]()
+        found: list[list[Step]] = []
+        written = {node for step in self.steps for node in written_nodes(step)}
+        while left:
+            ready = [
+                step
+                for step in left
+                if all(port.node not in written or port.node in there for port in step.reads.values())
+            ]
+            if not ready:
+                raise TableError(
+                    f"the steps {', '.join(step.name for step in left)} read each other's outputs in a circle"
+                )
+            found.append(ready)
+            left = [step for step in left if step not in ready]
+            for node in {node for step in ready for node in written_nodes(step)}:
+                if not any(node in written_nodes(step) for step in left):
+                    there.add(node)
+        return found
+
+
+def written_nodes(step: Step) -> list[str]:
+    """A view is read by the name of its topic, too."""
+    nodes = [port.node for port in step.writes.values()]
+    return nodes + [port.topic.node for port in step.writes.values() if isinstance(port, View)]
+
+
+def input_topics(step: Step) -> list[Topic]:
+    return [
+        port.topic if isinstance(port, TopicTable) else port
+        for port in step.reads.values()
+        if isinstance(port, Topic | TopicTable)
+    ]
+
+
+def load_pipelines(path: str) -> list[Pipeline]:
+    """The pipelines of a Python file; the file is run as a module of its own."""
+    if not os.path.isfile(path):
+        raise TableError(f"there is no file {path}")
+    name = os.path.splitext(os.path.basename(path))[0].replace("-", "_")
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise TableError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.pop(0)
+    found = [value for value in vars(module).values() if isinstance(value, Pipeline)]
+    if not found:
+        raise TableError(f"{path} defines no pipeline: make one with Pipeline(NAME) and give it steps")
+    return found

@@ -1,0 +1,275 @@
+"""Running a pipeline: once over what is there, continuously under supervision, or as a backfill beside the old output.
+
+One streaming query per output and one per dead-letter topic. A query that fails is started again from its checkpoint
+with a growing pause; after MAX_RESTARTS failures in a row the pipeline stops and says which step, record and function
+it was. A checkpoint belongs to one process at a time.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from ottla.pipelines import build
+from ottla.pipelines.pipeline import Pipeline, Step
+from ottla.pipelines.ports import Topic
+from ottla.pipelines.topics import ensure_topics
+from ottla.tables.topics import TableError
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+MAX_RESTARTS = 5
+AT_ONCE = 2
+_LONGEST_PAUSE_S = 60.0
+_PASSING = ("failed to connect back",)
+"""Spark gives a Python worker ten seconds to start, which a busy machine does not always manage."""
+
+
+class StepFailed(TableError):
+    """Which step failed, and why, in the words of what went wrong and not of Spark's plumbing."""
+
+    def __init__(self, step: str, reason: str) -> None:
+        super().__init__(f"step {step}: {reason}")
+        self.step = step
+        self.reason = reason
+
+
+@dataclass(slots=True)
+class Running:
+    """One query and what is known of it."""
+
+    name: str
+    step: Step
+    start: Callable[[], StreamingQuery]
+    query: StreamingQuery | None = None
+    restarts: int = 0
+    failures_in_a_row: int = 0
+    again_at: float = 0.0
+    rows: int = 0
+    seen_batch: int = -1
+    last_error: str = ""
+    progress: dict[str, Any] = field(default_factory=dict)
+
+    def look(self) -> None:
+        """Takes over the newest progress and counts rows."""
+        last = self.query.lastProgress if self.query is not None else None
+        if last is None:
+            return
+        self.progress = dict(last)
+        for one in self.query.recentProgress if self.query is not None else []:
+            if one["batchId"] > self.seen_batch:
+                self.seen_batch = one["batchId"]
+                self.rows += one["numInputRows"]
+                self.failures_in_a_row = 0
+
+
+class PipelineRun:
+    def __init__(self, spark: SparkSession, pipeline: Pipeline, settings: build.RunSettings) -> None:
+        self._spark = spark
+        self.pipeline = pipeline
+        self.settings = settings
+        self.steps = pipeline.in_order()
+        self.running: list[Running] = []
+        self._stopping = threading.Event()
+
+    def once(self, on_progress: Callable[[PipelineRun], None] | None = None) -> None:
+        """Everything that is there now, step after step, so that each sees what the one before wrote."""
+        ensure_topics(self.settings, self.steps)
+        with self._locked():
+            for level in self.pipeline.levels():
+                mine = [one for step in level for one in self._prepare(step, once=True)]
+                self.running += mine
+                self._work_through(mine, on_progress)
+
+    def continuously(self, on_progress: Callable[[PipelineRun], None] | None = None, poll_s: float = 0.5) -> None:
+        """Until `stop` is called; StepFailed when a step cannot be kept running."""
+        ensure_topics(self.settings, self.steps)
+        with self._locked():
+            self.running = [one for step in self.steps for one in self._prepare(step, once=False)]
+            try:
+                for one in self.running:
+                    one.query = one.start()
+                while not self._stopping.wait(poll_s):
+                    self._supervise()
+                    if on_progress is not None:
+                        on_progress(self)
+            finally:
+                self._stop_queries()
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def _prepare(self, step: Step, *, once: bool) -> list[Running]:
+        found: list[Running] = []
+        try:
+            inputs = {name: build.input_frame(self._spark, port, self.settings) for name, port in step.reads.items()}
+            result = step.function(**inputs)
+        except PySparkException as problem:
+            raise StepFailed(step.name, plain_reason(problem)) from problem
+        branches: Mapping[str, DataFrame] = result if isinstance(result, Mapping) else {"": result}
+        if set(branches) != set(step.writes):
+            raise StepFailed(
+                step.name, f"the function gives {sorted(branches)}, it is declared to write {sorted(step.writes)}"
+            )
+        for branch, frame in branches.items():
+            if not isinstance(frame, DataFrame):
+                raise StepFailed(step.name, f"the function gives a {type(frame).__name__}, not a DataFrame")
+            name = f"{self.pipeline.name}/{step.name}" + (f".{branch}" if branch else "")
+            try:
+                writer = build.start_output(frame, step.writes[branch], step, name, self.settings, once=once)
+            except PySparkException as problem:
+                raise StepFailed(step.name, plain_reason(problem)) from problem
+            found.append(Running(name=name, step=step, start=_starter(step, writer)))
+        for name, port in step.reads.items():
+            if isinstance(port, Topic) and port.dead_letter:
+                found.append(self._dead_letters(step, name, port, once=once))
+        return found
+
+    def _dead_letters(self, step: Step, name: str, port: Topic, *, once: bool) -> Running:
+        frame = build.dead_letters(build.decoded_topic(self._spark, port, self.settings))
+        query = f"{self.pipeline.name}/{step.name}.{name}.dead-letters"
+        letters = (
+            frame.writeStream.format(self.settings.source_format)
+            .options(**self.settings.client_options(), topic=port.dead_letter or "")
+            .queryName(query.replace("/", "."))
+            .option("checkpointLocation", os.path.join(self.settings.checkpoints, query))
+        )
+        if self.settings.source_format == "ottla":
+            letters = letters.option("exactlyOnce", str(self.settings.exactly_once).lower())
+        letters = letters.trigger(availableNow=True) if once else letters.trigger(processingTime=step.trigger)
+        return Running(name=query, step=step, start=_starter(step, letters))
+
+    def _work_through(self, mine: list[Running], on_progress: Callable[[PipelineRun], None] | None) -> None:
+        """All of `mine` to their ends, a few at a time: each starts Python workers that must come up in seconds."""
+        waiting = list(mine)
+        active: list[Running] = []
+        while (waiting or active) and not self._stopping.is_set():
+            while waiting and len(active) < AT_ONCE:
+                one = waiting.pop(0)
+                one.query = one.start()
+                active.append(one)
+            time.sleep(0.05)
+            for one in list(active):
+                one.look()
+                if one.query is not None and one.query.isActive:
+                    continue
+                active.remove(one)
+                problem = one.query.exception() if one.query is not None else None
+                if problem is not None and _is_passing(problem) and one.restarts < MAX_RESTARTS:
+                    one.restarts += 1
+                    waiting.append(one)
+                elif problem is not None:
+                    self._stop_queries()
+                    raise StepFailed(one.step.name, plain_reason(problem)) from problem
+            if on_progress is not None:
+                on_progress(self)
+        self._stop_queries()
+
+    def _supervise(self) -> None:
+        for one in self.running:
+            one.look()
+            if one.query is not None and one.query.isActive:
+                continue
+            problem = one.query.exception() if one.query is not None else None
+            if one.query is not None:
+                one.last_error = plain_reason(problem) if problem is not None else "it ended"
+                one.query = None
+                one.failures_in_a_row += 1
+                one.again_at = time.monotonic() + min(_LONGEST_PAUSE_S, 2.0 ** (one.failures_in_a_row - 1))
+                if one.failures_in_a_row > MAX_RESTARTS:
+                    raise StepFailed(one.step.name, f"{one.last_error} (after {MAX_RESTARTS} restarts)")
+            elif time.monotonic() >= one.again_at:
+                one.restarts += 1
+                try:
+                    one.query = one.start()
+                except StepFailed as failed:
+                    one.last_error = failed.reason
+                    one.failures_in_a_row += 1
+                    one.again_at = time.monotonic() + min(_LONGEST_PAUSE_S, 2.0**one.failures_in_a_row)
+                    if one.failures_in_a_row > MAX_RESTARTS:
+                        raise
+
+    def _stop_queries(self) -> None:
+        for one in self.running:
+            if one.query is not None and one.query.isActive:
+                one.query.stop()
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Two drivers on one checkpoint would take turns in overwriting each other's progress."""
+        folder = os.path.join(self.settings.checkpoints, self.pipeline.name)
+        os.makedirs(folder, exist_ok=True)
+        descriptor = os.open(os.path.join(folder, ".ottla.lock"), os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                holder = os.read(descriptor, 100).decode(errors="replace")
+                raise TableError(
+                    f"the checkpoint {folder} is in use by process {holder or '?'}: stop that one, or give this one "
+                    "another --checkpoints"
+                ) from None
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, str(os.getpid()).encode())
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def _starter(step: Step, writer: DataStreamWriter) -> Callable[[], StreamingQuery]:
+    def start() -> StreamingQuery:
+        try:
+            return writer.start()
+        except PySparkException as problem:
+            raise StepFailed(step.name, plain_reason(problem)) from problem
+
+    return start
+
+
+def _is_passing(problem: BaseException) -> bool:
+    return any(words in str(problem) for words in _PASSING)
+
+
+def backfilled(pipeline: Pipeline, suffix: str) -> Pipeline:
+    """The same steps with outputs renamed; steps that read those outputs read the new ones."""
+    names = {port.node: port.renamed(suffix) for step in pipeline.steps for port in step.writes.values()}
+    steps = []
+    for step in pipeline.steps:
+        reads = {}
+        for name, port in step.reads.items():
+            new = names.get(port.node, port)
+            reads[name] = replace(port, name=new.name) if isinstance(port, Topic) and isinstance(new, Topic) else port
+        writes = {branch: names[port.node] for branch, port in step.writes.items()}
+        steps.append(replace(step, reads=reads, writes=writes))
+    return Pipeline(pipeline.name + suffix, steps)
+
+
+def plain_reason(problem: BaseException) -> str:
+    """The line that matters: our own error, the user's exception with file and line, or Spark's first line."""
+    text = str(problem)
+    own = re.findall(r"TableError: (.+)", text)
+    if own:
+        return str(own[-1]).strip()
+    bad = re.search(r"bad record: \S+-\d+ offset \d+: .+", text)
+    if bad:
+        return bad[0].split(" SQLSTATE")[0].strip()
+    frames = re.findall(r'File "([^"]+)", line (\d+), in (\S+)', text)
+    mine = [frame for frame in frames if "site-packages" not in frame[0] and "/pyspark/" not in frame[0]]
+    errors = re.findall(r"^(\w+(?:Error|Exception)\b: .+)$", text, re.MULTILINE)
+    if mine and errors:
+        path, line, function = mine[-1]
+        return f"{errors[-1].strip()} in {function} ({os.path.basename(path)}, line {line})"
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[0].strip() if lines else type(problem).__name__

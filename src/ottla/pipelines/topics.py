@@ -1,0 +1,57 @@
+"""Topics that a pipeline needs: outputs and dead letters are made before the first record, inputs must be there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.connect.clients import librdkafka_settings
+from ottla.pipelines.build import RunSettings
+from ottla.pipelines.pipeline import Step, input_topics
+from ottla.pipelines.ports import Topic, View
+from ottla.tables.topics import TableError
+
+_TIMEOUT_S = 30.0
+
+
+def output_topics(steps: Iterable[Step]) -> list[Topic]:
+    found = []
+    for step in steps:
+        for port in step.writes.values():
+            if isinstance(port, Topic):
+                found.append(port)
+            elif isinstance(port, View):
+                found.append(port.topic)
+        found += [Topic(name=port.dead_letter) for port in input_topics(step) if port.dead_letter]
+    return found
+
+
+def ensure_topics(settings: RunSettings, steps: list[Step]) -> list[str]:
+    """Makes what is missing and says what it made; TableError for an input that nothing writes and nobody made."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import KafkaError, NewTopic
+
+    admin = AdminClient(librdkafka_settings({"bootstrap.servers": settings.bootstrap_servers, **settings.client}))
+    try:
+        there = set(admin.list_topics(timeout=_TIMEOUT_S).topics)
+    except KafkaException as problem:
+        raise TableError(f"{settings.bootstrap_servers} does not answer: {problem.args[0].str()}") from problem
+    wanted = {port.name: port for port in output_topics(steps)}
+    for step in steps:
+        for port in input_topics(step):
+            if port.name not in there and port.name not in wanted and not settings.path:
+                raise TableError(
+                    f"step {step.name} reads the topic {port.name!r}, which does not exist: create it first"
+                )
+    made = []
+    for name, port in wanted.items():
+        if name in there:
+            continue
+        config = {"cleanup.policy": "compact"} if port.compacted else {}
+        try:
+            admin.create_topics([NewTopic(name, port.partitions or -1, -1, config=config)])[name].result(_TIMEOUT_S)
+            made.append(name)
+        except KafkaException as problem:
+            if problem.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise TableError(f"the topic {name} cannot be created: {problem.args[0].str()}") from problem
+    return made

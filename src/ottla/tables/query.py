@@ -1,0 +1,122 @@
+"""A topic as an Arrow table, and SQL over topics by DuckDB: no JVM.
+
+In a query a topic is a table of its name (quote it when it has a dot or a dash) with the columns of Spark's Kafka
+source, but `key` and `value` are text where they are UTF-8 (the bytes are in `key_bytes` and `value_bytes`), and
+`json` is the value where it is JSON: `select json->>'page' as page, count(*) from hits group by all`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from ottla.model.ids import TopicPartition
+from ottla.tables.decode import concatenated
+from ottla.tables.fetch import FetchPlan, read_range
+from ottla.tables.topics import EARLIEST, LATEST, READ_COMMITTED, Cluster, TableError, settings_from
+
+_CREATE = (
+    "create table {} as select try(decode(key)) as key, try(decode(value)) as value, "
+    "try_cast(try(decode(value)) as json) as json, "
+    'topic, partition, "offset", timestamp, timestampType, headers, key as key_bytes, value as value_bytes from __rows'
+)
+
+
+def topic_table(
+    client: Mapping[str, str],
+    topic: str,
+    *,
+    with_headers: bool = False,
+    start: Mapping[TopicPartition, int] | None = None,
+    max_records: int | None = None,
+) -> pa.Table:
+    """All committed records of a topic, partition after partition; `max_records` takes the newest of each partition."""
+    return topic_at(client, topic, with_headers=with_headers, start=start, max_records=max_records)[0]
+
+
+def topic_at(
+    client: Mapping[str, str],
+    topic: str,
+    *,
+    with_headers: bool = False,
+    start: Mapping[TopicPartition, int] | None = None,
+    max_records: int | None = None,
+) -> tuple[pa.Table, dict[TopicPartition, int]]:
+    """The table, and the offsets that it is true at."""
+    settings = settings_from(client)
+    with Cluster(settings) as cluster:
+        partitions = sorted(cluster.partitions([topic]))
+        first = cluster.offsets(dict.fromkeys(partitions, EARLIEST))
+        last = cluster.offsets(dict.fromkeys(partitions, LATEST), isolation_level=READ_COMMITTED)
+    batches: list[pa.RecordBatch] = []
+    ends: dict[TopicPartition, int] = {}
+    for partition in partitions:
+        end = last[partition] or 0
+        begin = max(first[partition] or 0, (start or {}).get(partition, 0))
+        if max_records is not None:
+            begin = max(begin, end - max_records)
+        ends[partition] = end
+        plan = FetchPlan(
+            topic=topic,
+            partition=partition.partition,
+            start=begin,
+            end=end,
+            isolation_level=READ_COMMITTED,
+            with_headers=with_headers,
+        )
+        batches += read_range(settings, plan)
+    return concatenated(batches, with_headers=with_headers), ends
+
+
+def run_sql(
+    client: Mapping[str, str], query: str, *, max_records: int | None = None
+) -> tuple[pa.Table, dict[TopicPartition, int]]:
+    """The answer as a table, and the offsets of the topics that the query names."""
+    import duckdb
+
+    database: Any = duckdb.connect(":memory:")
+    offsets: dict[TopicPartition, int] = {}
+    try:
+        names = _tables(database, query)
+        with Cluster(settings_from(client)) as cluster:
+            there = set(cluster.topics_like(".*"))
+        for name in names:
+            if name not in there:
+                close = sorted(topic for topic in there if topic.startswith(name[:3]))[:5]
+                hint = f"; there are {', '.join(close)}" if close else ""
+                raise TableError(f"there is no topic {name!r}{hint}")
+            rows, ends = topic_at(client, name, with_headers=True, max_records=max_records)
+            offsets |= ends
+            database.register("__rows", rows)
+            quoted = '"' + name.replace('"', '""') + '"'
+            database.execute(_CREATE.format(quoted))
+            database.unregister("__rows")
+        return database.execute(query).fetch_arrow_table(), offsets
+    except duckdb.Error as problem:
+        raise TableError(f"the query was not answered: {str(problem).splitlines()[0]}") from problem
+    finally:
+        database.close()
+
+
+def _tables(database: Any, query: str) -> list[str]:
+    """The tables that a query names, from DuckDB's own parser; those it defines itself (`with`) are left out."""
+    tree = json.loads(database.execute("select json_serialize_sql(?)", [query]).fetchone()[0])
+    if tree.get("error"):
+        raise TableError(f"the query is not understood: {tree.get('error_message')}")
+    named: set[str] = set()
+    defined: set[str] = set()
+    stack: list[Any] = [tree]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, list):
+            stack += node
+        elif isinstance(node, dict):
+            if node.get("type") == "BASE_TABLE":
+                named.add(str(node["table_name"]))
+            if "cte_map" in node:
+                defined |= {str(one["key"]) for one in node["cte_map"].get("map", [])}
+            stack += node.values()
+    return sorted(named - defined)
