@@ -35,7 +35,9 @@ def create_topics(bootstrap: str, wanted: dict[str, int]) -> None:
     from confluent_kafka.cimpl import NewTopic
 
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
-    for made in admin.create_topics([NewTopic(name, count) for name, count in wanted.items()]).values():
+    # The records are dated 2018: with Kafka's seven days of retention they would be gone in half a minute.
+    topics = [NewTopic(name, count, config={"retention.ms": "-1"}) for name, count in wanted.items()]
+    for made in admin.create_topics(topics).values():
         made.result(30)
 
 
