@@ -4,34 +4,40 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
+
+import pytest
 
 from tests.robustness.server_process import ROOT, environment
 
 
-def demo(tmp_path, *, without_client: bool = False) -> subprocess.CompletedProcess[str]:
+def demo(tmp_path, *words: str, without: str = "") -> subprocess.CompletedProcess[str]:
     env = environment() | {"COLUMNS": "120", "TMPDIR": str(tmp_path)}
-    if without_client:
-        (tmp_path / "confluent_kafka.py").write_text("raise ImportError\n")
+    if without:
+        (tmp_path / "sitecustomize.py").write_text(
+            "import importlib.util as u\n"
+            "find = u.find_spec\n"
+            f"u.find_spec = lambda name, *rest: None if name == {without!r} else find(name, *rest)\n"
+        )
         env["PYTHONPATH"] = f"{tmp_path}:{env['PYTHONPATH']}"
     return subprocess.run(
-        [sys.executable, "-m", "ottla.demo"],
-        cwd=ROOT, env=env, capture_output=True, text=True, timeout=40, check=False,
+        [sys.executable, "-m", "ottla.demo", *words],
+        cwd=ROOT, env=env, capture_output=True, text=True, timeout=280, check=False,
     )  # fmt: skip
 
 
+@pytest.mark.timeout(300)
 def test_the_demo_runs(tmp_path):
-    started = time.monotonic()
+    """It checks its own counts; here only that it got there: 35 s on an idle machine, Spark's start included."""
     done = demo(tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "looked at" in done.stdout
-    assert "MiB" in done.stdout
+    assert done.returncode == 0, done.stderr + done.stdout
+    for words in ("top pages", "hits per minute", "true at", "visits", "alerts", "broken readings", "exactly once"):
+        assert words in done.stdout
     assert done.stderr == ""
-    assert time.monotonic() - started < 20  # 3 s on an idle machine
-    assert list(tmp_path.iterdir()) == [], "something was left behind"
+    left = [one.name for one in tmp_path.iterdir() if one.name.startswith("ottla-demo")]
+    assert left == [], "something was left behind"
 
 
 def test_without_a_client_it_says_so(tmp_path):
-    done = demo(tmp_path, without_client=True)
+    done = demo(tmp_path, without="confluent_kafka")
     assert done.returncode == 1
-    assert done.stderr == "ottla: the demo needs a Kafka client: pip install confluent-kafka\n"
+    assert done.stderr == "ottla: the demo needs confluent_kafka: pip install confluent-kafka\n"

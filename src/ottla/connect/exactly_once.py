@@ -66,7 +66,11 @@ class Sender:
         return Written(rows, size)
 
     def flush(self, timeout_s: float = 300.0) -> None:
-        left = self.producer.flush(timeout_s)
+        try:
+            left = self.producer.flush(timeout_s)
+        except SystemError:  # how confluent-kafka reports a fatal error (fenced) from inside a delivery report
+            self.check()
+            raise TableError("another attempt at this work has begun; this one is fenced") from None
         self.check()
         if left:
             raise TableError(f"{left} records were not acknowledged in {timeout_s:.0f} s: is the broker there?")
