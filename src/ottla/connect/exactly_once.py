@@ -140,7 +140,7 @@ class ExactlyOnce:
             group = self._consumer.consumer_group_metadata()
             _call(producer.send_offsets_to_transaction, [marker], group, TIMEOUT_S)
             _call(producer.commit_transaction, TIMEOUT_S)
-        except BaseException:
+        except BaseException:  # whatever it is, the transaction must not stay open; it goes on up
             with suppress(KafkaException):  # the next attempt's init_transactions ends what is left open
                 producer.abort_transaction(10)
             raise

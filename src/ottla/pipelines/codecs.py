@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 from pyspark.sql.types import (
@@ -69,7 +70,7 @@ def _by_spark(frame: DataFrame, form: Format) -> DataFrame:
         raise TableError(f"a {form.kind} value needs its schema, as in schema='id long, name string'")
     try:
         schema = StructType.fromDDL(form.schema)
-    except Exception as problem:
+    except (PySparkException, ValueError) as problem:
         raise TableError(f"the schema {form.schema!r} is no list of columns and types: {problem}") from problem
     if not isinstance(schema, StructType):
         raise TableError(f"the schema {form.schema!r} is no list of columns and types")

@@ -145,7 +145,7 @@ class SqlSink:
         try:
             yield cursor
             self._connection.commit()
-        except BaseException:
+        except BaseException:  # whatever it is, the transaction must not stay open; it goes on up
             self._connection.rollback()
             raise
         finally:
