@@ -23,9 +23,9 @@ START_TIMEOUT_S = 60
 
 
 class RegistryThread:
-    def __init__(self, bootstrap_servers: str, **settings: Any) -> None:
+    def __init__(self, bootstrap_servers: str, at: int = 0, **settings: Any) -> None:
         settings.setdefault("alone", True)
-        self.settings = RegistrySettings(bootstrap_servers=bootstrap_servers, port=0, **settings)
+        self.settings = RegistrySettings(bootstrap_servers=bootstrap_servers, port=at, **settings)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._started: Future[RegistryServer] = Future()
         self.url = ""

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ottla.broker.fetch_sessions import FetchSessions
     from ottla.broker.metrics import BrokerMetrics
     from ottla.broker.producer_ids import ProducerIds
+    from ottla.broker.schema_validation import SchemaValidation
     from ottla.coordinator.groups.coordinator import GroupCoordinator
     from ottla.coordinator.transactions.coordinator import TransactionCoordinator
     from ottla.env.config.broker.config import BrokerConfig
@@ -80,6 +81,8 @@ class Broker:
     leader_throttle: Throttle | None = None
     """What `leader.replication.throttled.rate` leaves to followers that catch up."""
     authorizer: Authorizer | None = None
+    schemas: SchemaValidation | None = None
+    """Checks records of topics that ask for it; None without a registry."""
     metrics: BrokerMetrics | None = None
     """None: nobody asks for them (no ottla.http.listener), so nothing is counted."""
     peers: Peers = field(default_factory=NoPeers)

@@ -62,6 +62,7 @@ class PartitionLog(ReplicaLog):
         version: int = FIRST_ZSTD_VERSION,
         guard: Verification | None = None,
         transaction_version: int = 0,
+        rewrite: Callable[[ValidatedBatches], ValidatedBatches] | None = None,
     ) -> AppendResult:
         """Validate one produced buffer (`version` is Produce's), give it offsets and write it.
 
@@ -72,6 +73,8 @@ class PartitionLog(ReplicaLog):
             validated = validate_produce(batches, self.topic_partition, self._config, now_ms, version=version)
         else:
             validated = validate(batches, self.topic_partition, self._config, now_ms, origin=origin)
+        if rewrite is not None:
+            validated = rewrite(validated)
         return self.append_validated(validated, leader_epoch, now_ms, origin, guard, transaction_version)
 
     def append_validated(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ottla.log.partition_log import PartitionLog
     from ottla.log.producer_state import Verification
     from ottla.log.results import AppendResult, LogSlice
+    from ottla.log.validation import ValidatedBatches
     from ottla.metadata.image import PartitionRegistration
     from ottla.replication.context import ReplicaContext
 
@@ -137,13 +138,16 @@ class Partition:
         required_acks: int = -1,
         version: int = 13,
         guard: Verification | None = None,
+        rewrite: Callable[[ValidatedBatches], ValidatedBatches] | None = None,
     ) -> AppendResult:
-        """Append what a Produce request of `version` carries; `batches` is patched in place."""
+        """Append what a Produce request of `version` carries; `batches` is patched in place. `rewrite` may put another
+        batch in the place of the validated one, with the same range of offsets.
+        """
         self.require_leader()
         if required_acks == -1:
             self._require_min_isr()
         result = self.log.append_as_leader(
-            batches, leader_epoch=self.leader_epoch, now_ms=now_ms, version=version, guard=guard
+            batches, leader_epoch=self.leader_epoch, now_ms=now_ms, version=version, guard=guard, rewrite=rewrite
         )
         if result.flush_due:
             # flush.messages asks for a sync before the answer; whoever sets it pays for it here, on the loop.

@@ -36,6 +36,7 @@ from ottla.server.replication import Replication
 from ottla.server.transactions import make_transactions
 
 if TYPE_CHECKING:
+    from ottla.broker.schema_validation import SchemaValidation
     from ottla.env.config.broker.config import BrokerConfig
     from ottla.env.seams import Clock, RandomSource
     from ottla.server.node import Node
@@ -90,12 +91,27 @@ class BrokerPart:
             make_groups=lambda: make_groups(self._config, self._clock, self._random, self._timers, replicas),
             make_transactions=make_transactions,
             peers=self._peers,
+            schemas=self._make_schemas(),
             leader_throttle=Throttle(
                 self._clock,
                 config.node_id,
                 lambda: self._config.leader_replication_throttled_rate,
                 lambda topic: topic.leader_replication_throttled_replicas,
             ),
+        )
+
+    def _make_schemas(self) -> SchemaValidation | None:
+        """None, and nothing imported, unless a registry is configured."""
+        config = self._config
+        if not config.ottla_schema_registry_url:
+            return None
+        from ottla.server.schemas import RegistrySchemas
+
+        return RegistrySchemas(
+            config.ottla_schema_registry_url,
+            lambda: self._node.bootstrap_servers,
+            max_schemas=config.ottla_schema_validation_max_schemas,
+            timeout_s=config.ottla_schema_registry_timeout_ms / 1000,
         )
 
     def _make_replicas(self) -> Replicas:
@@ -192,6 +208,8 @@ class BrokerPart:
             self.broker.groups.close()
         if self.broker.has_transactions:
             self.broker.transactions.close()
+        if self.broker.schemas is not None:
+            self.broker.schemas.close()
         self._registration.stop()
         await self._replication.stop()
         self._peers.close()

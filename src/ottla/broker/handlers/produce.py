@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.connection import CloseConnection
 from ottla.broker.context import RequestContext
@@ -30,6 +30,9 @@ from ottla.protocol.generated.produce_response import (
     TopicProduceResponse,
 )
 from ottla.replication.partition import Partition
+
+if TYPE_CHECKING:
+    from ottla.broker.schema_validation import Misfits
 
 FIRST_TOPIC_ID_VERSION = 13
 FIRST_LEADER_HINT_VERSION = 10
@@ -55,18 +58,32 @@ _NO_LOG_START = frozenset(
 _LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
-def handle(context: RequestContext, request: ProduceRequest) -> ProduceResponse | Deferred | None:
+def handle(context: RequestContext, request: ProduceRequest) -> Any:
+    """A ProduceResponse now or later; None when acks=0 asks for none."""
+    if context.broker.schemas is not None:
+        from ottla.broker.schema_validation import validated
+
+        return validated(context, request, find_partition, partial(_handle, context, request))
+    return _handle(context, request, MappingProxyType({}))
+
+
+def _handle(
+    context: RequestContext, request: ProduceRequest, misfits: Mapping[TopicPartition, Misfits]
+) -> ProduceResponse | Deferred | None:
     if request.transactional_id is not None:
         from ottla.broker.transactional_produce import verified
 
-        return verified(context, request, partial(_append, context, request))
-    return _append(context, request)
+        return verified(context, request, partial(_append, context, request, misfits=misfits))
+    return _append(context, request, misfits=misfits)
 
 
 def _append(
-    context: RequestContext, request: ProduceRequest, verdicts: Mapping[TopicPartition, Verdict] = MappingProxyType({})
+    context: RequestContext,
+    request: ProduceRequest,
+    verdicts: Mapping[TopicPartition, Verdict] = MappingProxyType({}),
+    misfits: Mapping[TopicPartition, Misfits] = MappingProxyType({}),
 ) -> ProduceResponse | Deferred | None:
-    append = Append(context, request, verdicts)
+    append = Append(context, request, verdicts, misfits)
     response = ProduceResponse([append.topic(topic) for topic in request.topic_data])
     if request.acks == 0:
         if append.first_error is not None:
@@ -89,13 +106,18 @@ class Append:
     """One request's appends and what came of them."""
 
     __slots__ = (
-        "_acks", "_context", "_now_ms", "_transactional_id", "_verdicts", "_version", "first_error", "leader_errors",
+        "_acks", "_context", "_misfits", "_now_ms", "_transactional_id", "_verdicts", "_version", "first_error", "leader_errors",
         "uncommitted",
     )  # fmt: skip
 
     def __init__(
-        self, context: RequestContext, request: ProduceRequest, verdicts: Mapping[TopicPartition, Verdict]
+        self,
+        context: RequestContext,
+        request: ProduceRequest,
+        verdicts: Mapping[TopicPartition, Verdict],
+        misfits: Mapping[TopicPartition, Misfits],
     ) -> None:
+        self._misfits = misfits
         self._context = context
         self._acks = request.acks
         self._transactional_id = request.transactional_id
@@ -128,8 +150,16 @@ class Append:
         guard = self._verdicts.get(partition.topic_partition) if self._verdicts else None
         if isinstance(guard, UnverifiedError):
             raise guard
+        misfits = self._misfits.get(partition.topic_partition) if self._misfits else None
+        if misfits is not None:
+            misfits.refuse()
         result = partition.append_as_leader(
-            records, now_ms=self._now_ms, required_acks=self._acks, version=self._version, guard=guard
+            records,
+            now_ms=self._now_ms,
+            required_acks=self._acks,
+            version=self._version,
+            guard=guard,
+            rewrite=None if misfits is None else misfits.taken_out,
         )
         metrics = self._context.broker.metrics
         if metrics is not None:

@@ -168,6 +168,21 @@ class TopicSettings(Settings):
         BOOLEAN, False, None, "Let a replica that is not in sync become leader, at the price of lost records.",
         synonyms=_from("unclean.leader.election.enable"),
     )
+
+    # Ottla's own: shown by DescribeConfigs only where they are set, so that a topic looks as Kafka's does.
+    ottla_schema_validation: str = setting(
+        STRING, "off", one_of("off", "refuse", "quarantine"),
+        "What happens to records that do not match their schema: nothing, refused, or put aside.",
+        internal=True, undeclared=True,
+    )
+    ottla_schema_validation_fields: tuple[str, ...] = setting(
+        LIST, ("value",), list_of(("key", "value")), "Which parts of a record carry a schema's id and are checked.",
+        internal=True, undeclared=True,
+    )
+    ottla_schema_quarantine_topic: str = setting(
+        STRING, "", None, "Where quarantined records go; the topic's name with .quarantine when empty.",
+        internal=True, undeclared=True,
+    )
 # fmt: on
 
 

@@ -36,4 +36,13 @@ class OttlaSettings(Settings):
         INT, 10_000, at_least(1), "Audit events that may wait to be written; more are counted and dropped.",
         undeclared=True,
     )
+    ottla_schema_registry_url: str | None = setting(
+        STRING, None, None, "The schema registry that ottla.schema.validation of topics asks.", undeclared=True
+    )
+    ottla_schema_validation_max_schemas: int = setting(
+        INT, 1000, at_least(1), "Schemas that are kept ready to check records with.", undeclared=True
+    )
+    ottla_schema_registry_timeout_ms: int = setting(
+        INT, 5000, at_least(1), "How long a produce waits for a schema that is not known yet.", undeclared=True
+    )
 # fmt: on
