@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+
 from tests.interop.ottla_server import OttlaServer
 from tests.support.apache_kafka import ApacheKafka
 

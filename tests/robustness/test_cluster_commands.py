@@ -1,0 +1,125 @@
+"""`ottla up --nodes 3` and `ottla cluster ...` on real processes: growing, draining under load, balancing."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.robustness.cluster_process import ClusterProcess, wait_for
+from tests.robustness.load import Reader, Sender
+from tests.robustness.server_process import COMMAND, environment, free_ports, ottla
+
+
+def status(servers: str) -> dict:
+    done = ottla("cluster", "status", "-b", servers, "-o", "json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def up(directory: Path, port: int, nodes: int) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*COMMAND, "up", "--dir", str(directory), "--port", str(port), "--nodes", str(nodes), "--no-registry"],
+        env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def create(servers: str, partitions: int, factor: int) -> None:
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.create_topics([NewTopic("t", partitions, factor)])["t"].result(30)
+
+
+def first_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+@pytest.mark.timeout(240)
+def test_one_node_grows_to_three_and_is_drained_under_load(tmp_path: Path) -> None:
+    port = free_ports(6)[0]
+    one = up(tmp_path, port, 1)
+    assert "ottla is up" in first_line(one)
+    servers = f"127.0.0.1:{port}"
+    try:
+        create(servers, 6, 1)
+        one.send_signal(signal.SIGINT)
+        assert one.wait(30) == 0
+        three = up(tmp_path, port, 3)
+        try:
+            assert "3 nodes" in first_line(three)
+            sender = Sender("s", servers, "t", 6, idempotent=True, seed=1)
+            try:
+                sender.resume()
+                done = ottla("cluster", "balance", "-b", servers, timeout=90)
+                assert done.returncode == 0, done.stderr
+                assert [node["replicas"] for node in status(servers)["nodes"]] == [2, 2, 2]
+                done = ottla("cluster", "reassign", "t", "--factor", "2", "-b", servers, timeout=90)
+                assert done.returncode == 0, done.stderr
+                done = ottla("cluster", "drain", "2", "-b", servers, timeout=90)
+                assert done.returncode == 0, done.stderr
+                seen = {node["id"]: node for node in status(servers)["nodes"]}
+                assert seen[2]["replicas"] == 0
+                assert seen[1]["replicas"] == seen[3]["replicas"] == 6
+                refused = ottla("cluster", "drain", "3", "-b", servers)
+                assert refused.returncode == 0, refused.stderr  # back to node 2: there is room
+                assert {n["id"]: n["replicas"] for n in status(servers)["nodes"]} == {1: 6, 2: 6, 3: 0}
+                quorum = ottla("cluster", "quorum", "-b", servers, "-o", "json")
+                assert json.loads(quorum.stdout)["leader"] == 1
+                sender.pause()
+                Reader(servers, [sender]).check()
+                assert sender.errors == []
+            finally:
+                sender.close()
+            three.send_signal(signal.SIGINT)
+            assert three.wait(60) == 0
+        finally:
+            if three.poll() is None:
+                three.kill()
+    finally:
+        if one.poll() is None:
+            one.kill()
+
+
+@pytest.mark.timeout(120)
+def test_what_cannot_be_is_said_and_changes_nothing(tmp_path: Path) -> None:
+    with ClusterProcess(tmp_path) as cluster:
+        servers = cluster.bootstrap_servers
+        create(servers, 1, 3)
+        before = status(servers)
+        cases = {
+            ("drain", "2"): "only 2 brokers",
+            ("drain", "9"): "no node 9",
+            ("reassign", "t", "--replicas", "1,9"): "no such broker",
+            ("reassign", "t", "--factor", "4"): "only 3 brokers",
+            ("reassign", "u", "--factor", "2"): "no u",
+            ("reassign", "t"): "say one of",
+        }
+        for words, expected in cases.items():
+            done = ottla("cluster", *words, "-b", servers)
+            assert done.returncode != 0, words
+            assert expected in done.stderr, (words, done.stderr)
+        assert status(servers)["nodes"] == before["nodes"]
+        # An id that is taken by a live node on other disks.
+        thief = tmp_path / "thief"
+        text = cluster.nodes[2].properties.read_text()
+        thief.mkdir()
+        port, other = free_ports(2)
+        text = text.replace(str(cluster.nodes[2].port), str(port)).replace("broker,controller", "broker")
+        lines = [line for line in text.splitlines() if "listeners=" not in line and not line.startswith("log.dirs")]
+        lines += [f"listeners=PLAINTEXT://127.0.0.1:{port}", f"log.dirs={thief}/data"]
+        lines += ["initial.broker.registration.timeout.ms=3000"]
+        (thief / "server.properties").write_text("\n".join(lines) + "\n")
+        del other
+        cluster_id = before["cluster_id"]
+        assert ottla("storage", "format", "-t", cluster_id, "-c", thief / "server.properties").returncode == 0
+        started = time.monotonic()
+        done = ottla("server", "start", thief / "server.properties", timeout=60)
+        assert done.returncode == 1
+        assert "DUPLICATE_BROKER_REGISTRATION" in done.stderr, done.stderr
+        assert time.monotonic() - started < 50
+        wait_for(lambda: status(servers)["nodes"] == before["nodes"], 10, "the cluster is as it was")
