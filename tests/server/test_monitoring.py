@@ -155,3 +155,9 @@ def test_garbage_hurts_nobody(node: tuple[Broker, str], sent: bytes) -> None:
         raw.shutdown(socket.SHUT_WR)
         assert b"200 OK" not in raw.recv(1000)
     assert get(node[1], "/healthz") == "ok\n"
+
+
+def test_the_docs_page_is_the_table() -> None:
+    from tools.metrics_docs import PAGE, page
+
+    assert PAGE.read_text("utf-8") == page(), "run make docs"

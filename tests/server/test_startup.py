@@ -352,7 +352,7 @@ def test_up_makes_finds_and_stops(tmp_path):
         log_file = tmp_path / f"{attempt}.log"
         with log_file.open("wb") as log:
             process = subprocess.Popen(
-                [*COMMAND, "up", "--dir", str(tmp_path / "here"), "--port", str(port), "--no-registry"],
+                [*COMMAND, "up", "--dir", str(tmp_path / "here"), "--port", str(port), "--no-registry", "--no-console"],
                 env=environment(), stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
             )  # fmt: skip
         deadline = time.monotonic() + 20
@@ -368,7 +368,7 @@ def test_up_makes_finds_and_stops(tmp_path):
 def test_up_on_a_port_in_use_makes_nothing(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = ottla("up", "--dir", tmp_path / "here", "--port", port, "--no-registry")
+        done = ottla("up", "--dir", tmp_path / "here", "--port", port, "--no-registry", "--no-console")
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
     assert f"127.0.0.1:{port}" in done.stderr

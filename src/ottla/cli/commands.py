@@ -20,6 +20,7 @@ _COMMANDS = {
     "server": ("ottla.cli.server", "server", "Run one node from a server.properties file."),
     "shims": ("ottla.cli.shims", "shims", "Write Kafka's tools (kafka-topics.sh, ...) into a folder."),
     "storage": ("ottla.cli.storage", "storage", "Make ids, format log directories, look at them."),
+    "top": ("ottla.cli.top", "top", "The cluster in a terminal, live."),
     "up": ("ottla.cli.up", "up", "Start a log on this machine with one command."),
 }
 

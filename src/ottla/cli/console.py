@@ -23,6 +23,7 @@ import click
 @click.option("--allowed-host", multiple=True, help="A further name that browsers may use for this console.")
 @click.option("--tls-certificate", default="", help="PEM file; serves https with --tls-key.")
 @click.option("--tls-key", default="", help="PEM file.")
+@click.option("--until-stdin-closes", is_flag=True, hidden=True, help="End with the process that started this one.")
 @click.option("--hash-password", is_flag=True, help="Read a password, print its hash for the users file, end.")
 def console(
     *,
@@ -36,6 +37,7 @@ def console(
     allowed_host: tuple[str, ...],
     tls_certificate: str,
     tls_key: str,
+    until_stdin_closes: bool,
     hash_password: bool,
 ) -> None:
     """The web console: topics, messages, groups, schemas, settings, SQL.
@@ -73,8 +75,11 @@ def console(
             int(port),
             certificate=tls_certificate,
             key=tls_key,
-            on_up=lambda bound: click.echo(f"The console is at {scheme}://{host or '127.0.0.1'}:{bound}/"),
+            until_stdin_closes=until_stdin_closes,
+            on_up=lambda bound: click.echo(f"the console is up at {scheme}://{host or '127.0.0.1'}:{bound}/"),
         )
+    except KeyboardInterrupt:  # Ctrl-C is how it ends
+        return
     except (ConsoleError, OSError) as error:
         click.echo(f"ottla console: {error}", err=True)
         sys.exit(1)

@@ -12,12 +12,29 @@ import click
 @click.option("--dir", "directory", type=click.Path(path_type=Path), default=Path(".ottla"), show_default=True,
               help="Where the data and the server.properties live.")  # fmt: skip
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on and to advertise.")
-@click.option("--port", default=9092, show_default=True, help="The port for clients; the controller takes the next.")
+@click.option(
+    "--port",
+    default=9092,
+    show_default=True,
+    help="The port for clients; the controller and the metrics take the next two.",
+)
 @click.option("--nodes", type=click.IntRange(1, 100), default=1, show_default=True,
               help="How many nodes, each a process of its own; their ports follow on.")  # fmt: skip
 @click.option("--registry/--no-registry", default=True, show_default=True, help="A schema registry beside the log.")
 @click.option("--registry-port", default=8081, show_default=True, help="The port of the schema registry.")
-def up(directory: Path, host: str, port: int, nodes: int, registry: bool, registry_port: int) -> None:  # noqa: FBT001 - click passes flags so
+@click.option("--console/--no-console", default=True, show_default=True, help="The web console beside the log.")
+@click.option("--console-port", default=8080, show_default=True, help="The port of the web console.")
+def up(
+    *,
+    directory: Path,
+    host: str,
+    port: int,
+    nodes: int,
+    registry: bool,
+    registry_port: int,
+    console: bool,
+    console_port: int,
+) -> None:
     r"""Start a log on this machine: made and formatted on the first run, found again on the next.
 
     \b
@@ -26,10 +43,14 @@ def up(directory: Path, host: str, port: int, nodes: int, registry: bool, regist
       ottla up --dir /var/lib/ottla --port 19092
       ottla up --nodes 3
     """
+    beside = {
+        "registry_port": registry_port if registry else None,
+        "console_port": console_port if console else None,
+    }
     if nodes > 1:
         from ottla.server.up_cluster import up_cluster
 
-        sys.exit(up_cluster(directory, host, port, nodes, registry_port=registry_port if registry else None))
+        sys.exit(up_cluster(directory, host, port, nodes, **beside))
     from ottla.server.up import up as start
 
-    sys.exit(start(directory, host, port, registry_port=registry_port if registry else None))
+    sys.exit(start(directory, host, port, **beside))

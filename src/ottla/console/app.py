@@ -27,6 +27,7 @@ from ottla.console.pages import (
     login,
     messages,
     messages_live,
+    metrics,
     overview,
     pipelines,
     quotas,
@@ -45,7 +46,7 @@ from ottla.console.web import HEADERS, OPEN_PATHS, error_response
 _STATIC = Path(__file__).parent / "static"
 _PAGES = (
     overview, topics, topic, messages, messages_live, groups, schemas, pipelines, sql,
-    brokers, transactions, access, quotas, settings, lineage, login,
+    brokers, transactions, access, quotas, settings, lineage, login, metrics,
 )  # fmt: skip
 
 

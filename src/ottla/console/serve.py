@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import socket
+import sys
+import threading
 from collections.abc import Callable
+from typing import Any
 
 from ottla.console.app import make_app
 from ottla.console.settings import ConsoleSettings
@@ -19,6 +22,7 @@ def serve(
     certificate: str = "",
     key: str = "",
     on_up: Callable[[int], None] | None = None,
+    until_stdin_closes: bool = False,
 ) -> None:
     """Until it is stopped by a signal. `on_up` hears the port once it is bound."""
     import uvicorn
@@ -29,7 +33,7 @@ def serve(
             if self.started and on_up is not None:
                 on_up(self.servers[0].sockets[0].getsockname()[1])
 
-    Server(
+    server = Server(
         uvicorn.Config(
             make_app(settings),
             host=host,
@@ -42,4 +46,14 @@ def serve(
             limit_concurrency=500,
             timeout_graceful_shutdown=2,
         )
-    ).run()
+    )
+    if until_stdin_closes:
+        threading.Thread(target=_end_with_stdin, args=(server,), daemon=True).start()
+    server.run()
+
+
+def _end_with_stdin(server: Any) -> None:
+    """The process that started this one holds our standard input; when it is gone, so are we."""
+    while sys.stdin.buffer.read(4096):
+        pass
+    server.should_exit = True

@@ -28,11 +28,15 @@ transaction.state.log.min.isr=1
 share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
+# Of Ottla's own: metrics, health and lineage over HTTP.
+ottla.http.listener={host}:{http_port}
 """
 
 
-def up(directory: Path, host: str, port: int, *, registry_port: int | None = None) -> int:
-    """The exit code. `registry_port` None: no schema registry beside the node."""
+def up(
+    directory: Path, host: str, port: int, *, registry_port: int | None = None, console_port: int | None = None
+) -> int:
+    """The exit code. A port of None: no schema registry, no console beside the node."""
     file = directory / "server.properties"
     companions = Companions()
 
@@ -40,6 +44,8 @@ def up(directory: Path, host: str, port: int, *, registry_port: int | None = Non
         _greet(node)
         if registry_port is not None:
             companions.start(registry_command(node.bootstrap_servers, host, registry_port))
+        if console_port is not None:
+            companions.start(console_command(node.bootstrap_servers, host, console_port, registry_port))
 
     return exit_code(file, lambda: _up(file, host, port, started, companions.stop))
 
@@ -47,6 +53,12 @@ def up(directory: Path, host: str, port: int, *, registry_port: int | None = Non
 def registry_command(bootstrap_servers: str, host: str, port: int) -> list[str]:
     where = ["--bootstrap-servers", bootstrap_servers, "--listen", f"{host}:{port}"]
     return ["registry", *where, "--alone", "--replication-factor", "1", "--until-stdin-closes"]
+
+
+def console_command(bootstrap_servers: str, host: str, port: int, registry_port: int | None) -> list[str]:
+    where = ["--bootstrap-servers", bootstrap_servers, "--listen", f"{host}:{port}"]
+    registry = ["--registry", f"http://{host}:{registry_port}"] if registry_port is not None else []
+    return ["console", *where, *registry, "--until-stdin-closes"]
 
 
 def _up(file: Path, host: str, port: int, started: Callable[[Node], None], stopping: Callable[[], None]) -> int:
@@ -64,7 +76,7 @@ def _up(file: Path, host: str, port: int, started: Callable[[Node], None], stopp
 
 def new_properties(directory: Path, host: str, port: int) -> str:
     data = (directory / "data").absolute()
-    return PROPERTIES.format(host=host, port=port, controller_port=port + 1, data=data)
+    return PROPERTIES.format(host=host, port=port, controller_port=port + 1, http_port=port + 2, data=data)
 
 
 def write_properties(file: Path, text: str) -> None:

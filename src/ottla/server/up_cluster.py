@@ -30,7 +30,7 @@ from ottla.server.companions import Companions
 from ottla.server.errors import StartupError
 from ottla.server.run import exit_code, read_properties
 from ottla.server.storage import is_formatted, random_uuid, run_format
-from ottla.server.up import registry_command, write_properties
+from ottla.server.up import console_command, registry_command, write_properties
 
 MAX_NODES = 100
 MAX_CONTROLLERS = 3
@@ -55,6 +55,8 @@ transaction.state.log.min.isr={min_isr}
 share.coordinator.state.topic.replication.factor={factor}
 share.coordinator.state.topic.min.isr={min_isr}
 group.initial.rebalance.delay.ms=0
+# Of Ottla's own: metrics, health and lineage over HTTP.
+ottla.http.listener={host}:{http_port}
 """
 
 
@@ -63,14 +65,23 @@ class PlannedNode(NamedTuple):
     directory: Path
     port: int
     controller_port: int
+    http_port: int
 
     @property
     def properties(self) -> Path:
         return self.directory / "server.properties"
 
 
-def up_cluster(directory: Path, host: str, port: int, nodes: int, *, registry_port: int | None = None) -> int:
-    """The exit code. `registry_port` None: no schema registry beside the nodes."""
+def up_cluster(
+    directory: Path,
+    host: str,
+    port: int,
+    nodes: int,
+    *,
+    registry_port: int | None = None,
+    console_port: int | None = None,
+) -> int:
+    """The exit code. A port of None: no schema registry, no console beside the nodes."""
     companions = Companions()
 
     def started(addresses: list[str]) -> None:
@@ -80,6 +91,8 @@ def up_cluster(directory: Path, host: str, port: int, nodes: int, *, registry_po
             command = registry_command(",".join(addresses), host, registry_port)
             command[command.index("--replication-factor") + 1] = str(min(nodes, MAX_FACTOR))
             companions.start(command)
+        if console_port is not None:
+            companions.start(console_command(",".join(addresses), host, console_port, registry_port))
 
     return exit_code(directory, lambda: _up(directory, host, port, nodes, started, companions.stop))
 
@@ -185,11 +198,12 @@ def _stop(processes: dict[int, subprocess.Popen[bytes]]) -> None:
 
 def plan_nodes(directory: Path, host: str, port: int, count: int) -> list[PlannedNode]:
     """Where each node lives and listens. Those that are there keep their ports."""
-    ports = _free_ports(host, 2 * count) if port == 0 else iter(range(port, port + 2 * count))
+    ports = list(_free_ports(host, 3 * count)) if port == 0 else list(range(port, port + 3 * count))
     nodes = []
     for node_id in range(1, count + 1):
         folder = directory if node_id == 1 else directory / f"node-{node_id}"
-        nodes.append(PlannedNode(node_id, folder, next(ports), next(ports)))
+        first = 2 * (node_id - 1)
+        nodes.append(PlannedNode(node_id, folder, ports[first], ports[first + 1], ports[2 * count + node_id - 1]))
     return nodes
 
 
@@ -237,7 +251,7 @@ def _controllers_of(config: BrokerConfig) -> str:
 def _check_free(nodes: list[PlannedNode], host: str) -> None:
     """A port in use is said before anything is written."""
     for node in nodes:
-        for port in (node.port, node.controller_port):
+        for port in (node.port, node.controller_port, node.http_port):
             with socket.socket() as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 try:
@@ -258,6 +272,8 @@ def _text(node: PlannedNode, nodes: list[PlannedNode], voters: list[PlannedNode]
         node=node.id,
         listeners=listeners,
         controllers=controllers,
+        host=host,
+        http_port=node.http_port,
         data=(node.directory / "data").absolute(),
         factor=factor,
         min_isr=max(factor - 1, 1),

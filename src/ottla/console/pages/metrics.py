@@ -1,0 +1,47 @@
+"""The console's own metrics: how far every group is behind, in records and in seconds, for Prometheus."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from ottla.console.site import site_of
+
+_HEAD = """\
+# HELP ottla_group_lag_records Records that a group has not read yet.
+# TYPE ottla_group_lag_records gauge
+{records}
+# HELP ottla_group_lag_seconds Age of the oldest record that a group has not read yet, as far as the console has seen.
+# TYPE ottla_group_lag_seconds gauge
+{seconds}
+# HELP ottla_console_look_seconds How long the last look at the whole cluster took.
+# TYPE ottla_console_look_seconds gauge
+ottla_console_look_seconds {took}
+"""
+
+
+async def show(request: Request) -> Response:
+    sampler = site_of(request).sampler
+    snapshot = await sampler.current()
+    ends, now = snapshot.ends(), snapshot.taken_ms / 1000
+    records, seconds = [], []
+    for group in snapshot.groups.values():
+        for (topic, partition), offset in sorted(group.committed.items()):
+            if (topic, partition) not in ends:
+                continue
+            lag = sampler.history.lag((topic, partition), offset, ends[topic, partition], now)
+            labels = f'group="{_escaped(group.id)}",topic="{topic}",partition="{partition}"'
+            records.append(f"ottla_group_lag_records{{{labels}}} {lag.records}")
+            if lag.seconds is not None:
+                seconds.append(f"ottla_group_lag_seconds{{{labels}}} {lag.seconds:.3f}")
+    text = _HEAD.format(records="\n".join(records), seconds="\n".join(seconds), took=f"{snapshot.took_s:.6f}")
+    lines = [line for line in text.splitlines() if line]
+    return PlainTextResponse("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+ROUTES = [Route("/metrics", show)]

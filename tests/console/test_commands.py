@@ -1,0 +1,71 @@
+"""`ottla console` and `ottla top` as processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from urllib.request import urlopen
+
+import pytest
+
+from ottla.testing import Broker
+from tests.support.apache_kafka import free_port
+
+OTTLA = (sys.executable, "-m", "ottla.cli.main")
+
+
+def test_top_shows_the_cluster_and_ends(broker: Broker) -> None:
+    done = subprocess.run(
+        [*OTTLA, "top", "-b", broker.bootstrap_servers, "--count", "2", "--every", "0.2"],
+        capture_output=True, text=True, timeout=50, check=False, env={**os.environ, "COLUMNS": "140"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert broker.bootstrap_servers in done.stdout
+    assert "Groups" in done.stdout
+
+
+def test_top_says_that_nobody_answers() -> None:
+    config = ("--bootstrap-servers", "127.0.0.1:1")
+    done = subprocess.run(
+        [*OTTLA, "top", *config, "--count", "1"], capture_output=True, text=True, timeout=50, check=False
+    )
+    assert done.returncode == 1
+    assert "does not answer" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_console_serves_and_stops(broker: Broker) -> None:
+    port = free_port()
+    command = [*OTTLA, "console", "--bootstrap-servers", broker.bootstrap_servers, "--listen", f"127.0.0.1:{port}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        try:
+            assert line == f"the console is up at http://127.0.0.1:{port}/\n"
+            deadline = time.monotonic() + 20
+            with urlopen(f"http://127.0.0.1:{port}/topics", timeout=20) as answer:
+                assert b"<h1>Topics</h1>" in answer.read()
+            with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
+                assert b"ottla_console_look_seconds" in answer.read()
+        finally:
+            process.send_signal(signal.SIGINT)
+        assert process.wait(max(1, deadline - time.monotonic())) in (0, -signal.SIGINT)
+        assert "Traceback" not in process.stdout.read()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--listen", "nowhere"], "is not HOST:PORT"),
+        (["--bootstrap-servers", "no-port"], "Invalid url"),
+        (["--registry", "ftp://x"], "must begin with http"),
+    ],
+)
+def test_bad_arguments_are_said_in_one_line(arguments: list[str], says: str) -> None:
+    done = subprocess.run([*OTTLA, "console", *arguments], capture_output=True, text=True, timeout=50, check=False)
+    assert done.returncode != 0
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
