@@ -21,8 +21,11 @@ class ClusterProcess:
     """`count` nodes as `ottla up --nodes` lays them out, each started as `ottla server start` does."""
 
     def __init__(self, directory: Path, count: int = 3, properties: dict[str, str] | None = None) -> None:
-        ports = iter(free_ports(2 * count))
-        self.nodes = {i: PlannedNode(i, directory / f"node-{i}", next(ports), next(ports)) for i in range(1, count + 1)}
+        ports = iter(free_ports(3 * count))
+        self.nodes = {
+            i: PlannedNode(i, directory / f"node-{i}", next(ports), next(ports), next(ports))
+            for i in range(1, count + 1)
+        }
         prepare(list(self.nodes.values()), HOST)
         for node in self.nodes.values():
             with node.properties.open("a") as file:
