@@ -12,6 +12,7 @@ import asyncio
 import os
 import socket
 from collections import deque
+from io import UnsupportedOperation
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -222,7 +223,10 @@ class Channel:
 
     def _send_region(self, region: LogSlice) -> LogSlice | None:
         """By sendfile. The slice belongs to this answer alone, so what is left of it is kept in it."""
-        source = region.file.fileno()
+        try:
+            source = region.file.fileno()
+        except UnsupportedOperation:
+            return self._send_read_region(region)
         while region.length:
             try:
                 sent = os.sendfile(self.fd, source, region.position, min(region.length, _SENDFILE_CHUNK))
@@ -230,6 +234,20 @@ class Channel:
                 return region
             if sent == 0:
                 raise OSError(f"{region.file.path} ends {region.length} bytes before the answer that was promised")
+            region.position += sent
+            region.length -= sent
+        return None
+
+    def _send_read_region(self, region: LogSlice) -> LogSlice | None:
+        """Of a file that cannot leave as it is (encrypted at rest): read in pieces."""
+        while region.length:
+            data = region.file.pread(min(region.length, _SENDFILE_CHUNK), region.position)
+            if not data:
+                raise OSError(f"{region.file.path} ends {region.length} bytes before the answer that was promised")
+            try:
+                sent = self._socket.send(data)
+            except (BlockingIOError, InterruptedError):
+                return region
             region.position += sent
             region.length -= sent
         return None

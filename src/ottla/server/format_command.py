@@ -36,7 +36,7 @@ class FormatOptions:
 
 
 def format_from_file(file: Path, options: FormatOptions) -> int:
-    return _with_config(file, lambda config: run_format(format_request(config, options)))
+    return _with_config(file, lambda config: run_format(config, format_request(config, options)))
 
 
 def info_from_file(file: Path) -> int:

@@ -26,7 +26,6 @@ from ottla.model.ids import TopicPartition
 from ottla.runtime.buffers import BufferPool
 from ottla.runtime.clock import SystemClock, SystemRandom
 from ottla.runtime.descriptors import Descriptors
-from ottla.runtime.disk import DiskStorage
 from ottla.runtime.listener import Limits, Listener
 from ottla.runtime.timers import LoopTimers
 from ottla.security.outgoing import to_controllers
@@ -38,7 +37,7 @@ from ottla.server.directories import Directories
 from ottla.server.quorum import QuorumMember
 from ottla.server.security import NodeSecurity
 from ottla.server.sockets import Sockets
-from ottla.server.storage import voter_endpoints
+from ottla.server.storage import open_storage, voter_endpoints
 
 if TYPE_CHECKING:
     from ottla.server.monitoring import Monitoring
@@ -49,7 +48,7 @@ log = get_logger(__name__)
 class Node:
     def __init__(self, config: BrokerConfig) -> None:
         self.config = config
-        self._storage = DiskStorage()
+        self._storage = open_storage(config)
         self._clock = SystemClock()
         self._random = SystemRandom()
         self._sockets = Sockets()

@@ -6,12 +6,33 @@ import os
 
 from ottla.controller.format import FormatError, FormatRequest, format_storage
 from ottla.env.config.broker.config import BrokerConfig
+from ottla.env.seams import Storage
 from ottla.metadata.meta_properties import MetaPropertiesError, read_meta_properties
 from ottla.model.ids import new_uuid, uuid_to_str
 from ottla.raft.voters import VoterEndpoint
 from ottla.runtime.clock import SystemClock, SystemRandom
 from ottla.runtime.disk import DiskStorage
 from ottla.server.errors import StartupError
+
+
+def open_storage(config: BrokerConfig) -> Storage:
+    """The disk, behind encryption where a master key is given."""
+    settings = (
+        config.ottla_encryption_master_key_file,
+        config.ottla_encryption_master_key_env,
+        config.ottla_encryption_master_key_command,
+    )
+    if not any(settings):
+        return DiskStorage()
+    from ottla.security.encryption import EncryptedStorage
+    from ottla.security.keystore import KeyStoreError, MasterKeys
+
+    try:
+        storage = EncryptedStorage(DiskStorage(), [*config.data_dirs, config.metadata_dir], MasterKeys(config))
+        storage.check()
+    except KeyStoreError as error:
+        raise StartupError(str(error)) from None
+    return storage
 
 
 def random_uuid() -> str:
@@ -46,12 +67,12 @@ def format_standalone(config: BrokerConfig, ports: dict[str, int] | None = None)
         metadata_log_dir=config.metadata_log_dir,
         standalone=None if static else voter_endpoints(config, ports),
     )
-    return run_format(request)
+    return run_format(config, request)
 
 
-def run_format(request: FormatRequest) -> list[str]:
+def run_format(config: BrokerConfig, request: FormatRequest) -> list[str]:
     try:
-        return format_storage(DiskStorage(), SystemClock(), SystemRandom(), request)
+        return format_storage(open_storage(config), SystemClock(), SystemRandom(), request)
     except (FormatError, MetaPropertiesError) as error:
         raise StartupError(str(error)) from error
     except OSError as error:

@@ -1,0 +1,338 @@
+"""Encryption at rest behind the Storage seam: files of records become sealed frames, nothing above notices.
+
+    file  = header, frame ...
+    header (64 bytes) = "OTTLAENC", version, zeros to 16; key id (16); salt (32)
+    frame = payload length (4), kind (1), nonce (12); AES-256-GCM of the payload with its tag
+
+Every write at the end of a file is one frame or more of at most 64 KiB; a frame is never written again, so a torn write
+costs the torn frame and nothing before it. A cut inside a frame is a frame of its own that says where the file now ends.
+The file's key is derived from the topic's key and the salt; the frame's place is authenticated with it, so frames cannot
+be moved. Positions above are those of the plain bytes: `_starts` maps them. A file that does not begin with the magic is
+plain and stays so: encryption can be switched on over existing data, and covers what is written from then on.
+"""
+
+from __future__ import annotations
+
+import hmac
+import io
+import os
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+from ottla.env.logging import get_logger
+from ottla.env.seams import File, Storage
+from ottla.security.keystore import KeyStore, MasterKeys
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+log = get_logger(__name__)
+
+MAGIC = b"OTTLAENC"
+HEADER_BYTES = 64
+FRAME_BYTES = 64 * 1024
+_VERSION = 1
+_DATA, _CUT = 1, 2
+_FRAME = Struct(">IB12s")
+_PLACE = Struct(">QIB")
+_SIZE = Struct(">Q")
+_TAG = 16
+_SECRET = re.compile(r"\d{20}\.log(\.(cleaned|swap|deleted))?|.*\.checkpoint(\.part)?(\.deleted)?")
+"""Segments of topics and of the metadata log, its snapshots, and bootstrap.checkpoint: what holds records."""
+_FOLDER = re.compile(r"(?P<topic>.+)-\d+(?:\.[0-9a-f]+-(?:delete|future|stray))?")
+
+
+class EncryptedFile:
+    """One open file. Frames are found when it is opened; the last one that was read is kept, for headers are read in
+    small steps.
+    """
+
+    def __init__(self, inner: File, keys: KeyStore, topic: str) -> None:
+        self._inner = inner
+        self._keys = keys
+        self._topic = topic
+        self.path = inner.path
+        self._cipher: Any = None
+        self._clean = False
+        self._reset()
+        self._scan()
+
+    def _reset(self) -> None:
+        self._starts: list[int] = []
+        self._places: list[tuple[int, int, int]] = []
+        """Of each frame: physical position of its header, payload bytes, how many of them count."""
+        self._end = 0
+        self._physical_end = 0
+        self._last: tuple[int, bytes] = (-1, b"")
+
+    # Frames
+
+    def _open_header(self, header: bytes) -> None:
+        if header[8] != _VERSION:
+            raise OSError(f"{self.path}: encryption of version {header[8]} is not known here")
+        self._cipher = _cipher(self._keys.by_id(header[16:32]).key, header[32:64])
+        self._physical_end = HEADER_BYTES
+
+    def _scan(self) -> None:
+        """Find the frames from where the known ones end. What is not a whole frame at the end is not there."""
+        size = self._inner.size()
+        if self._cipher is None:
+            if size < HEADER_BYTES:
+                return
+            self._open_header(self._inner.pread(HEADER_BYTES, 0))
+        position = self._physical_end
+        while position + _FRAME.size <= size:
+            length, kind, _ = _FRAME.unpack(self._inner.pread(_FRAME.size, position))
+            after = position + _FRAME.size + length + _TAG
+            if kind not in (_DATA, _CUT) or not 0 < length <= FRAME_BYTES or after > size:
+                break
+            if kind == _DATA:
+                self._starts.append(self._end)
+                self._places.append((position, length, length))
+                self._end += length
+            else:
+                sealed = self._inner.pread(_FRAME.size + length + _TAG, position)
+                cut = self._unseal(sealed, self._end)
+                if cut is None:
+                    break
+                self._forget_from(_SIZE.unpack(cut)[0])
+            position = after
+        self._physical_end = position
+
+    def _forget_from(self, size: int) -> None:
+        """The plain bytes from `size` on do not count any more."""
+        while self._starts and self._starts[-1] >= size:
+            self._starts.pop()
+            self._places.pop()
+        if self._starts:
+            position, length, _ = self._places[-1]
+            self._places[-1] = (position, length, size - self._starts[-1])
+        self._end = size
+        self._last = (-1, b"")
+
+    def _seal(self, payload: Buffer, start: int, kind: int) -> bytes:
+        nonce = os.urandom(12)
+        length = len(memoryview(payload))
+        sealed: bytes = self._cipher.encrypt(nonce, payload, _PLACE.pack(start, length, kind))
+        return _FRAME.pack(length, kind, nonce) + sealed
+
+    def _unseal(self, frame: bytes, start: int) -> bytes | None:
+        from cryptography.exceptions import InvalidTag
+
+        length, kind, nonce = _FRAME.unpack_from(frame)
+        try:
+            plain: bytes = self._cipher.decrypt(nonce, frame[_FRAME.size :], _PLACE.pack(start, length, kind))
+        except InvalidTag:
+            return None
+        return plain
+
+    # The seam
+
+    def pread(self, length: int, position: int) -> bytes:
+        if position + length > self._end and self._inner.size() > self._physical_end:
+            self._scan()  # written through another opening of the same file
+        pieces: list[bytes] = []
+        index = bisect_right(self._starts, position) - 1
+        while 0 <= index < len(self._starts) and length > 0:
+            start, used = self._starts[index], self._places[index][2]
+            if position >= start + used:
+                break
+            plain = self._payload(index)
+            if plain is None:
+                log.error("frame.corrupt", file=self.path, position=start)
+                break
+            piece = plain[position - start : min(used, position - start + length)]
+            pieces.append(piece)
+            position += len(piece)
+            length -= len(piece)
+            index += 1
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _payload(self, index: int) -> bytes | None:
+        if self._last[0] == index:
+            return self._last[1]
+        position, length, _ = self._places[index]
+        frame = self._inner.pread(_FRAME.size + length + _TAG, position)
+        plain = self._unseal(frame, self._starts[index]) if len(frame) == _FRAME.size + length + _TAG else None
+        if plain is not None:
+            self._last = (index, plain)
+        return plain
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        view = memoryview(data).cast("B")
+        if position < self._end <= position + len(view):
+            self.truncate(position)
+        if position != self._end:
+            raise OSError(f"{self.path}: an encrypted file grows only at its end ({self._end}), not at {position}")
+        out = bytearray()
+        if self._cipher is None:
+            out += self._new_header()
+        first = self._physical_end
+        if not self._clean:
+            # A torn write may have left bytes behind the last frame; they must not look like one later.
+            if self._inner.size() > first:
+                self._inner.truncate(first)
+            self._clean = True
+        starts, places, start = [], [], self._end
+        for at in range(0, len(view), FRAME_BYTES):
+            payload = view[at : at + FRAME_BYTES]
+            starts.append(start)
+            places.append((first + len(out), len(payload), len(payload)))
+            out += self._seal(payload, start, _DATA)
+            start += len(payload)
+        self._inner.pwrite(out, first)
+        self._starts += starts
+        self._places += places
+        self._end = start
+        self._physical_end = first + len(out)
+
+    def _new_header(self) -> bytes:
+        key = self._keys.for_topic(self._topic)
+        salt = os.urandom(32)
+        self._cipher = _cipher(key.key, salt)
+        return MAGIC + bytes([_VERSION]) + bytes(7) + key.id + salt
+
+    def size(self) -> int:
+        return self._end
+
+    def truncate(self, size: int) -> None:
+        if size > self._end:
+            raise OSError(f"{self.path}: an encrypted file cannot be made longer than its records")
+        if size == 0:
+            self._inner.truncate(0)
+            self._cipher = None
+            self._reset()
+            return
+        index = bisect_right(self._starts, size - 1) - 1
+        position, length, used = self._places[index]
+        whole = self._starts[index] + used == size
+        self._forget_from(size)
+        self._physical_end = position + _FRAME.size + length + _TAG
+        self._inner.truncate(self._physical_end)
+        if not whole or used != length:
+            # The frame keeps more than counts: say so behind it. It may not be written again (see above).
+            before = self._starts[index] + length
+            cut = self._seal(_SIZE.pack(size), before, _CUT)
+            self._inner.pwrite(cut, self._physical_end)
+            self._physical_end += len(cut)
+
+    def sync(self) -> None:
+        self._inner.sync()
+
+    def fileno(self) -> int:
+        raise io.UnsupportedOperation("an encrypted file is read, not sent as it is")
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+def _cipher(topic_key: bytes, salt: bytes) -> Any:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    return AESGCM(hmac.digest(topic_key, b"ottla file key" + salt, "sha256"))
+
+
+class EncryptedStorage:
+    """A Storage whose files of records are encrypted; everything else passes through."""
+
+    def __init__(self, inner: Storage, directories: Sequence[str], masters: MasterKeys) -> None:
+        self._inner = inner
+        self._stores = {directory: KeyStore(inner, directory, masters) for directory in dict.fromkeys(directories)}
+        for name in ("exists", "is_dir", "modified_ms", "list_dir", "make_dirs", "rename", "remove", "remove_tree"):
+            setattr(self, name, getattr(inner, name))
+        for name in ("sync_dir", "disk_space", "lock"):
+            setattr(self, name, getattr(inner, name))
+
+    def check(self) -> None:
+        """KeyStoreError when a directory's keys cannot be had with these master keys."""
+        for store in self._stores.values():
+            store.load()
+
+    exists: Callable[[str], bool]
+    is_dir: Callable[[str], bool]
+    modified_ms: Callable[[str], int]
+    list_dir: Callable[[str], Sequence[str]]
+    make_dirs: Callable[[str], None]
+    rename: Callable[[str, str], None]
+    remove: Callable[[str], None]
+    remove_tree: Callable[[str], None]
+    sync_dir: Callable[[str], None]
+    disk_space: Callable[[str], tuple[int, int]]
+    lock: Callable[[str], Callable[[], None] | None]
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        file = self._inner.open(path, create=create)
+        store = self._store(path)
+        if store is None or (file.size() > 0 and file.pread(len(MAGIC), 0) != MAGIC):
+            return file
+        return EncryptedFile(file, store, _topic(path))
+
+    def size(self, path: str) -> int:
+        if self._store(path) is None:
+            return self._inner.size(path)
+        file = self.open(path)
+        try:
+            return file.size()
+        finally:
+            file.close()
+
+    def read_bytes(self, path: str) -> bytes:
+        if self._store(path) is None:
+            return self._inner.read_bytes(path)
+        file = self.open(path)
+        try:
+            return file.pread(file.size(), 0)
+        finally:
+            file.close()
+
+    def write_atomic(self, path: str, data: bytes) -> None:
+        store = self._store(path)
+        if store is None:
+            self._inner.write_atomic(path, data)
+            return
+        buffer = _Buffer(path)
+        EncryptedFile(buffer, store, _topic(path)).pwrite(data, 0)
+        self._inner.write_atomic(path, bytes(buffer.data))
+
+    def _store(self, path: str) -> KeyStore | None:
+        if _SECRET.fullmatch(os.path.basename(path)) is None:
+            return None
+        return next((store for directory, store in self._stores.items() if path.startswith(f"{directory}/")), None)
+
+
+def _topic(path: str) -> str:
+    """Whose records a file holds; those of no topic (bootstrap.checkpoint) share the key of the node."""
+    match = _FOLDER.fullmatch(os.path.basename(os.path.dirname(path)))
+    return match["topic"] if match is not None else ""
+
+
+class _Buffer:
+    """A file in memory, for what is written as a whole."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.data = bytearray()
+
+    def pread(self, length: int, position: int) -> bytes:
+        return bytes(self.data[position : position + length])
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        self.data[position:] = memoryview(data)
+
+    def size(self) -> int:
+        return len(self.data)
+
+    def truncate(self, size: int) -> None:
+        del self.data[size:]
+
+    def sync(self) -> None:
+        """Nothing to do."""
+
+    def fileno(self) -> int:
+        raise io.UnsupportedOperation("a buffer has no descriptor")
+
+    def close(self) -> None:
+        """Nothing to do."""

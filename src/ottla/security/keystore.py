@@ -1,0 +1,217 @@
+"""Keys of encryption at rest: a key for each topic, wrapped by a master key that is never on the same disk.
+
+Every log directory has its own `encryption-keys` file, so that it can be read wherever it is taken together with the
+master key. The master keys are `ID:BASE64` lines, the first one in use: a new first line is a rotation. The topic keys
+are then wrapped again, at start or before the next new file, and no data is written anew.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+import re
+import shlex
+import subprocess
+from typing import Any, NamedTuple
+
+from ottla.env.config.broker.config import BrokerConfig
+from ottla.env.seams import Storage
+
+FILE_NAME = "encryption-keys"
+KEY_BYTES = 32
+_NONCE_BYTES = 12
+_COMMAND_TIMEOUT_S = 30
+_LINE = re.compile(r"([A-Za-z0-9._-]{1,64}):([A-Za-z0-9+/=]+)")
+
+
+class KeyStoreError(ValueError):
+    """The keys cannot be had or do not fit; the message holds none."""
+
+
+class MasterKey(NamedTuple):
+    id: str
+    key: bytes
+
+    def __repr__(self) -> str:
+        return f"MasterKey({self.id}, [hidden])"
+
+
+class MasterKeys:
+    """From a file (followed when it changes), the environment, or a command (asked once)."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._file = config.ottla_encryption_master_key_file
+        self._seen: tuple[int, int] | None = None
+        given = [config.ottla_encryption_master_key_env, config.ottla_encryption_master_key_command, self._file]
+        if sum(source is not None for source in given) != 1:
+            raise KeyStoreError("set one of ottla.encryption.master.key.file, .env and .command")
+        if self._file is not None:
+            self.keys = self._from_file(self._file)
+        elif config.ottla_encryption_master_key_env is not None:
+            self.keys = parse_master_keys(os.environ.get(config.ottla_encryption_master_key_env, ""))
+        else:
+            self.keys = parse_master_keys(_run(config.ottla_encryption_master_key_command or ""))
+
+    def _from_file(self, path: str) -> list[MasterKey]:
+        try:
+            status = os.stat(path)
+            with open(path, encoding="ascii") as file:
+                found = parse_master_keys(file.read(64 * 1024))
+        except (OSError, UnicodeDecodeError) as error:
+            raise KeyStoreError(f"ottla.encryption.master.key.file={path}: {error}") from None
+        self._seen = (status.st_mtime_ns, status.st_size)
+        return found
+
+    def refresh(self) -> bool:
+        """Look at the file again; whether there are other keys now. A file that cannot be used changes nothing."""
+        if self._file is None:
+            return False
+        try:
+            status = os.stat(self._file)
+            if (status.st_mtime_ns, status.st_size) == self._seen:
+                return False
+            self.keys = self._from_file(self._file)
+        except (OSError, KeyStoreError):
+            return False
+        return True
+
+    @property
+    def current(self) -> MasterKey:
+        return self.keys[0]
+
+    def find(self, key_id: str) -> MasterKey:
+        found = next((key for key in self.keys if key.id == key_id), None)
+        if found is None:
+            raise KeyStoreError(f"the master key {key_id} is not there any more; keep old keys below the new one")
+        return found
+
+
+def parse_master_keys(text: str) -> list[MasterKey]:
+    keys = []
+    for number, line in enumerate(filter(None, (part.strip() for part in text.splitlines())), 1):
+        match = _LINE.fullmatch(line)
+        try:
+            key = base64.b64decode(match[2], validate=True) if match is not None else b""
+        except binascii.Error:
+            key = b""
+        if match is None or len(key) != KEY_BYTES:
+            raise KeyStoreError(
+                f"master key {number} is not ID:BASE64 of 32 bytes (`ottla storage random-key` makes one)"
+            )
+        keys.append(MasterKey(match[1], key))
+    if not keys:
+        raise KeyStoreError("there is no master key")
+    return keys
+
+
+def _run(command: str) -> str:
+    try:
+        done = subprocess.run(  # noqa: S603 - the operator's own command, from the file that starts the server
+            shlex.split(command), capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S, check=True
+        )
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        raise KeyStoreError(f"ottla.encryption.master.key.command failed: {type(error).__name__}") from None
+    return done.stdout
+
+
+class TopicKey(NamedTuple):
+    id: bytes
+    topic: str
+    key: bytes
+
+    def __repr__(self) -> str:
+        return f"TopicKey({self.topic}, [hidden])"
+
+
+class KeyStore:
+    """The topic keys of one log directory."""
+
+    def __init__(self, storage: Storage, directory: str, masters: MasterKeys) -> None:
+        self._storage = storage
+        self._path = f"{directory}/{FILE_NAME}"
+        self._masters = masters
+        self._by_id: dict[bytes, TopicKey] = {}
+        self._by_topic: dict[str, TopicKey] = {}
+        self._loaded = False
+
+    def for_topic(self, topic: str) -> TopicKey:
+        """The key for a new file; made when the topic has none."""
+        self.load()
+        if self._masters.refresh():
+            self._save()
+        found = self._by_topic.get(topic)
+        if found is None:
+            found = TopicKey(os.urandom(16), topic, os.urandom(KEY_BYTES))
+            self._add(found)
+            self._save()
+        return found
+
+    def by_id(self, key_id: bytes) -> TopicKey:
+        self.load()
+        found = self._by_id.get(key_id)
+        if found is None:
+            raise OSError(f"{self._path} has no key {key_id.hex()}: the data that it encrypts cannot be read")
+        return found
+
+    def forget(self, topic: str) -> None:
+        """Destroy a topic's key: whatever it encrypts, wherever a copy is, can never be read again."""
+        self.load()
+        gone = [key for key in self._by_id.values() if key.topic == topic]
+        for key in gone:
+            del self._by_id[key.id]
+        if self._by_topic.pop(topic, None) is not None or gone:
+            self._save()
+
+    def _add(self, key: TopicKey) -> None:
+        self._by_id[key.id] = key
+        self._by_topic[key.topic] = key
+
+    def load(self) -> None:
+        if self._loaded:
+            return
+        if self._storage.exists(self._path):
+            try:
+                entries = json.loads(self._storage.read_bytes(self._path))["keys"]
+                stale = [self._unwrap(entry) != self._masters.current.id for entry in entries]
+            except (ValueError, KeyError, TypeError) as error:
+                if isinstance(error, KeyStoreError):
+                    raise
+                raise KeyStoreError(f"{self._path} cannot be read") from None
+            if any(stale):
+                self._save()
+        self._loaded = True
+
+    def _unwrap(self, entry: dict[str, Any]) -> str:
+        from cryptography.exceptions import InvalidTag
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        key_id, topic, wrapped = bytes.fromhex(entry["id"]), entry["topic"], base64.b64decode(entry["wrapped"])
+        master = self._masters.find(entry["master"])
+        try:
+            key = AESGCM(master.key).decrypt(wrapped[:_NONCE_BYTES], wrapped[_NONCE_BYTES:], key_id + topic.encode())
+        except InvalidTag:
+            raise KeyStoreError(
+                f"{self._path}: master key {master.id} is not the one that wrapped {topic}'s key"
+            ) from None
+        self._add(TopicKey(key_id, topic, key))
+        return master.id
+
+    def _save(self) -> None:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        master = self._masters.current
+        entries = []
+        for key in self._by_id.values():
+            nonce = os.urandom(_NONCE_BYTES)
+            wrapped = nonce + AESGCM(master.key).encrypt(nonce, key.key, key.id + key.topic.encode())
+            entries.append(
+                {
+                    "id": key.id.hex(),
+                    "topic": key.topic,
+                    "master": master.id,
+                    "wrapped": base64.b64encode(wrapped).decode(),
+                }
+            )
+        self._storage.write_atomic(self._path, json.dumps({"version": 1, "keys": entries}, indent=1).encode())

@@ -1,0 +1,256 @@
+"""Encryption at rest: the file against a plain one, torn tails, keys and their rotation, and a node's whole directory."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import (
+    AdminClient,
+    NewTopic,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.env.config.load import load
+from ottla.runtime.disk import DiskStorage
+from ottla.security.encryption import FRAME_BYTES, MAGIC, EncryptedStorage
+from ottla.security.keystore import FILE_NAME, KeyStoreError, MasterKeys, parse_master_keys
+from ottla.server.errors import StartupError
+from ottla.server.node import Node
+from ottla.testing import Broker
+
+
+def master_line(name: str = "m1", seed: bytes = b"m") -> str:
+    return f"{name}:{base64.b64encode(seed * 32).decode()}\n"
+
+
+def config(tmp_path: Path, **more: str) -> Any:
+    return load(
+        {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.bootstrap.servers": "127.0.0.1:9093",
+            "log.dirs": str(tmp_path),
+            **more,
+        }
+    )
+
+
+def storage(tmp_path: Path) -> EncryptedStorage:
+    keys = tmp_path / "master"
+    if not keys.exists():
+        keys.write_text(master_line())
+    settings = {"ottla.encryption.master.key.file": str(keys)}
+    return EncryptedStorage(DiskStorage(), [str(tmp_path)], MasterKeys(config(tmp_path, **settings)))
+
+
+def segment(tmp_path: Path) -> str:
+    (tmp_path / "t-0").mkdir(exist_ok=True)
+    return str(tmp_path / "t-0" / "00000000000000000000.log")
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.integers(1, 3 * FRAME_BYTES)),
+        st.tuples(st.just("truncate"), st.integers(0, 6 * FRAME_BYTES)),
+        st.tuples(st.just("reopen"), st.just(0)),
+        st.tuples(st.just("read"), st.integers(0, 6 * FRAME_BYTES)),
+    ),
+    max_size=14,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps=STEPS, seed=st.integers(0, 2**32))
+def test_it_behaves_like_a_plain_file(tmp_path_factory: pytest.TempPathFactory, steps: list[Any], seed: int) -> None:
+    directory = tmp_path_factory.mktemp("model")
+    disk, path = storage(directory), segment(directory)
+    file, model = disk.open(path, create=True), b""
+    for number, (step, amount) in enumerate(steps):
+        if step == "append":
+            data = bytes((seed + number + i) % 251 for i in range(min(amount, 997))) * (amount // 997 + 1)
+            data = data[:amount]
+            file.pwrite(data, len(model))
+            model += data
+        elif step == "truncate":
+            size = min(amount, len(model))
+            file.truncate(size)
+            model = model[:size]
+        elif step == "reopen":
+            file.close()
+            assert disk.size(path) == len(model)
+            file = disk.open(path)
+        else:
+            assert file.pread(70_000, amount) == model[amount : amount + 70_000]
+        assert file.size() == len(model)
+    assert file.pread(len(model) + 1, 0) == model
+    assert disk.open(path).pread(len(model) + 1, 0) == model
+
+
+def test_a_torn_tail_costs_the_torn_frame_only(tmp_path: Path) -> None:
+    disk, path = storage(tmp_path), segment(tmp_path)
+    file = disk.open(path, create=True)
+    for number in range(5):
+        file.pwrite(bytes([number]) * 1000, number * 1000)
+    whole = Path(path).read_bytes()
+    frame = (len(whole) - 64) // 5
+    for cut in range(len(whole) - frame, len(whole)):
+        Path(path).write_bytes(whole[:cut])
+        torn = disk.open(path)
+        assert torn.size() == 4000
+        assert torn.pread(9999, 0) == b"".join(bytes([n]) * 1000 for n in range(4))
+    torn.pwrite(b"x" * 10, 4000)
+    assert disk.open(path).pread(20, 3995) == b"\3" * 5 + b"x" * 10
+
+
+def test_changed_or_moved_frames_are_not_taken(tmp_path: Path) -> None:
+    disk, path = storage(tmp_path), segment(tmp_path)
+    file = disk.open(path, create=True)
+    file.pwrite(b"a" * 100, 0)
+    file.pwrite(b"b" * 100, 100)
+    raw = Path(path).read_bytes()
+    first, second = raw[64 : 64 + 133], raw[64 + 133 :]
+    Path(path).write_bytes(raw[:64] + second + first)
+    assert disk.open(path).pread(200, 0) == b""
+    for position in range(64, len(raw), 7):
+        changed = bytearray(raw)
+        changed[position] ^= 1
+        Path(path).write_bytes(changed)
+        assert disk.open(path).pread(200, 0) in (b"", b"a" * 100)
+
+
+def test_plain_files_stay_readable(tmp_path: Path) -> None:
+    path = segment(tmp_path)
+    Path(path).write_bytes(b"written before encryption")
+    file = storage(tmp_path).open(path)
+    assert file.pread(100, 0) == b"written before encryption"
+
+
+def test_a_new_master_key_wraps_the_topic_keys_again_without_a_restart(tmp_path: Path) -> None:
+    disk, path = storage(tmp_path), segment(tmp_path)
+    disk.open(path, create=True).pwrite(b"before", 0)
+    keys_file = tmp_path / FILE_NAME
+    assert '"master": "m1"' in keys_file.read_text()
+    (tmp_path / "master").write_text(master_line("m2", b"n") + master_line())
+    (tmp_path / "u-0").mkdir()
+    disk.open(str(tmp_path / "u-0" / "00000000000000000000.log"), create=True).pwrite(b"after", 0)
+    assert '"master": "m1"' not in keys_file.read_text()
+    (tmp_path / "master").write_text(master_line("m2", b"n"))
+    assert storage(tmp_path).read_bytes(path) == b"before"
+    (tmp_path / "master").write_text(master_line("m2", b"wrong-key"[:1]))
+    with pytest.raises(KeyStoreError, match="is not the one"):
+        storage(tmp_path).read_bytes(path)
+
+
+def test_without_the_key_of_its_topic_a_file_is_gone(tmp_path: Path) -> None:
+    disk, path = storage(tmp_path), segment(tmp_path)
+    disk.open(path, create=True).pwrite(b"to be forgotten", 0)
+    disk._stores[str(tmp_path)].forget("t")
+    with pytest.raises(OSError, match="cannot be read"):
+        storage(tmp_path).open(path)
+
+
+def test_master_keys_from_the_environment_and_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTTLA_TEST_KEY", master_line())
+    found = MasterKeys(config(tmp_path, **{"ottla.encryption.master.key.env": "OTTLA_TEST_KEY"}))
+    assert found.current.id == "m1"
+    (tmp_path / "k").write_text(master_line("c"))
+    found = MasterKeys(config(tmp_path, **{"ottla.encryption.master.key.command": f"cat {tmp_path / 'k'}"}))
+    assert found.current.id == "c"
+    assert "bW1t" not in repr(found.current)
+    for bad in ("", "x", "a:bm90IDMyIGJ5dGVz", "a b:" + master_line()):
+        with pytest.raises(KeyStoreError):
+            parse_master_keys(bad)
+    with pytest.raises(StartupError, match="one of"):
+        Node(
+            config(
+                tmp_path,
+                **{"ottla.encryption.master.key.env": "X", "ottla.encryption.master.key.command": "true"},
+            )
+        )
+
+
+SECRETS = {"key": b"PLAINTEXTKEY", "value": b"PLAINTEXTVALUE", "header": b"PLAINTEXTHEADER"}
+
+
+@pytest.mark.timeout(120)
+def test_a_scan_of_every_file_finds_no_plaintext(tmp_path: Path) -> None:
+    """Keys, values, headers, offsets' metadata, SCRAM users and settings; restarted, read again, unknown without keys."""
+    (tmp_path / "master").write_text(master_line())
+    properties = {
+        "ottla.encryption.master.key.file": str(tmp_path / "master"),
+        "log.segment.bytes": str(1 << 20),
+        "offsets.topic.num.partitions": "1",
+    }
+    with Broker(directory=tmp_path / "node", properties=properties) as broker:
+        servers = {"bootstrap.servers": broker.bootstrap_servers}
+        admin = AdminClient(servers)
+        admin.create_topics([NewTopic("sealed", 2, 1)])["sealed"].result(20)
+        upsertion = UserScramCredentialUpsertion(
+            "PLAINTEXTUSER", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), b"p"
+        )
+        admin.alter_user_scram_credentials([upsertion])["PLAINTEXTUSER"].result(20)
+        producer = Producer({**servers, "compression.type": "none"})
+        for number in range(3000):
+            producer.produce(
+                "sealed", SECRETS["value"] + b"." * 500, SECRETS["key"] + str(number).encode(),
+                headers={"h": SECRETS["header"]},
+            )  # fmt: skip
+            producer.poll(0)
+        assert producer.flush(30) == 0
+        assert consumed(servers, "first") == 3000
+    found = scan(tmp_path / "node")
+    assert found == []
+    sealed = [p for p in (tmp_path / "node").rglob("*.log") if p.stat().st_size]
+    assert sealed
+    assert all(p.read_bytes().startswith(MAGIC) for p in sealed)
+    with Broker(directory=tmp_path / "node", properties=properties) as broker:
+        servers = {"bootstrap.servers": broker.bootstrap_servers}
+        assert consumed(servers, "second") == 3000
+    (tmp_path / "master").write_text(master_line("m1", b"q"))
+    with pytest.raises(StartupError, match="is not the one"):
+        Broker(directory=tmp_path / "node", properties=properties).start()
+
+
+def scan(directory: Path) -> list[str]:
+    words = [*SECRETS.values(), b"PLAINTEXTUSER"]
+    return [
+        f"{path}: {word!r}"
+        for path in directory.rglob("*")
+        if path.is_file()
+        for word in words
+        if word in path.read_bytes()
+    ]
+
+
+def consumed(servers: dict[str, str], group: str) -> int:
+    consumer = Consumer({**servers, "group.id": group, "auto.offset.reset": "earliest"})
+    consumer.subscribe(["sealed"])
+    count = 0
+    for _ in range(300):
+        for message in consumer.consume(1000, 0.2):
+            assert message.error() is None
+            assert message.value().startswith(SECRETS["value"])
+            count += 1
+        if count >= 3000:
+            break
+    consumer.close()
+    return count
+
+
+def test_the_scan_can_fail(tmp_path: Path) -> None:
+    """Without encryption the same scan finds everything."""
+    with Broker(directory=tmp_path / "node") as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+        producer.produce("open", SECRETS["value"], SECRETS["key"], headers={"h": SECRETS["header"]})
+        assert producer.flush(20) == 0
+    assert len(scan(tmp_path / "node")) == 3
