@@ -141,6 +141,8 @@ class KeyStore:
         self.load()
         if self._masters.refresh():
             self._save()
+        if topic not in self._by_topic:
+            self.load(again=True)  # `storage format` may have written the file since: its keys must not be lost
         found = self._by_topic.get(topic)
         if found is None:
             found = TopicKey(os.urandom(16), topic, os.urandom(KEY_BYTES))
@@ -149,7 +151,7 @@ class KeyStore:
         return found
 
     def by_id(self, key_id: bytes) -> TopicKey:
-        self.load()
+        self.load(again=key_id not in self._by_id)
         found = self._by_id.get(key_id)
         if found is None:
             raise OSError(f"{self._path} has no key {key_id.hex()}: the data that it encrypts cannot be read")
@@ -168,8 +170,8 @@ class KeyStore:
         self._by_id[key.id] = key
         self._by_topic[key.topic] = key
 
-    def load(self) -> None:
-        if self._loaded:
+    def load(self, *, again: bool = False) -> None:
+        if self._loaded and not again:
             return
         if self._storage.exists(self._path):
             try:

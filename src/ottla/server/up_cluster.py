@@ -295,11 +295,12 @@ def _format(
         )
     )
     run_format(
+        config,
         FormatRequest(
             cluster_id=cluster_id,
             node_id=config.node_id,
             log_dirs=list(config.data_dirs),
             metadata_log_dir=config.metadata_log_dir,
             initial_controllers=initial if config.is_controller else None,
-        )
+        ),
     )
