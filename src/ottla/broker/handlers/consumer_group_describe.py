@@ -13,6 +13,7 @@ from ottla.broker.handlers.describe_groups import GROUP_OPERATIONS
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from ottla.protocol.generated.consumer_group_describe_response import ConsumerGroupDescribeResponse, DescribedGroup
+from ottla.security.acls import Operation, Resource
 
 
 def handle(context: RequestContext, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse | Deferred:
@@ -26,6 +27,8 @@ def handle(context: RequestContext, request: ConsumerGroupDescribeRequest) -> Co
         for group in described:
             if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
                 group.authorized_operations = GROUP_OPERATIONS
+            if context.broker.authorizer is not None:
+                _hide(context, group)
         return ConsumerGroupDescribeResponse(groups=described)
 
     describe = context.broker.groups.describe_consumer_group
@@ -37,3 +40,15 @@ def _described(group_id: str, answer: DescribedGroup | KafkaError) -> DescribedG
         return answer
     message = answer.message if answer.code is ErrorCode.GROUP_ID_NOT_FOUND else None
     return DescribedGroup(group_id=group_id, error_code=answer.code, error_message=message)
+
+
+def _hide(context: RequestContext, group: DescribedGroup) -> None:
+    """A group that reads a topic which the client may not describe is not shown at all."""
+    topics = {name for member in group.members for name in member.subscribed_topic_names}
+    for member in group.members:
+        for assignment in (member.assignment, member.target_assignment):
+            topics |= {each.topic_name for each in assignment.topic_partitions}
+    if not all(context.allowed(Operation.DESCRIBE, Resource.TOPIC, name) for name in topics):
+        group.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        group.error_message = "The group has described topic(s) that the client is not authorized to describe."
+        group.members = []

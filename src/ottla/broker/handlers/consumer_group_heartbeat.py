@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
 from ottla.broker.group_replies import ask
@@ -10,6 +12,7 @@ from ottla.metadata.features import GROUP_VERSION
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from ottla.protocol.generated.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
+from ottla.security.acls import Operation, Resource
 
 
 def handle(
@@ -17,7 +20,10 @@ def handle(
 ) -> ConsumerGroupHeartbeatResponse | Deferred:
     if not serves_consumer_protocol(context):
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    caller = Caller(context.client_id or "", f"/{context.client_host}", context.version)
+    may_describe = None
+    if context.broker.authorizer is not None:
+        may_describe = partial(context.allowed, Operation.DESCRIBE, Resource.TOPIC)
+    caller = Caller(context.client_id or "", f"/{context.client_host}", context.version, may_describe)
     return ask(
         lambda waiter: context.broker.groups.consumer_heartbeat(caller, request, waiter),
         lambda response: response,

@@ -8,6 +8,7 @@ still uses the old one; when that changes nothing for the group there is no reba
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ottla.coordinator.decisions import Draft, GroupDecision, Waiter
@@ -33,6 +34,8 @@ class Caller(NamedTuple):
     client_id: str
     client_host: str
     version: int
+    may_describe: Callable[[str], bool] | None = None
+    """Where there are ACLs: whether it may see a topic that its regular expression matches."""
 
 
 class Join:

@@ -88,7 +88,7 @@ class ClassicMembers:
         downgrade = existing is not None and self._migration.must_downgrade_replacing(group, existing)
         member = self._member(group, request, draft, is_unknown=is_unknown)
         updated = _updated(member, caller, request, subscription)
-        epoch, changed = self._rebalance.subscribe(group, member, updated, draft)
+        epoch, changed = self._rebalance.subscribe(caller, group, member, updated, draft)
         owned = embedded.owned_partitions(subscription, self._shelf.image)
         if downgrade:
             stale = group.assignment_epoch < epoch

@@ -65,7 +65,7 @@ class ConsumerHeartbeat:
         owned = _owned(request)
         member = self._member(group, request, owned, draft)
         updated = _updated(member, caller, request)
-        epoch, changed = self._rebalance.subscribe(group, member, updated, draft)
+        epoch, changed = self._rebalance.subscribe(caller, group, member, updated, draft)
         target = self._rebalance.assign(group, epoch, member, updated, draft)
         updated = self._rebalance.reconcile(group, updated, target, owned, draft, subscription_changed=changed)
         # From here on nothing can fail.

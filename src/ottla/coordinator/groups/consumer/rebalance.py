@@ -9,6 +9,7 @@ from collections.abc import Hashable
 from functools import partial
 
 from ottla.coordinator.decisions import Draft, GroupDecision
+from ottla.coordinator.groups.classic.join import Caller
 from ottla.coordinator.groups.consumer.fencing import Fencing
 from ottla.coordinator.groups.consumer.group import ConsumerGroup
 from ottla.coordinator.groups.consumer.group_records import (
@@ -41,7 +42,7 @@ class ConsumerRebalance:
         self._target = TargetAssignment(shelf)
 
     def subscribe(
-        self, group: ConsumerGroup, old: ConsumerMember, updated: ConsumerMember, draft: Draft
+        self, caller: Caller, group: ConsumerGroup, old: ConsumerMember, updated: ConsumerMember, draft: Draft
     ) -> tuple[int, bool]:
         """Write down what the member wants; the group's epoch, and whether the subscription changed.
 
@@ -52,7 +53,7 @@ class ConsumerRebalance:
         if updated is not old and updated != old:
             draft.records.append(member_record(group.group_id, updated))
             changed = updated.subscribed_topic_names != old.subscribed_topic_names
-        regex = self._expressions.update(group, old, updated, draft)
+        regex = self._expressions.update(caller, group, old, updated, draft)
         regex_changed = regex is not RegexChange.NONE
         bump = changed or regex is RegexChange.RESOLVED or (updated.uses_classic_protocol and regex_changed)
         epoch = group.group_epoch

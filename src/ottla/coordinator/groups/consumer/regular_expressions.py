@@ -12,6 +12,7 @@ from enum import Enum
 from functools import partial
 
 from ottla.coordinator.decisions import Draft, GroupDecision
+from ottla.coordinator.groups.classic.join import Caller
 from ottla.coordinator.groups.consumer.group import ConsumerGroup
 from ottla.coordinator.groups.consumer.group_records import epoch_record, regex_record
 from ottla.coordinator.groups.consumer.members import ConsumerMember
@@ -42,7 +43,9 @@ class RegularExpressions:
     def __init__(self, shelf: Shelf) -> None:
         self._shelf = shelf
 
-    def update(self, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember, draft: Draft) -> RegexChange:
+    def update(
+        self, caller: Caller, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember, draft: Draft
+    ) -> RegexChange:
         """What the member's heartbeat does to the expressions of its group; KafkaError when its own is not valid."""
         subscriptions = group.subscriptions
         before, after = old.subscribed_topic_regex, new.subscribed_topic_regex
@@ -59,10 +62,12 @@ class RegularExpressions:
             elif after in subscriptions.resolved:
                 change = RegexChange.RESOLVED
         if refresh or subscriptions.regexes:
-            self._refresh(group, old, new, forced=refresh)
+            self._refresh(caller, group, old, new, forced=refresh)
         return change
 
-    def _refresh(self, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember, *, forced: bool) -> None:
+    def _refresh(
+        self, caller: Caller, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember, *, forced: bool
+    ) -> None:
         key = regex_key(group.group_id)
         if key in self._shelf.timers:
             return
@@ -79,14 +84,17 @@ class RegularExpressions:
             or now_ms > last_ms + self._shelf.settings.group_consumer_regex_refresh_interval_ms
         )
         if due and used:
-            self._shelf.timers.schedule(key, 0, partial(self._resolve, group.group_id, frozenset(used)))
+            self._shelf.timers.schedule(key, 0, partial(self._resolve, caller, group.group_id, frozenset(used)))
 
-    def _resolve(self, group_id: str, regexes: frozenset[str]) -> GroupDecision:
+    def _resolve(self, caller: Caller, group_id: str, regexes: frozenset[str]) -> GroupDecision:
+        """All expressions of the group, with the eyes of the member whose heartbeat caused it, as Kafka does."""
         draft = Draft()
         group = self._shelf.groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
             return draft.decide()
-        resolved = {regex: self._match(regex) for regex in sorted(regexes) if group.subscriptions.regexes[regex]}
+        resolved = {
+            regex: self._match(caller, regex) for regex in sorted(regexes) if group.subscriptions.regexes[regex]
+        }
         changed = False
         for regex, now in resolved.items():
             before = group.subscriptions.resolved.get(regex)
@@ -100,7 +108,7 @@ class RegularExpressions:
         log.info("group.expressions_resolved", group=group_id, expressions=len(resolved), changed=changed)
         return draft.decide()
 
-    def _match(self, regex: str) -> ResolvedRegex:
+    def _match(self, caller: Caller, regex: str) -> ResolvedRegex:
         try:
             pattern = Pattern(regex)
         except PatternError as error:
@@ -108,7 +116,9 @@ class RegularExpressions:
             log.warning("expression.invalid", expression=regex, reason=str(error))
             topics: frozenset[str] = frozenset()
         else:
-            topics = frozenset(name for name in self._shelf.image.topics_by_name if pattern.matches(name))
+            topics = frozenset(filter(pattern.matches, self._shelf.image.topics_by_name))
+        if caller.may_describe is not None:
+            topics = frozenset(filter(caller.may_describe, topics))
         return ResolvedRegex(topics, self._shelf.image_version, self._shelf.clock.time_ms())
 
 
