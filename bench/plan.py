@@ -15,6 +15,7 @@ class Sizes:
     latency_records: int = 4000
     partitions: tuple[int, ...] = (10, 100, 1000, 10_000)
     connections: tuple[int, ...] = (10, 100, 1000, 5000)
+    group_members: tuple[int, ...] = (1, 10, 50)
     killed_partitions: int = 1000
     idle_s: float = 3.0  # how long a server rests before its memory is read
     timeout_s: float = 90.0  # one measurement
@@ -34,6 +35,7 @@ QUICK = replace(
     latency_records=500,
     partitions=(10, 100),
     connections=(10, 100),
+    group_members=(1, 5),
     killed_partitions=100,
     idle_s=1.0,
 )

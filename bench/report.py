@@ -18,6 +18,7 @@ TITLES = {
     "consume": "Reading",
     "requests": "Produce requests on one connection",
     "latency": "End-to-end latency",
+    "groups": "Consumer groups",
     "start": "Start to first answer",
     "memory": "Memory",
     "partitions": "Growth: partitions",

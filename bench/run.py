@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from bench.bed import Bed
-from bench.loads import Case, connections, consume, latency, memory, partitions, produce, requests, start
+from bench.loads import Case, connections, consume, groups, latency, memory, partitions, produce, requests, start
 from bench.measure import ROLES, Table
 from bench.plan import Sizes
 
@@ -17,6 +17,7 @@ LOADS: dict[str, Callable[[Sizes], list[Case]]] = {
     consume.NAME: consume.cases,
     requests.NAME: requests.cases,
     latency.NAME: latency.cases,
+    groups.NAME: groups.cases,
     start.NAME: start.cases,
     memory.NAME: memory.cases,
     partitions.NAME: partitions.cases,
