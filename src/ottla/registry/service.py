@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 from collections.abc import Coroutine
 from typing import Any
 
@@ -52,8 +53,15 @@ class Registry:
                 loop.call_soon_threadsafe(self._on_messages, messages, reached)
 
         self._reader = TopicReader(self.settings, hand_over)
-        self._reader.start()
-        await self._read_up_to(end)
+        # What is loaded lives as long as the instance: the collector need not walk it while it grows, nor later.
+        gc.disable()
+        try:
+            self._reader.start()
+            await self._read_up_to(end)
+        finally:
+            gc.enable()
+            gc.collect()
+            gc.freeze()
         if self.settings.alone:
             self.is_writer = True
             self._repair_if_needed()

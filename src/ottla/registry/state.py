@@ -135,9 +135,15 @@ class RegistryState:
                     self._forget(key.subject or "", number)
         elif key.keytype == NOOP and value:
             for name, max_id in decode_ids(value).max_ids.items():
-                context = self.contexts.setdefault(name, Context())
+                context = self._own_context(name)
                 context.max_id = max(context.max_id, max_id)
                 context.kept_id = max(context.kept_id, max_id)
+
+    def _own_context(self, name: str) -> Context:
+        found = self.contexts.get(name)
+        if found is None:
+            found = self.contexts[name] = Context()
+        return found
 
     def _replay_schema(self, key: Key, data: bytes | None) -> None:
         subject, version = key.subject or "", key.version or 0
@@ -146,14 +152,15 @@ class RegistryState:
         if not data:
             return
         value = decode_schema(data)
-        context = self.contexts.setdefault(context_of(subject), Context())
+        context = self._own_context(context_of(subject))
         self.subjects.setdefault(subject, {})[version] = value
         context.by_id.setdefault(value.id, {})[subject, version] = value
         # The smallest id of a schema is its id, should an import have given it two.
         content = digest(value.schema, value.references, value.metadata, value.rule_set)
-        context.by_digest[content] = min(value.id, context.by_digest.get(content, value.id))
+        if context.by_digest.setdefault(content, value.id) > value.id:
+            context.by_digest[content] = value.id
         context.max_id = max(context.max_id, value.id)
-        for target in reference_targets(value):
+        for target in reference_targets(value) if value.references else ():
             self.referenced_by.setdefault(target, set()).add((subject, version))
 
     def _forget(self, subject: str, version: int) -> None:

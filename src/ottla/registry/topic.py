@@ -99,6 +99,8 @@ class TopicReader:
                 "auto.offset.reset": "earliest",
                 "fetch.wait.max.ms": 200,
                 "fetch.min.bytes": 1,
+                "fetch.message.max.bytes": 8 << 20,
+                "check.crcs": False,
                 "fetch.error.backoff.ms": 100,
             }
         )
