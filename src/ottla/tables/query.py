@@ -7,9 +7,11 @@ source, but `key` and `value` are text where they are UTF-8 (the bytes are in `k
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping
-from typing import Any
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -71,13 +73,33 @@ def topic_at(
     return concatenated(batches, with_headers=with_headers), ends
 
 
+class Cage(NamedTuple):
+    """Limits of a query: no files and no network, so much memory, so much time."""
+
+    memory: str = "256MB"
+    seconds: float = 30.0
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return {"memory_limit": self.memory, "threads": "1", "enable_external_access": "false"}
+
+    @contextlib.contextmanager
+    def alarm(self, database: Any) -> Iterator[None]:
+        timer = threading.Timer(self.seconds, database.interrupt)
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+
 def run_sql(
-    client: Mapping[str, str], query: str, *, max_records: int | None = None
+    client: Mapping[str, str], query: str, *, max_records: int | None = None, caged: Cage | None = None
 ) -> tuple[pa.Table, dict[TopicPartition, int]]:
-    """The answer as a table, and the offsets of the topics that the query names."""
+    """The answer as a table, and the offsets of the topics that the query names. `caged` is for strangers' queries."""
     import duckdb
 
-    database: Any = duckdb.connect(":memory:")
+    database: Any = duckdb.connect(":memory:", config=caged.config if caged is not None else {})
     offsets: dict[TopicPartition, int] = {}
     try:
         names = _tables(database, query)
@@ -94,7 +116,10 @@ def run_sql(
             quoted = '"' + name.replace('"', '""') + '"'
             database.execute(_CREATE.format(quoted))
             database.unregister("__rows")
-        return database.execute(query).fetch_arrow_table(), offsets
+        with caged.alarm(database) if caged is not None else contextlib.nullcontext():
+            return database.sql(query).to_arrow_table(), offsets
+    except duckdb.InterruptException as problem:
+        raise TableError("the query took too long; ask for less") from problem
     except duckdb.Error as problem:
         raise TableError(f"the query was not answered: {str(problem).splitlines()[0]}") from problem
     finally:
@@ -103,7 +128,7 @@ def run_sql(
 
 def _tables(database: Any, query: str) -> list[str]:
     """The tables that a query names, from DuckDB's own parser; those it defines itself (`with`) are left out."""
-    tree = json.loads(database.execute("select json_serialize_sql(?)", [query]).fetchone()[0])
+    tree = json.loads(database.execute("select json_serialize_sql(?)", [query]).fetchall()[0][0])
     if tree.get("error"):
         raise TableError(f"the query is not understood: {tree.get('error_message')}")
     named: set[str] = set()
