@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
 
-from tests.robustness.cluster_faults import ALL, HANG, HANG_THEN_KILL, KILL, run_rounds
-from tests.robustness.cluster_process import ClusterProcess
+from tests.robustness.cluster_faults import (
+    ALL,
+    HANG,
+    HANG_THEN_KILL,
+    KILL,
+    PARTITIONS,
+    create_topic,
+    fault,
+    in_sync,
+    run_rounds,
+)
+from tests.robustness.cluster_process import ClusterProcess, wait_for
+from tests.robustness.transactional_load import TransactionalSender, check
 
 
 @pytest.mark.timeout(300)
@@ -26,3 +38,32 @@ def test_two_hundred_faults(tmp_path: Path) -> None:
     assert gaps[HANG] <= 10.0
     assert gaps[HANG_THEN_KILL] <= 10.0
     assert gaps[ALL] <= 15.0
+
+
+@pytest.mark.timeout(300)
+def test_transactions_survive_a_few_faults(tmp_path: Path) -> None:
+    transactional_rounds(tmp_path, [KILL, HANG, ALL], seed=4)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+def test_transactions_survive_many_faults(tmp_path: Path) -> None:
+    transactional_rounds(tmp_path, [KILL, HANG, HANG_THEN_KILL, ALL] * 15, seed=5)
+
+
+def transactional_rounds(directory: Path, kinds: list[str], seed: int) -> None:
+    chance = random.Random(seed)
+    with ClusterProcess(directory, properties={"transaction.state.log.num.partitions": "3"}) as cluster:
+        create_topic(cluster, "x")
+        sender = TransactionalSender("tx", cluster.bootstrap_servers, "x", PARTITIONS)
+        for kind in kinds:
+            before = len(sender.committed)
+            wait_for(lambda before=before: len(sender.committed) >= before + 5, 60, "transactions are committed")
+            fault(cluster, kind, chance)
+            cluster.wait_up()
+        before = len(sender.committed)
+        wait_for(lambda: len(sender.committed) >= before + 5, 60, "transactions are committed again")
+        sender.stop()
+        wait_for(lambda: in_sync(cluster, "x"), 60, "in sync")
+        assert check(cluster.bootstrap_servers, sender) >= len(sender.committed)
+        print(len(sender.committed), len(sender.aborted), len(sender.unknown))
