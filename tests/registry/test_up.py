@@ -44,7 +44,7 @@ class Up:
         ]
         with self.log.open("wb") as out:
             self.process = subprocess.Popen(
-                [*command, "--registry-port", str(registry_port)], stdout=out, stderr=subprocess.STDOUT,
+                [*command, "--registry-port", str(registry_port), "--no-console"], stdout=out, stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL, env={**os.environ, "PYTHONUNBUFFERED": "1"},
             )  # fmt: skip
 

@@ -9,17 +9,19 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.schema_validation import NotLoaded, SchemaKey
 from ottla.env.logging import get_logger
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
 from ottla.protocol.records import Record
-from ottla.registry.client import RegistryClient, Unreachable
 from ottla.registry.errors import RegistryError
 from ottla.registry.schemas.parse import parse_schema
 from ottla.registry.schemas.parsed import Dependency, SchemaProblem
+
+if TYPE_CHECKING:
+    from ottla.registry.client import RegistryClient
 
 log = get_logger(__name__)
 _FORGET_MISSING_S = 5.0
@@ -32,7 +34,8 @@ class RegistrySchemas:
     """ottla.broker.schema_validation.SchemaValidation over the registry's REST API."""
 
     def __init__(self, url: str, bootstrap_servers: Callable[[], str], *, max_schemas: int, timeout_s: float) -> None:
-        self._client = RegistryClient(url, timeout_s=timeout_s)
+        self._url = url
+        self._client: RegistryClient | None = None
         self._bootstrap_servers = bootstrap_servers
         self._max_schemas = max_schemas
         self._timeout_s = timeout_s
@@ -58,7 +61,7 @@ class RegistrySchemas:
         waiting = [asyncio.shield(self._loading[key]) for key in keys]
         try:
             await asyncio.wait_for(asyncio.gather(*waiting), self._timeout_s)
-        except (TimeoutError, Unreachable) as error:
+        except (TimeoutError, ConnectionError) as error:
             # Retriable for every client: the record may be all right.
             text = f"no schema from the registry: {str(error) or 'it took too long'}"
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text) from error
@@ -81,10 +84,21 @@ class RegistrySchemas:
         if len(self._missing) > self._max_schemas:
             self._missing.popitem(last=False)
 
+    def _call(self, *path: str, query: dict[str, str] | None = None) -> Any:
+        """HTTP is loaded with the first schema that is asked for: a node that checks nothing does not carry it."""
+        from ottla.registry.client import RegistryClient, Unreachable
+
+        if self._client is None:
+            self._client = RegistryClient(self._url, timeout_s=self._timeout_s)
+        try:
+            return self._client.call("GET", *path, query=query)
+        except Unreachable as error:
+            raise ConnectionError(str(error)) from error
+
     def _fetch(self, key: SchemaKey) -> Check:
         """In a thread: the schema, those that it refers to, and the parsing of all."""
         kind = "ids" if isinstance(key, int) else "guids"
-        found = self._client.call("GET", "schemas", kind, str(key))
+        found = self._call("schemas", kind, str(key))
         dependencies: dict[str, Dependency] = {}
         self._references(found, dependencies, 0)
         schema = parse_schema(found.get("schemaType", "AVRO"), found["schema"], list(dependencies.values()))
@@ -97,9 +111,7 @@ class RegistrySchemas:
         for reference in found.get("references", []):
             if reference["name"] not in into:
                 version = str(reference["version"])
-                target = self._client.call(
-                    "GET", "subjects", reference["subject"], "versions", version, query={"deleted": "true"}
-                )
+                target = self._call("subjects", reference["subject"], "versions", version, query={"deleted": "true"})
                 self._references(target, into, depth + 1)
                 into[reference["name"]] = Dependency(reference["name"], target["schema"])
 

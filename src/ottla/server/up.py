@@ -47,7 +47,8 @@ def up(
         if console_port is not None:
             companions.start(console_command(node.bootstrap_servers, host, console_port, registry_port))
 
-    return exit_code(file, lambda: _up(file, host, port, started, companions.stop))
+    own = {} if registry_port is None else {"ottla.schema.registry.url": f"http://{host}:{registry_port}"}
+    return exit_code(file, lambda: _up(file, host, port, own, started, companions.stop))
 
 
 def registry_command(bootstrap_servers: str, host: str, port: int) -> list[str]:
@@ -61,10 +62,18 @@ def console_command(bootstrap_servers: str, host: str, port: int, registry_port:
     return ["console", *where, *registry, "--until-stdin-closes"]
 
 
-def _up(file: Path, host: str, port: int, started: Callable[[Node], None], stopping: Callable[[], None]) -> int:
+def _up(
+    file: Path,
+    host: str,
+    port: int,
+    own: dict[str, str],
+    started: Callable[[Node], None],
+    stopping: Callable[[], None],
+) -> int:
+    """`own` holds unless the file says otherwise."""
     found = file.exists()
     text = new_properties(file.parent, host, port)
-    config = load(read_properties(file) if found else parse_properties(text))
+    config = load({**own, **(read_properties(file) if found else parse_properties(text))})
     node = Node(config)
     node.bind()
     if not found:
