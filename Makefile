@@ -51,8 +51,8 @@ bench: setup  ## Ottla beside Apache Kafka (needs java and mvn)
 up: setup  ## a node in the foreground
 	@$(VENV)/bin/ottla up $(ARGS)
 
-sim:  ## the simulator: does not exist yet
-	@echo "There is no simulator yet, so there is nothing to run (SEED=$(SEED))." >&2; exit 2
+sim: setup  ## the simulator: SEED=N for one seed and its trace, COUNT=N for many
+	@$(PY) -m ottla.simulation $(if $(SEED),--seed $(SEED),--count $(or $(COUNT),200)) $(ARGS)
 
 soak: setup  ## the long tests
 	@$(PY) -m pytest -n 0 -m soak $(ARGS)

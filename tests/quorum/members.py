@@ -18,6 +18,8 @@ from ottla.protocol.generated.describe_quorum_request import DescribeQuorumReque
 from ottla.protocol.primitives import Message
 from ottla.runtime.node_client import NodeClient, NodeUnavailable
 from tests.robustness.server_process import COMMAND, environment, free_ports, ottla, write_properties
+from tests.support.apache_kafka import TEST_JVM
+from tests.support.kafka_tools import jvm_command
 
 CLUSTER_ID = "b2t0bGEtcXVvcnVtLXRlc3"
 
@@ -115,6 +117,13 @@ class Member:
         return None if response is None else response.topics[0].error_code
 
 
+class KafkaMember(Member):
+    """Apache Kafka's own controller on the same files and settings."""
+
+    def command(self) -> list[str]:
+        return jvm_command(TEST_JVM, "kafka.Kafka", str(self.properties), log_level="warn")
+
+
 def until(condition: Callable[[], Any], timeout: float = 45) -> Any:
     """What the condition gives once it is true; AssertionError when it never is."""
     deadline = time.monotonic() + timeout
@@ -124,6 +133,15 @@ def until(condition: Callable[[], Any], timeout: float = 45) -> Any:
             return found
         assert time.monotonic() < deadline, "it did not come about in time"
         time.sleep(0.05)
+
+
+def caught_up(leader: Member, node_id: int) -> bool:
+    """Whether this voter has everything that is committed."""
+    view = leader.describe()
+    if view is None:
+        return False
+    offsets = {voter.replica_id: voter.log_end_offset for voter in view.current_voters}
+    return 0 < view.high_watermark <= offsets.get(node_id, -1)
 
 
 def leader_of(members: list[Member]) -> Any:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import signal
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ottla.protocol.generated.vote_request import PartitionData, TopicData, VoteRequest
-from tests.quorum.members import leader_of, running, static_quorum, until
+from tests.quorum.members import caught_up, leader_of, running, static_quorum, until
 
 NOT_CONTROLLER = 41
 INVALID_REPLICATION_FACTOR = 38
@@ -33,16 +32,8 @@ def test_the_leader_is_killed_three_times_in_turn(tmp_path: Path) -> None:
             assert view.high_watermark >= high_watermark
             epoch, high_watermark = view.leader_epoch, view.high_watermark
             gone.start()
-            until(lambda gone=gone, leader=leader: _caught_up(leader, gone.node_id))  # type: ignore[misc]
+            until(lambda gone=gone, leader=leader: caught_up(leader, gone.node_id))  # type: ignore[misc]
         assert len({member.node_id for member in members}) == 3
-
-
-def _caught_up(leader: Any, node_id: int) -> bool:
-    view = leader.describe()
-    if view is None:
-        return False
-    offsets = {voter.replica_id: voter.log_end_offset for voter in view.current_voters}
-    return 0 < view.high_watermark <= offsets[node_id]
 
 
 @pytest.mark.timeout(120)
@@ -50,24 +41,24 @@ def test_a_clean_stop_hands_over_and_a_hung_leader_is_replaced(tmp_path: Path) -
     with running(static_quorum(tmp_path)) as members:
         leader = until(lambda: leader_of(members))
         others = [member for member in members if member is not leader]
-        until(lambda: all(_caught_up(leader, member.node_id) for member in others))
+        until(lambda: all(caught_up(leader, member.node_id) for member in others))
         assert leader.end(signal.SIGTERM) == 0
         leader.start()
         second = until(lambda: leader_of(others))
-        until(lambda: _caught_up(second, leader.node_id))
+        until(lambda: caught_up(second, leader.node_id))
         second.send(signal.SIGSTOP)
         rest = [member for member in members if member is not second]
         third = until(lambda: leader_of(rest))
         second.send(signal.SIGCONT)
         until(lambda: second.create_topic("t") == NOT_CONTROLLER)
-        until(lambda: _caught_up(third, second.node_id))
+        until(lambda: caught_up(third, second.node_id))
 
 
 @pytest.mark.timeout(120)
 def test_everybody_at_once(tmp_path: Path) -> None:
     with running(static_quorum(tmp_path)) as members:
         leader = until(lambda: leader_of(members))
-        until(lambda: all(_caught_up(leader, member.node_id) for member in members))
+        until(lambda: all(caught_up(leader, member.node_id) for member in members))
         before = leader.describe()
         for member in members:
             member.end()

@@ -89,8 +89,8 @@ _BETWEEN_NODES = (
 )
 """What brokers and controllers ask the active controller for themselves."""
 
-_QUORUM_KEYS = (1, 52, 53, 54, 59)
-"""Fetch, Vote, BeginQuorumEpoch, EndQuorumEpoch, FetchSnapshot: of the metadata log, among the quorum."""
+_QUORUM_KEYS = (1, 52, 53, 54, 59, 80, 81, 82)
+"""Fetch, Vote, BeginQuorumEpoch, EndQuorumEpoch, FetchSnapshot of the metadata log; Add-, Remove-, UpdateRaftVoter."""
 
 _CONTROLLER_KEYS = (17, 18, 19, 20, 29, 30, 31, 33, 36, 37, 38, 39, 40, 43, 44, 45, 46, 49, 51, 55, 57, 60, 64)
 

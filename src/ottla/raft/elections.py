@@ -29,7 +29,7 @@ from ottla.raft.config import Address
 from ottla.raft.control import leader_change, quorum_records
 from ottla.raft.outbound import Outbound, Reply
 from ottla.raft.replica import Replica
-from ottla.raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Role, Unattached
+from ottla.raft.roles import Candidate, Follower, Leader, Observer, Prospective, Resigned, Role, Unattached
 from ottla.raft.roles.leader import ReplicaState
 from ottla.raft.voters import ReplicaKey
 
@@ -70,12 +70,22 @@ class Elections:
     def next_deadline_ms(self) -> float | None:
         replica = self._replica
         role = replica.role
+        if isinstance(role, Observer):
+            return None
         if isinstance(role, Leader):
             return replica.now_ms() + replica.config.fetch_timeout_ms / 4
-        due = [role.deadline_ms]
-        if isinstance(role, Prospective | Candidate | Resigned) and self._retry_ms:
-            due.append(min(self._retry_ms.values()))
-        return min(due)
+        retries = [self._retry_ms[voter_id] for voter_id in self._to_ask(role) if voter_id in self._retry_ms]
+        return min([role.deadline_ms, *retries])
+
+    def _to_ask(self, role: Role) -> list[NodeId]:
+        """Voters that this role wants an answer from and has not asked."""
+        if isinstance(role, Prospective) or (isinstance(role, Candidate) and not role.backing_off):
+            wanted = role.ballot.open()
+        elif isinstance(role, Resigned):
+            wanted = sorted(role.unaware)
+        else:
+            return []
+        return [voter_id for voter_id in wanted if voter_id not in self._asked or self._asked[voter_id][0] is not role]
 
     def _settle(self) -> None:
         """Elections that are decided without anybody else: of one voter."""
@@ -131,15 +141,13 @@ class Elections:
 
     def _send(self, now: float) -> None:
         role = self._replica.role
-        if isinstance(role, Prospective | Candidate):
-            if not (isinstance(role, Candidate) and role.backing_off):
-                for voter_id in role.ballot.open():
-                    self._ask(voter_id, role, self._vote_request(role, voter_id), now)
-        elif isinstance(role, Leader):
+        if isinstance(role, Leader):
             self._announce(role, now)
-        elif isinstance(role, Resigned):
-            for voter_id in sorted(role.unaware):
+        for voter_id in self._to_ask(role):
+            if isinstance(role, Resigned):
                 self._ask(voter_id, role, self._end_request(role), now)
+            elif isinstance(role, Prospective | Candidate):
+                self._ask(voter_id, role, self._vote_request(role, voter_id), now)
 
     def _ask(
         self,
@@ -148,10 +156,9 @@ class Elections:
         request: vote_messages.VoteRequest | end_messages.EndQuorumEpochRequest,
         now: float,
     ) -> None:
-        """Once at a time and role; again after a pause when it failed."""
+        """Again only after a pause when it failed."""
         address = self._replica.address_of(voter_id)
-        asked = self._asked.get(voter_id)
-        if address is None or (asked is not None and asked[0] is role) or now < self._retry_ms.get(voter_id, 0.0):
+        if address is None or now < self._retry_ms.get(voter_id, 0.0):
             return
         self._retry_ms.pop(voter_id, None)
         on_response = partial(self._on_answer, voter_id, role)

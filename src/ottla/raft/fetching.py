@@ -65,6 +65,7 @@ class Fetching:
             return
         target = self._target(role)
         if target is None:
+            self._not_before_ms = now + replica.config.fetch_timeout_ms
             return
         self._asking = role
         address, node_id = target
@@ -75,11 +76,12 @@ class Fetching:
 
     def next_deadline_ms(self) -> float | None:
         role = self._replica.role
-        if not isinstance(role, Follower | Observer | Unattached) or self._asking is role:
+        if not isinstance(role, Follower | Observer | Unattached):
             return None
-        if self._replica.durable_end_offset < self._replica.log.end_offset:
-            return None
-        return self._not_before_ms
+        silent = role.deadline_ms if isinstance(role, Observer) and role.leader is not None else None
+        if self._asking is role or self._replica.durable_end_offset < self._replica.log.end_offset:
+            return silent
+        return self._not_before_ms if silent is None else min(silent, self._not_before_ms)
 
     def _target(self, role: Follower | Observer | Unattached) -> tuple[Address, NodeId] | None:
         """The leader; while there is none, the others in turn."""

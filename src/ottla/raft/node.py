@@ -19,6 +19,7 @@ from ottla.raft.config import RaftConfig
 from ottla.raft.elections import Elections
 from ottla.raft.errors import BatchTooLargeError, MetadataLogError, RaftError
 from ottla.raft.fetching import Fetching
+from ottla.raft.membership import Membership
 from ottla.raft.metadata_log import MetadataLog
 from ottla.raft.outbound import Outbound, Reply
 from ottla.raft.quorum_state import QuorumState, load_quorum_state
@@ -45,6 +46,7 @@ class RaftNode:
         self.elections = Elections(self.replica)
         self.fetching = Fetching(self.replica, self.elections)
         self.serving = Serving(self.replica)
+        self.membership = Membership(self.replica, self.elections)
         self.node_id = config.node_id
         self._receivers: dict[str, Callable[[Any, int, Reply], None]] = {
             "VoteRequest": self.elections.on_vote,
@@ -52,6 +54,9 @@ class RaftNode:
             "EndQuorumEpochRequest": lambda request, _, reply: self.elections.on_end(request, reply),
             "FetchRequest": self.serving.on_fetch,
             "FetchSnapshotRequest": lambda request, _, reply: self.serving.on_fetch_snapshot(request, reply),
+            "AddRaftVoterRequest": self.membership.on_add,
+            "RemoveRaftVoterRequest": lambda request, _, reply: self.membership.on_remove(request, reply),
+            "UpdateRaftVoterRequest": lambda request, _, reply: self.membership.on_update(request, reply),
         }
 
     # -------------------------------------------------------------------------------------------------- start and end
@@ -71,6 +76,9 @@ class RaftNode:
             raise MetadataLogError(
                 f"{log_dir} begins at offset {replica.log.start_offset}, but no snapshot covers what came before"
             )
+        if replica.log.start_offset > 0:
+            # The log begins where a snapshot ends: only there is the epoch of the record before it known.
+            replica.log.delete_before(replica.snapshots.ids[0].end_offset)
         replica.snapshots.grown(replica.log.bytes_past_snapshot, replica.clock.time_ms())
         self._load_history(snapshot, base)
         self._check_voters()
@@ -151,6 +159,7 @@ class RaftNode:
         """Time has passed, or something has happened: do what is due. It never does harm."""
         self.elections.tick()
         self.fetching.tick()
+        self.membership.tick()
         self.serving.wake()
 
     def ready(self) -> list[Outbound]:
@@ -166,6 +175,7 @@ class RaftNode:
             self.elections.next_deadline_ms(),
             self.fetching.next_deadline_ms(),
             self.serving.next_deadline_ms(),
+            self.membership.next_deadline_ms(),
         )
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 

@@ -1,0 +1,195 @@
+"""A cluster from a seed: how many voters and observers, static or dynamic, which faults; run, healed, judged."""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass, field
+from functools import cache
+
+from ottla.controller.bootstrap import bootstrap_records
+from ottla.env.config.broker.config import BrokerConfig
+from ottla.env.config.load import load
+from ottla.metadata.features import LATEST_METADATA_VERSION, default_levels
+from ottla.model.ids import NodeId, Uuid
+from ottla.protocol.primitives import Message
+from ottla.raft.config import Address, RaftConfig
+from ottla.raft.metadata_log import MetadataLogConfig
+from ottla.raft.snapshot_store import SnapshotRetention
+from ottla.raft.snapshots import BOOTSTRAP_SNAPSHOT, encode_snapshot
+from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
+from ottla.simulation.disk import FakeDisk
+from ottla.simulation.faults import Faults
+from ottla.simulation.invariants import Invariants, Violation
+from ottla.simulation.network import FakeNetwork
+from ottla.simulation.node import LOG_DIR, NodeSpec, SimulatedNode
+from ottla.simulation.workload import Workload
+from ottla.simulation.world import World
+
+CLUSTER_ID = "simulated-cluster-0001"
+FAULTS_MS = 14_000.0
+HEALED_MS = 9_000.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    voters: int = 3
+    observers: int = 1
+    dynamic: bool = False
+    """kraft.version 1, formatted with --initial-controllers."""
+    brokers: int = 3
+    snapshot_bytes: int = 1 << 20
+    segment_bytes: int = 4096
+
+
+@dataclass(slots=True)
+class Outcome:
+    seed: int
+    shape: Shape
+    events: int = 0
+    faults: int = 0
+    elections: int = 0
+    committed: int = 0
+    answered: int = 0
+    violation: str | None = None
+    trace: list[str] = field(default_factory=list)
+
+
+class SimulatedCluster:
+    def __init__(self, world: World, shape: Shape) -> None:
+        self.world = world
+        self.shape = shape
+        self.network = FakeNetwork(world)
+        count = shape.voters + shape.observers
+        self.directories = {node_id: _directory(node_id) for node_id in range(1, count + 1)}
+        self.voters = VoterSet(
+            tuple(
+                Voter(node_id, self.directories[node_id] if shape.dynamic else Uuid(bytes(16)), _endpoints(node_id))
+                for node_id in range(1, shape.voters + 1)
+            )
+        )
+        self.nodes = [self._node(node_id) for node_id in self.directories]
+        self.workload = Workload(world, self.nodes, CLUSTER_ID, shape.brokers)
+        self.invariants = Invariants(self.nodes)
+
+    def _node(self, node_id: NodeId) -> SimulatedNode:
+        shape = self.shape
+        config = RaftConfig(
+            node_id=node_id,
+            directory_id=self.directories[node_id],
+            cluster_id=CLUSTER_ID,
+            controller=node_id <= shape.voters,
+            static_voters=None if shape.dynamic else self.voters,
+            bootstrap_servers=tuple(_address(voter.id) for voter in self.voters.voters),
+            endpoints=_endpoints(node_id),
+            log=MetadataLogConfig(segment_bytes=shape.segment_bytes),
+            retention=SnapshotRetention(
+                max_record_bytes=shape.snapshot_bytes, retention_bytes=shape.snapshot_bytes * 2, max_interval_ms=0
+            ),
+        )
+        prepare = self._format if shape.dynamic and config.controller else None
+        node = SimulatedNode(self.world, self.network, NodeSpec(config, _rules(), _bootstrap(), prepare))
+        self.network.attach(_address(node_id), node)
+        return node
+
+    def _format(self, disk: FakeDisk) -> None:
+        """As `storage format --initial-controllers` does it: the voters in the 0-0 checkpoint."""
+        data = encode_snapshot([], epoch=0, last_contained_timestamp=0, now_ms=0, kraft_version=1, voters=self.voters)
+        disk.make_dirs(LOG_DIR)
+        disk.write_atomic(f"{LOG_DIR}/{BOOTSTRAP_SNAPSHOT.file_name()}", data)
+
+    def start(self) -> None:
+        for node in self.nodes:
+            node.start()
+        self.workload.start()
+
+    def run(self, duration_ms: float) -> None:
+        self.world.run_until(self.world.now_ms + duration_ms, self.invariants.check)
+
+    # ----------------------------------------------------------------------------------------------------------- judging
+
+    def judge(self) -> None:
+        """After it was healed: one active controller, everybody has everything, what was promised is there."""
+        active = [node for node in self.nodes if node.runtime is not None and node.runtime.active]
+        if len(active) != 1:
+            roles = {n.node_id: type(n.raft.role).__name__ if n.raft else "down" for n in self.nodes}
+            raise Violation(f"{len(active)} active controllers after everything works again: {roles}")
+        end = active[0].raft.high_watermark if active[0].raft is not None else -1
+        for node in self.nodes:
+            if node.publisher is None or node.raft is None:
+                raise Violation(f"node {node.node_id} does not come up again: {node.failure}")
+            if end - node.raft.high_watermark > 50:
+                raise Violation(f"node {node.node_id} is stuck at {node.raft.high_watermark} of {end}")
+            self.invariants.same_image(node)
+        image = active[0].publisher.image if active[0].publisher is not None else None
+        lost = [name for name in sorted(self.workload.created) if image is None or name not in image.topics_by_name]
+        if lost:
+            raise Violation(f"topics were answered as created and are gone: {lost}")
+
+
+def shape_of(world: World) -> Shape:
+    dice = world.random
+    voters = dice.choice([3, 3, 3, 5, 1])
+    return Shape(
+        voters=voters,
+        observers=1 if voters == 1 else dice.choice([0, 1, 1]),
+        dynamic=dice.random() < 0.5,
+        snapshot_bytes=dice.choice([1 << 20, 6_000, 20_000]),
+        segment_bytes=dice.choice([1_500, 4_096, 100_000]),
+    )
+
+
+def run_seed(seed: int, *, trace: bool = False, faults_ms: float = FAULTS_MS) -> Outcome:
+    """One life of one cluster. The same seed gives the same life, event by event."""
+    world = World(seed)
+    world.tracing = trace
+    cluster = SimulatedCluster(world, shape_of(world))
+    outcome = Outcome(seed, cluster.shape)
+    faults = Faults(world, cluster.nodes, cluster.network, cluster.workload, faults_ms)
+    try:
+        cluster.start()
+        faults.start()
+        cluster.run(faults_ms)
+        faults.heal()
+        cluster.run(HEALED_MS)
+        cluster.judge()
+    except Exception as error:  # noqa: BLE001 - whatever the code under test raises is a finding of this seed
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        outcome.violation = f"{type(error).__name__}: {error} ({where.name}, {where.filename.rpartition('/')[2]})"
+    outcome.events = world.events
+    outcome.faults = faults.count
+    outcome.elections = len(cluster.invariants.leaders)
+    outcome.committed = cluster.invariants.committed_end
+    outcome.answered = cluster.workload.answered
+    outcome.trace = world.trace
+    return outcome
+
+
+def _directory(node_id: NodeId) -> Uuid:
+    return Uuid(bytes([0x40 + node_id]) * 16)
+
+
+def _address(node_id: NodeId) -> Address:
+    return Address(f"n{node_id}", 9093)
+
+
+def _endpoints(node_id: NodeId) -> tuple[VoterEndpoint, ...]:
+    return (VoterEndpoint("CONTROLLER", f"n{node_id}", 9093),)
+
+
+@cache
+def _rules() -> BrokerConfig:
+    return load(
+        {
+            "process.roles": "controller",
+            "node.id": "1",
+            "listeners": "CONTROLLER://:9093",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": "1@localhost:9093",
+            "log.dirs": "/data",
+        }
+    )
+
+
+@cache
+def _bootstrap() -> tuple[Message, ...]:
+    return tuple(bootstrap_records(LATEST_METADATA_VERSION, default_levels(LATEST_METADATA_VERSION)))

@@ -1,0 +1,172 @@
+"""What goes wrong, drawn from the seed: nodes die, hang, lose their disks; links break, clog and lose; disks fill up.
+
+Never more than the quorum must survive at a time is wiped: a wiped voter of static voters forgets its vote, and no
+algorithm survives that from a majority. Everything else may happen to everybody at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ottla.simulation.network import FakeNetwork, Weather
+from ottla.simulation.world import World
+
+if TYPE_CHECKING:
+    from ottla.simulation.node import SimulatedNode
+    from ottla.simulation.workload import Workload
+
+
+class Faults:
+    def __init__(
+        self, world: World, nodes: Sequence[SimulatedNode], network: FakeNetwork, workload: Workload, end_ms: float
+    ) -> None:
+        self._world = world
+        self._nodes = nodes
+        self._network = network
+        self._workload = workload
+        self._end_ms = end_ms
+        self._kinds: list[Callable[[], None]] = [
+            self._kill, self._kill, self._kill, self._kill_leader, self._kill_leader, self._pause, self._pause_leader,
+            self._partition, self._partition, self._cut_leader, self._cut_one_way, self._clog, self._weather, self._full,
+            self._failing, self._kill_all, self._kill_broker, self._slow_disk, self._resign,
+        ]  # fmt: skip
+        self.count = 0
+
+    def start(self) -> None:
+        # Each seed has its own mixture, so that rare kinds meet often in some of them.
+        dice = self._world.random
+        self._kinds = dice.sample(self._kinds, dice.randint(3, len(self._kinds)))
+        self._pause_ms = dice.choice([200.0, 700.0, 2_000.0])
+        self._world.call_later(dice.uniform(0, 3_000), self._next)
+
+    def _next(self) -> None:
+        if self._world.now_ms >= self._end_ms:
+            return
+        self.count += 1
+        self._world.random.choice(self._kinds)()
+        self._world.call_later(self._world.random.expovariate(1 / self._pause_ms), self._next)
+
+    def heal(self) -> None:
+        """Everything works again and everybody is up."""
+        self._network.broken.clear()
+        self._network.clogged.clear()
+        self._network.weather = Weather()
+        for node in self._nodes:
+            node.disk.full = node.disk.failing = False
+            node.flush_ms = (0.1, 4.0)
+            node.paused_until = min(node.paused_until, self._world.now_ms + 100)
+            if not node.up:
+                self._start(node)
+        for broker in self._workload.brokers:
+            broker.alive = True
+
+    # ------------------------------------------------------------------------------------------------------------- nodes
+
+    def _start(self, node: SimulatedNode) -> None:
+        if node.up:
+            return
+        try:
+            node.start()
+        except OSError:
+            node.kill()
+            self._world.call_later(500, lambda: self._start(node))
+
+    def _down(self, node: SimulatedNode, longest_ms: float = 4_000) -> None:
+        if node.up:
+            node.kill()
+            self._world.call_later(self._world.random.uniform(5, longest_ms), lambda: self._start(node))
+
+    def _leader(self) -> SimulatedNode | None:
+        leaders = [node for node in self._nodes if node.raft is not None and node.raft.is_leader]
+        return max(leaders, key=lambda node: node.raft.epoch if node.raft else 0, default=None)
+
+    def _kill(self) -> None:
+        self._down(self._world.random.choice(self._nodes))
+
+    def _kill_leader(self) -> None:
+        leader = self._leader()
+        if leader is not None:
+            self._down(leader)
+
+    def _kill_all(self) -> None:
+        for node in self._nodes:
+            self._down(node, 1_000)
+
+    def _pause(self) -> None:
+        self._world.random.choice(self._nodes).pause(self._world.random.uniform(50, 5_000))
+
+    def _pause_leader(self) -> None:
+        leader = self._leader()
+        if leader is not None:
+            leader.pause(self._world.random.uniform(500, 5_000))
+
+    def _resign(self) -> None:
+        leader = self._leader()
+        if leader is not None and leader.runtime is not None:
+            leader.when_awake(leader.runtime.driver.resign)
+
+    def _kill_broker(self) -> None:
+        broker = self._world.random.choice(self._workload.brokers)
+        broker.alive = not broker.alive
+        if broker.alive:
+            broker.restart()
+
+    # ----------------------------------------------------------------------------------------------------------- network
+
+    def _partition(self) -> None:
+        """Two sides that do not hear each other."""
+        ids = [node.node_id for node in self._nodes]
+        side = set(self._world.random.sample(ids, self._world.random.randint(1, len(ids) - 1)))
+        self._break({(a, b) for a in ids for b in ids if (a in side) != (b in side)})
+
+    def _cut_leader(self) -> None:
+        leader = self._leader()
+        if leader is not None:
+            others = [node.node_id for node in self._nodes if node is not leader]
+            self._break({link for other in others for link in ((leader.node_id, other), (other, leader.node_id))})
+
+    def _cut_one_way(self) -> None:
+        a, b = self._world.random.sample([node.node_id for node in self._nodes], 2)
+        self._break({(a, b)})
+
+    def _break(self, links: set[tuple[int, int]]) -> None:
+        self._world.note(lambda: f"links broken: {sorted(links)}")
+        broken = self._network.broken
+        broken |= links
+        self._world.call_later(self._world.random.uniform(100, 6_000), lambda: broken.difference_update(links))
+
+    def _clog(self) -> None:
+        a, b = self._world.random.sample([node.node_id for node in self._nodes], 2)
+        self._network.clogged[a, b] = self._world.now_ms + self._world.random.uniform(50, 3_000)
+
+    def _weather(self) -> None:
+        dice = self._world.random
+        self._network.weather = Weather(
+            loss=dice.choice([0.0, 0.02, 0.3]),
+            duplication=dice.choice([0.0, 0.1]),
+            delay_ms=(0.1, dice.choice([2.0, 20.0, 300.0])),
+            slow=dice.choice([0.0, 0.03]),
+        )
+
+    # ------------------------------------------------------------------------------------------------------------- disks
+
+    def _full(self) -> None:
+        self._bad_disk("full")
+
+    def _failing(self) -> None:
+        self._bad_disk("failing")
+
+    def _bad_disk(self, what: str) -> None:
+        disk = self._world.random.choice(self._nodes).disk
+        setattr(disk, what, True)
+        self._world.call_later(self._world.random.uniform(200, 3_000), lambda: setattr(disk, what, False))
+
+    def _slow_disk(self) -> None:
+        node = self._world.random.choice(self._nodes)
+        node.flush_ms = (50.0, 800.0)
+
+        def recover() -> None:
+            node.flush_ms = (0.1, 4.0)
+
+        self._world.call_later(self._world.random.uniform(500, 4_000), recover)

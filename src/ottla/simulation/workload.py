@@ -1,0 +1,141 @@
+"""Brokers and admins of the simulated cluster: they find the active controller as anybody does, by asking.
+
+What was answered as done is remembered: at the end it must be there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ottla.controller.state import RequestContext
+from ottla.metadata.features import SUPPORTED_FEATURES
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import NodeId, Uuid, new_uuid
+from ottla.protocol.generated import broker_registration_request as registration
+from ottla.protocol.generated.broker_heartbeat_request import BrokerHeartbeatRequest
+from ottla.protocol.generated.create_topics_request import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.generated.delete_topics_request import DeleteTopicsRequest
+from ottla.protocol.primitives import Message
+from ottla.simulation.world import World
+
+if TYPE_CHECKING:
+    from ottla.simulation.node import Answered, SimulatedNode
+
+RETRY_MS = 150.0
+
+
+class SimulatedBroker:
+    """Only what the controller sees of a broker: it registers and heartbeats, dies and comes back."""
+
+    def __init__(self, cluster: Workload, broker_id: NodeId) -> None:
+        self._cluster = cluster
+        self.id = broker_id
+        self._directory: Uuid = new_uuid(cluster.world.random.randbytes)
+        self._incarnation: Uuid = new_uuid(cluster.world.random.randbytes)
+        self.epoch = -1
+        self.alive = True
+
+    def restart(self) -> None:
+        self._incarnation = new_uuid(self._cluster.world.random.randbytes)
+        self.epoch = -1
+
+    def act(self) -> None:
+        if self.alive:
+            if self.epoch < 0:
+                self._cluster.ask(self._registration(), 4, self._on_registered)
+            else:
+                heartbeat = BrokerHeartbeatRequest(
+                    broker_id=self.id, broker_epoch=self.epoch, current_metadata_offset=2**60
+                )
+                self._cluster.ask(heartbeat, 2, self._on_heartbeat)
+        self._cluster.world.call_later(self._cluster.world.random.uniform(300, 900), self.act)
+
+    def _registration(self) -> registration.BrokerRegistrationRequest:
+        return registration.BrokerRegistrationRequest(
+            broker_id=self.id,
+            cluster_id=self._cluster.cluster_id,
+            incarnation_id=self._incarnation,
+            listeners=[registration.Listener("PLAINTEXT", f"b{self.id}", 9092, 0)],
+            features=[
+                registration.Feature(name, low, high) for name, (low, high) in sorted(SUPPORTED_FEATURES.items())
+            ],
+            log_dirs=[self._directory],
+        )
+
+    def _on_registered(self, response: Any) -> None:
+        if not response.error_code:
+            self.epoch = response.broker_epoch
+
+    def _on_heartbeat(self, response: Any) -> None:
+        if response.error_code:
+            self.epoch = -1
+
+
+class Workload:
+    def __init__(self, world: World, nodes: Sequence[SimulatedNode], cluster_id: str, brokers: int) -> None:
+        self.world = world
+        self.cluster_id = cluster_id
+        self._nodes = nodes
+        self.brokers = [SimulatedBroker(self, 100 + index) for index in range(brokers)]
+        self.created: set[str] = set()
+        self.maybe: set[str] = set()
+        """Asked for, and the answer never came: either is right."""
+        self._names = 0
+        self.answered = 0
+
+    def start(self) -> None:
+        for broker in self.brokers:
+            self.world.call_later(self.world.random.uniform(0, 500), broker.act)
+        self.world.call_later(500, self._admin)
+
+    def ask(self, request: Message, version: int, done: Any) -> None:
+        """To a node that believes to be active, if there is one; the answer counts only if that node still lives."""
+        active = [
+            n for n in self._nodes if n.runtime is not None and n.runtime.active and n.paused_until <= self.world.now_ms
+        ]
+        if not active:
+            return
+        node = self.world.random.choice(active)
+        if node.runtime is None:
+            return
+        life = node.life
+        node.touched = True
+        answer: Answered = node.runtime.submit(request, RequestContext(version=version))  # type: ignore[assignment]  # as made by SimulatedNode
+        self._poll(node, life, answer, done, 60)
+
+    def _poll(self, node: SimulatedNode, life: int, answer: Answered, done: Any, tries: int) -> None:
+        if answer.done():
+            if answer.exception is None:
+                self.answered += 1
+                done(answer.result)
+            return
+        if node.life == life and tries > 0:
+            self.world.call_later(20.0, lambda: self._poll(node, life, answer, done, tries - 1))
+
+    def _admin(self) -> None:
+        dice = self.world.random
+        if self.created and dice.random() < 0.25:
+            name = dice.choice(sorted(self.created))
+            self.created.discard(name)
+            self.maybe.add(name)
+            self.ask(DeleteTopicsRequest([], [name]), 5, lambda response: self._on_deleted(name, response))
+        else:
+            self._names += 1
+            name = f"t{self._names}"
+            self.maybe.add(name)
+            topic = CreatableTopic(name, dice.randint(1, 3), min(3, len(self.brokers)))
+            self.ask(CreateTopicsRequest([topic]), 7, lambda response: self._on_created(name, response))
+        self.world.call_later(dice.uniform(20, 200), self._admin)
+
+    def _on_created(self, name: str, response: Any) -> None:
+        code = ErrorCode(response.topics[0].error_code)
+        if code is ErrorCode.NONE:
+            self.created.add(name)
+        self.maybe.discard(name)
+
+    def _on_deleted(self, name: str, response: Any) -> None:
+        code = ErrorCode(response.responses[0].error_code)
+        if code is not ErrorCode.NONE:
+            self.created.add(name)
+        self.maybe.discard(name)

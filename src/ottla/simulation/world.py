@@ -1,0 +1,89 @@
+"""Virtual time: events in order of their moment, nothing in between; one seeded source of chance for everything."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable
+from itertools import count
+
+EPOCH_MS = 1_700_000_000_000
+"""What the wall clock shows when a simulation begins."""
+
+
+class Event:
+    """Something that will happen, unless it is cancelled."""
+
+    __slots__ = ("action", "at_ms", "cancelled")
+
+    def __init__(self, at_ms: float, action: Callable[[], None]) -> None:
+        self.at_ms = at_ms
+        self.action = action
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class World:
+    """The clock, the queue of events and the dice. Runs until its queue is empty or its time is up."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.random = random.Random(seed)  # noqa: S311 - a simulation must be repeatable
+        self.now_ms = 0.0
+        self.events = 0
+        self._queue: list[tuple[float, int, Event]] = []
+        self._order = count()
+        self.trace: list[str] = []
+        self.tracing = False
+
+    def call_later(self, delay_ms: float, action: Callable[[], None]) -> Event:
+        event = Event(self.now_ms + max(delay_ms, 0.0), action)
+        heapq.heappush(self._queue, (event.at_ms, next(self._order), event))
+        return event
+
+    def run_until(self, end_ms: float, after_each: Callable[[], None]) -> None:
+        while self._queue and self._queue[0][0] <= end_ms:
+            at_ms, _, event = heapq.heappop(self._queue)
+            if event.cancelled:
+                continue
+            self.now_ms = at_ms
+            self.events += 1
+            event.action()
+            after_each()
+        self.now_ms = max(self.now_ms, end_ms)
+
+    def note(self, text: Callable[[], str]) -> None:
+        """A line of the trace; the text is made only when somebody reads it."""
+        if self.tracing:
+            self.trace.append(f"{self.now_ms:10.1f}  {text()}")
+
+
+class SimulatedClock:
+    """A node's view of time. Its wall clock may be off by `skew_ms`."""
+
+    __slots__ = ("_skew_ms", "_world")
+
+    def __init__(self, world: World, skew_ms: int = 0) -> None:
+        self._world = world
+        self._skew_ms = skew_ms
+
+    def time_ms(self) -> int:
+        return EPOCH_MS + int(self._world.now_ms) + self._skew_ms
+
+    def monotonic_ms(self) -> float:
+        return self._world.now_ms
+
+
+class SimulatedRandom:
+    __slots__ = ("_random",)
+
+    def __init__(self, source: random.Random) -> None:
+        self._random = source
+
+    def token_bytes(self, length: int) -> bytes:
+        return self._random.randbytes(length)
+
+    def uniform(self, low: float, high: float) -> float:
+        return self._random.uniform(low, high)

@@ -1,0 +1,60 @@
+"""Quorums of Ottla's and Apache Kafka's own controllers: each leads the other, on one log, through every death."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.quorum.members import KafkaMember, Member, caught_up, leader_of, running, until
+from tests.robustness.server_process import free_ports
+from tests.support.kafka_tools import DumpLogSegments, MetadataQuorumCommand, run_tool
+
+pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("requires_apache_kafka")]
+
+
+def _committed(leader: Member) -> int:
+    view = leader.describe()
+    return -1 if view is None else int(view.high_watermark)
+
+
+def kill_until_both_have_led(members: list[Member], rounds: int) -> set[type[Member]]:
+    led: set[type[Member]] = set()
+    leader = until(lambda: leader_of(members), 90)
+    for _ in range(rounds):
+        led.add(type(leader))
+        view = leader.describe()
+        until(lambda leader=leader: all(caught_up(leader, m.node_id) for m in members), 90)  # type: ignore[misc]
+        if len(led) == 2:
+            break
+        leader.end()
+        gone, leader = leader, until(lambda: leader_of(members), 90)
+        assert until(leader.describe).leader_epoch > view.leader_epoch
+        until(lambda leader=leader, view=view: _committed(leader) >= view.high_watermark)  # type: ignore[misc]
+        gone.start()
+    return led
+
+
+@pytest.mark.timeout(400)
+def test_both_kinds_lead_in_turn(tmp_path: Path) -> None:
+    ports = dict(zip((1, 2, 3), free_ports(3), strict=True))
+    members = [
+        Member(tmp_path / "1", 1, ports),
+        Member(tmp_path / "2", 2, ports),
+        KafkaMember(tmp_path / "3", 3, ports),
+    ]
+    for member in members:
+        member.format()
+    with running(members):
+        led = kill_until_both_have_led(members, 12)
+        assert led == {Member, KafkaMember}
+        status = run_tool(
+            MetadataQuorumCommand, "--bootstrap-controller", f"127.0.0.1:{members[0].port}", "describe", "--status"
+        )
+        assert status.returncode == 0, status.stderr
+        assert "MaxFollowerLag" in status.stdout
+    for member in members:
+        log = member.directory / "data/__cluster_metadata-0/00000000000000000000.log"
+        dump = run_tool(DumpLogSegments, "--cluster-metadata-decoder", "--files", str(log))
+        assert dump.returncode == 0, dump.stderr
+        assert "LeaderChange" in dump.stdout

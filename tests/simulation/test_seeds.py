@@ -1,0 +1,64 @@
+"""The simulator itself: seeds keep all promises, a seed repeats event by event, planted bugs are found."""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.env import logging
+from ottla.simulation.__main__ import main
+from ottla.simulation.cluster import run_seed
+from tests.simulation.mutations import MUTATIONS
+
+CORE_SECONDS = 20.0
+SEEDS_FOR_A_BUG = 40
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    kept = logging._sink
+    logging.configure(io.StringIO(), level="error")
+    yield
+    logging._sink = kept
+
+
+@pytest.mark.timeout(300)
+def test_seeds_keep_all_promises(capsys: pytest.CaptureFixture[str]) -> None:
+    """As many as fit into the time; CI prints how many that were."""
+    began, seed, events = time.process_time(), 0, 0
+    while time.process_time() - began < CORE_SECONDS:
+        seed += 1
+        outcome = run_seed(seed)
+        events += outcome.events
+        assert outcome.violation is None, f"make sim SEED={seed}: {outcome.violation}"
+    took = time.process_time() - began
+    with capsys.disabled():
+        print(f"\nsimulator: {seed} seeds, {events:,} events, {seed / took * 3600:,.0f} seeds an hour on one core")
+
+
+def test_a_seed_repeats_itself() -> None:
+    first, second = run_seed(7, trace=True), run_seed(7, trace=True)
+    assert first.trace
+    assert first.trace == second.trace
+    assert (first.events, first.committed) == (second.events, second.committed)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", sorted(MUTATIONS))
+def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    MUTATIONS[name](monkeypatch)
+    found = next((seed for seed in range(1, SEEDS_FOR_A_BUG + 1) if run_seed(seed).violation), None)
+    assert found is not None, f"{name} was not noticed in {SEEDS_FOR_A_BUG} seeds"
+
+
+def test_a_failing_seed_prints_its_trace(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    MUTATIONS["commits_what_one_replica_has"](monkeypatch)
+    assert main(["--seed", "1"]) == 1
+    shown = capsys.readouterr().out
+    assert "which only 1 of 2 have on disk" in shown
+    assert " -> " in shown
+    assert main(["--first", "1", "--count", "1"]) == 1
+    assert "see it again: make sim SEED=1" in capsys.readouterr().out
