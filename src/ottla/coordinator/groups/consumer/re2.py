@@ -22,8 +22,10 @@ from ottla.coordinator.groups.consumer.re2_syntax import (
 
 __all__ = ["MAX_STATES", "Pattern", "PatternError"]
 
-MAX_STATES = 10_000
+MAX_STATES = 2_000
 """An expression that needs more is refused: nested counted repetitions multiply."""
+MAX_MOVES = 5_000
+"""Steps that one expression remembers."""
 
 _State: TypeAlias = tuple[str, int, int]
 """("set", mask, next), ("split", one, other), ("begin" | "end" | "word" | "no word", next, 0) or ("match", 0, 0)."""
@@ -36,22 +38,35 @@ class Pattern:
         self.expression = expression
         self._states: list[_State] = [("match", 0, 0)]
         self._start = self._add(parse(expression), 0)
+        self._moves: dict[tuple[frozenset[int], str], frozenset[int]] = {}
+        """Steps taken before, in the middle of a name: most names take the same ones."""
+        self._remembers = not any(kind in ("word", "no word") for kind, _, _ in self._states)
 
     def matches(self, text: str) -> bool:
         current = self._closure([self._start], text, 0)
+        last = len(text) - 1
         for position, character in enumerate(text):
-            bit = 1 << ord(character)
-            moved = []
-            for state in current:
-                kind, mask, following = self._states[state]
-                if kind == "set" and mask & bit:
-                    moved.append(following)
-            if not moved:
+            key = (current, character)
+            known = self._moves.get(key) if position < last else None
+            if known is None:
+                known = self._step(current, character, text, position)
+                if position < last and self._remembers and len(self._moves) < MAX_MOVES:
+                    self._moves[key] = known
+            if not known:
                 return False
-            current = self._closure(moved, text, position + 1)
+            current = known
         return 0 in current
 
-    def _closure(self, states: list[int], text: str, position: int) -> set[int]:
+    def _step(self, current: frozenset[int], character: str, text: str, position: int) -> frozenset[int]:
+        bit = 1 << ord(character)
+        moved = []
+        for state in current:
+            kind, mask, following = self._states[state]
+            if kind == "set" and mask & bit:
+                moved.append(following)
+        return self._closure(moved, text, position + 1) if moved else frozenset()
+
+    def _closure(self, states: list[int], text: str, position: int) -> frozenset[int]:
         """All states that can be reached from here without reading a character."""
         seen: set[int] = set()
         stack = states
@@ -65,7 +80,7 @@ class Pattern:
                 stack += [first, second]
             elif kind not in ("set", "match") and _holds(kind, text, position):
                 stack.append(first)
-        return seen
+        return frozenset(seen)
 
     # Compiling: each node is added in front of the state that follows it
 

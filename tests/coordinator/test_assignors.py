@@ -1,0 +1,87 @@
+"""The assignors' promises, for any members, topics and histories. That they equal Kafka's is shown by the exchanges."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.coordinator.groups.consumer.assignors import ASSIGNORS
+from ottla.coordinator.groups.consumer.assignors.spec import Assignment, GroupSpec, MemberSpec
+from ottla.model.ids import Uuid
+
+TOPICS = [Uuid(bytes([number]) * 16) for number in range(4)]
+counts = st.lists(st.integers(1, 12), min_size=4, max_size=4).map(lambda sizes: dict(zip(TOPICS, sizes, strict=True)))
+wishes = st.lists(st.sets(st.sampled_from(TOPICS)).map(frozenset), min_size=1, max_size=7)
+
+
+def spec(wanted: list[frozenset[Uuid]], sizes: dict[Uuid, int], before: Assignment) -> GroupSpec:
+    members = {
+        f"m{index}": MemberSpec(f"i{index}" if index % 3 == 0 else None, topics, before.get(f"m{index}", {}))
+        for index, topics in enumerate(wanted)
+    }
+    return GroupSpec(members, sizes, len(set(wanted)) == 1)
+
+
+def check(group: GroupSpec, assignment: Assignment) -> None:
+    """Each partition of each topic that somebody wants has exactly one owner, who wants it."""
+    seen: dict[tuple[Uuid, int], str] = {}
+    for member_id, topics in assignment.items():
+        for topic_id, partitions in topics.items():
+            assert partitions, "an empty set of partitions"
+            assert topic_id in group.members[member_id].topics
+            for partition in partitions:
+                assert seen.setdefault((topic_id, partition), member_id) == member_id
+    wanted = {topic_id for member in group.members.values() for topic_id in member.topics}
+    assert seen.keys() == {(topic_id, i) for topic_id in wanted for i in range(group.partition_counts[topic_id])}
+
+
+def size(assignment: Assignment, member_id: str) -> int:
+    return sum(map(len, assignment.get(member_id, {}).values()))
+
+
+@settings(max_examples=150, deadline=None)
+@given(sizes=counts, first=wishes, second=wishes, name=st.sampled_from(sorted(ASSIGNORS)))
+def test_every_partition_has_one_owner(
+    sizes: dict[Uuid, int], first: list[frozenset[Uuid]], second: list[frozenset[Uuid]], name: str
+) -> None:
+    group = spec(first, sizes, {})
+    before = ASSIGNORS[name](group)
+    check(group, before)
+    again = spec(second, sizes, before)
+    check(again, ASSIGNORS[name](again))
+
+
+@settings(max_examples=100, deadline=None)
+@given(sizes=counts, topics=st.sets(st.sampled_from(TOPICS), min_size=1), members=st.integers(1, 9), left=st.data())
+def test_uniform_is_even_and_sticky(
+    sizes: dict[Uuid, int], topics: set[Uuid], members: int, left: st.DataObject
+) -> None:
+    uniform = ASSIGNORS["uniform"]
+    group = spec([frozenset(topics)] * members, sizes, {})
+    before = uniform(group)
+    shares = [size(before, member_id) for member_id in group.members]
+    assert max(shares) - min(shares) <= 1
+    gone = left.draw(st.integers(0, members - 1))
+    stayed = {member_id: target for member_id, target in before.items() if member_id != f"m{gone}"}
+    remaining = {member_id: each for member_id, each in group.members.items() if member_id != f"m{gone}"}
+    if remaining:
+        after = uniform(
+            GroupSpec(
+                {m: MemberSpec(e.instance_id, e.topics, stayed[m]) for m, e in remaining.items()},
+                sizes,
+                homogeneous=True,
+            )
+        )
+        for member_id, target in stayed.items():
+            for topic_id, partitions in target.items():
+                assert partitions <= after[member_id].get(topic_id, frozenset()), "it lost what it could keep"
+
+
+@given(sizes=counts, members=st.integers(1, 6))
+def test_range_gives_equal_topics_equal_stretches(sizes: dict[Uuid, int], members: int) -> None:
+    same = dict.fromkeys(TOPICS, max(sizes.values()))
+    assignment = ASSIGNORS["range"](spec([frozenset(TOPICS)] * members, same, {}))
+    for target in assignment.values():
+        assert len(set(target.values())) <= 1
+        for partitions in target.values():
+            assert sorted(partitions) == list(range(min(partitions), max(partitions) + 1))
