@@ -106,3 +106,9 @@ CONTROLLER_APIS: dict[int, ServedApi] = {
     **{key: ServedApi(key, "quorum") for key in _QUORUM_KEYS},
 }
 """On the controller's listener: what admin tools ask with --bootstrap-controller, and what other nodes ask."""
+
+TELEMETRY_APIS: dict[int, ServedApi] = {
+    71: ServedApi(71, "get_telemetry_subscriptions"),
+    72: ServedApi(72, "push_telemetry"),
+}
+"""On a broker's listeners too, where the node tells what clients push (KIP-714)."""

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ottla.broker.metrics import BrokerMetrics
     from ottla.broker.producer_ids import ProducerIds
     from ottla.broker.schema_validation import SchemaValidation
+    from ottla.broker.telemetry import ClientTelemetry
     from ottla.coordinator.groups.coordinator import GroupCoordinator
     from ottla.coordinator.transactions.coordinator import TransactionCoordinator
     from ottla.env.config.broker.config import BrokerConfig
@@ -83,6 +84,8 @@ class Broker:
     authorizer: Authorizer | None = None
     schemas: SchemaValidation | None = None
     """Checks records of topics that ask for it; None without a registry."""
+    telemetry: ClientTelemetry | None = None
+    """What clients push (KIP-714); None: they are not asked to."""
     metrics: BrokerMetrics | None = None
     """None: nobody asks for them (no ottla.http.listener), so nothing is counted."""
     peers: Peers = field(default_factory=NoPeers)

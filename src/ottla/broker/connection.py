@@ -46,7 +46,7 @@ class CloseConnection(Exception):
 class Connection:
     __slots__ = (
         "_pending", "authenticated", "busy", "client_host", "client_port", "dispatcher", "gate", "listener", "peer",
-        "principal", "token_authenticated", "when_closed",
+        "principal", "software", "token_authenticated", "when_closed",
     )  # fmt: skip
 
     def __init__(
@@ -65,6 +65,8 @@ class Connection:
         self.client_port = client_port
         self.listener = listener
         self.principal = "User:ANONYMOUS"
+        self.software = ("unknown", "unknown")
+        """Name and version of the client, from its ApiVersions."""
         self.gate = gate
         self.authenticated = False
         self.token_authenticated = False

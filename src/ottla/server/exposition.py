@@ -91,6 +91,7 @@ METRICS = (
     Metric("kafka_network_requestmetrics_totaltimems_count", "gauge", "kafka.network:type=RequestMetrics,name=TotalTimeMs", "Requests that were timed."),
     Metric("ottla_connections", "gauge", "", "Open connections, by listener."),
     Metric("ottla_group_count", "gauge", "", "Groups coordinated here, by kind and state."),
+    Metric("ottla_client_metric", "gauge", "", "What clients pushed last (KIP-714), with its name as a label."),
     Metric("ottla_metadata_offset", "gauge", "", "The last metadata record that this node has applied."),
     Metric("ottla_info", "gauge", "", "1, with version, node and cluster as labels."),
     Metric("process_resident_memory_bytes", "gauge", "", "Memory of the process."),
@@ -129,6 +130,7 @@ def _samples(server: Broker | ControllerServer, listeners: Iterable[Listener], *
     if isinstance(server, Broker):
         yield from _replicas(server)
         yield from _groups(server)
+        yield from _clients(server)
     yield from _cluster(server, active=active)
     for listener in listeners:
         yield "ottla_connections", {"listener": listener.name}, len(listener)
@@ -228,6 +230,14 @@ def _groups(broker: Broker) -> Iterator[Sample]:
         counts[group.group_type, group.group_state] = counts.get((group.group_type, group.group_state), 0) + 1
     for (kind, state), count in counts.items():
         yield "ottla_group_count", {"kind": kind, "state": state}, count
+
+
+def _clients(broker: Broker) -> Iterator[Sample]:
+    if broker.telemetry is None:
+        return
+    for client, name, labels, value in broker.telemetry.told():
+        told = {"name": name, "client_id": client.client_id, "software": client.software_name, "host": client.host}
+        yield "ottla_client_metric", {**told, "labels": ",".join(f"{key}={text}" for key, text in labels)}, value
 
 
 def _process(server: Broker | ControllerServer) -> Iterator[Sample]:

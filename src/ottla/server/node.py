@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.broker.apis import BROKER_APIS, CONTROLLER_APIS
+from ottla.broker.apis import BROKER_APIS, CONTROLLER_APIS, TELEMETRY_APIS
 from ottla.broker.broker import Broker
 from ottla.broker.controller_server import ControllerServer
 from ottla.broker.dispatch import Dispatcher
@@ -22,7 +23,7 @@ from ottla.log.log_directory import LogDirectory
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import RESOURCE_BROKER, MetadataImage
 from ottla.metadata.meta_properties import MetaProperties
-from ottla.model.ids import TopicPartition
+from ottla.model.ids import TopicPartition, new_uuid
 from ottla.runtime.buffers import BufferPool
 from ottla.runtime.clock import SystemClock, SystemRandom
 from ottla.runtime.descriptors import Descriptors
@@ -40,6 +41,7 @@ from ottla.server.sockets import Sockets
 from ottla.server.storage import open_storage, voter_endpoints
 
 if TYPE_CHECKING:
+    from ottla.broker.telemetry import ClientTelemetry
     from ottla.server.monitoring import Monitoring
 
 log = get_logger(__name__)
@@ -124,10 +126,18 @@ class Node:
                 self, quorum, controller, identity, self._directories.require_logs(), self._clock, self._random
             )
             broker = self._broker_part.broker
+            if self._sockets.http is not None:
+                broker.telemetry = self._receive_telemetry()
             await self._broker_part.start(lambda: self._listen(broker, controller=False))
         if self._sockets.http is not None:
             await self._monitor(self._sockets.http, quorum)
         log.info("node.started", node=config.node_id, cluster=identity.cluster_id, listeners=self.bootstrap_servers)
+
+    def _receive_telemetry(self) -> ClientTelemetry:
+        from ottla.broker.telemetry import ClientTelemetry
+
+        new_id = partial(new_uuid, self._random.token_bytes)
+        return ClientTelemetry(self._clock, new_id, self.config.telemetry_max_bytes)
 
     async def _monitor(self, sock: socket.socket, quorum: QuorumMember) -> None:
         from ottla.broker.metrics import BrokerMetrics
@@ -199,6 +209,8 @@ class Node:
             max_frame=config.socket_request_max_bytes,
         )
         apis = CONTROLLER_APIS if controller else BROKER_APIS
+        if isinstance(server, Broker) and server.telemetry is not None:
+            apis = apis | TELEMETRY_APIS
         for name, sock in self._sockets.by_listener.items():
             if (name in config.controller_listener_names) == controller:
                 security = self._security.listeners.get(name) if self._security is not None else None

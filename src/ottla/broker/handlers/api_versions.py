@@ -24,6 +24,8 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         raise KafkaError(ErrorCode.INVALID_REQUEST)
+    if context.version >= 3:
+        context.connection.software = (request.client_software_name, request.client_software_version)
     if context.connection.gate is not None:
         context.connection.gate.on_api_versions()
     broker = context.broker
