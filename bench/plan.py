@@ -13,6 +13,7 @@ class Sizes:
     consume_bytes: int = 512_000_000  # payload of the topic that is read
     seconds: float = 2.0  # one run of raw frames
     latency_records: int = 4000
+    transactions: int = 1000
     partitions: tuple[int, ...] = (10, 100, 1000, 10_000)
     connections: tuple[int, ...] = (10, 100, 1000, 5000)
     group_members: tuple[int, ...] = (1, 10, 50)
@@ -33,6 +34,7 @@ QUICK = replace(
     consume_bytes=48_000_000,
     seconds=0.5,
     latency_records=500,
+    transactions=100,
     partitions=(10, 100),
     connections=(10, 100),
     group_members=(1, 5),

@@ -18,6 +18,7 @@ TITLES = {
     "consume": "Reading",
     "requests": "Produce requests on one connection",
     "latency": "End-to-end latency",
+    "transactions": "Transactions of ten records with acks=all",
     "groups": "Consumer groups",
     "start": "Start to first answer",
     "memory": "Memory",

@@ -7,7 +7,19 @@ import time
 from collections.abc import Callable, Sequence
 
 from bench.bed import Bed
-from bench.loads import Case, connections, consume, groups, latency, memory, partitions, produce, requests, start
+from bench.loads import (
+    Case,
+    connections,
+    consume,
+    groups,
+    latency,
+    memory,
+    partitions,
+    produce,
+    requests,
+    start,
+    transactions,
+)
 from bench.measure import ROLES, Table
 from bench.plan import Sizes
 
@@ -17,6 +29,7 @@ LOADS: dict[str, Callable[[Sizes], list[Case]]] = {
     consume.NAME: consume.cases,
     requests.NAME: requests.cases,
     latency.NAME: latency.cases,
+    transactions.NAME: transactions.cases,
     groups.NAME: groups.cases,
     start.NAME: start.cases,
     memory.NAME: memory.cases,
