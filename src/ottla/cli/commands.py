@@ -17,6 +17,8 @@ _COMMANDS = {
     "registry": ("ottla.cli.registry", "registry", "Run a schema registry."),
     "schema": ("ottla.cli.schema", "schema", "List, get, register, check, compare and delete schemas."),
     "cluster": ("ottla.cli.cluster", "cluster", "Look at a cluster and move partitions between its nodes."),
+    "pipeline": ("ottla.cli.pipeline", "pipeline", "Run, start, stop and look at data pipelines on Spark."),
+    "sql": ("ottla.cli.sql", "sql", "Ask topics in SQL, with no JVM."),
     "server": ("ottla.cli.server", "server", "Run one node from a server.properties file."),
     "shims": ("ottla.cli.shims", "shims", "Write Kafka's tools (kafka-topics.sh, ...) into a folder."),
     "storage": ("ottla.cli.storage", "storage", "Make ids, format log directories, look at them."),

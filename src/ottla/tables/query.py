@@ -94,17 +94,27 @@ class Cage(NamedTuple):
 
 
 def run_sql(
-    client: Mapping[str, str], query: str, *, max_records: int | None = None, caged: Cage | None = None
+    client: Mapping[str, str],
+    query: str,
+    *,
+    max_records: int | None = None,
+    caged: Cage | None = None,
+    more: Mapping[str, Any] | None = None,
 ) -> tuple[pa.Table, dict[TopicPartition, int]]:
-    """The answer as a table, and the offsets of the topics that the query names. `caged` is for strangers' queries."""
+    """The answer as a table, and the offsets of the topics that the query names; `more` has tables by name. `caged` is
+    for strangers' queries."""
     import duckdb
 
     database: Any = duckdb.connect(":memory:", config=caged.config if caged is not None else {})
     offsets: dict[TopicPartition, int] = {}
     try:
-        names = _tables(database, query)
-        with Cluster(settings_from(client)) as cluster:
-            there = set(cluster.topics_like(".*"))
+        names = [name for name in _tables(database, query) if name not in (more or {})]
+        for name, rows in (more or {}).items():
+            database.register(name, rows)
+        there = set[str]()
+        if names:
+            with Cluster(settings_from(client)) as cluster:
+                there = set(cluster.topics_like(".*"))
         for name in names:
             if name not in there:
                 close = sorted(topic for topic in there if topic.startswith(name[:3]))[:5]

@@ -1,0 +1,102 @@
+"""`ottla sql`: a query over topics and Delta tables, answered by DuckDB with no JVM."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("query")
+@click.option("-b", "--bootstrap-servers", default="127.0.0.1:9092", show_default=True, help="The cluster's brokers.")
+@click.option(
+    "--property",
+    "properties",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A client setting, such as security.protocol=SSL.",
+)
+@click.option("--delta", "tables", multiple=True, metavar="NAME=PATH", help="A Delta table that the query may name.")
+@click.option("--max-records", type=click.IntRange(1), help="Only the newest records of each partition.")
+@click.option("-o", "--output", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True)
+def sql(
+    query: str,
+    bootstrap_servers: str,
+    properties: tuple[str, ...],
+    tables: tuple[str, ...],
+    max_records: int | None,
+    output: str,
+) -> None:
+    r"""Answer a SQL QUERY over topics.
+
+    A topic is a table of its name; quote one with dots or dashes. Its columns are key, value (text), json, topic,
+    partition, offset, timestamp, headers, key_bytes and value_bytes.
+
+    \b
+    Examples:
+      ottla sql "select json->>'page' as page, count(*) as n from hits group by all order by n desc"
+      ottla sql 'select * from "hits-per-minute" limit 5' -o json
+      ottla sql "select * from totals" --delta totals=tables/totals
+    """
+    from ottla.tables.query import run_sql
+    from ottla.tables.topics import TableError
+
+    client = {"bootstrap.servers": bootstrap_servers}
+    for each in properties:
+        name, separator, value = each.partition("=")
+        if not separator:
+            raise click.UsageError(f"--property {each!r} is not NAME=VALUE")
+        client[name.strip()] = value.strip()
+    try:
+        more, notes = _delta_tables(tables)
+        rows, offsets = run_sql(client, query, max_records=max_records, more=more)
+    except TableError as problem:
+        click.echo(f"ottla: {problem}", err=True)
+        sys.exit(1)
+    if output == "json":
+        for row in rows.to_pylist():
+            click.echo(json.dumps(row, default=_text))
+    elif output == "csv":
+        import pyarrow.csv
+
+        pyarrow.csv.write_csv(rows, sys.stdout.buffer)
+    else:
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table(caption=_true_at(offsets, notes), caption_justify="left")
+        for name in rows.column_names:
+            table.add_column(name)
+        for row in rows.to_pylist():
+            table.add_row(*[_text(value) for value in row.values()])
+        Console().print(table)
+
+
+def _delta_tables(given: tuple[str, ...]) -> tuple[dict[str, object], list[str]]:
+    from ottla.connect.sinks.delta import read_delta
+
+    found: dict[str, object] = {}
+    notes = []
+    for each in given:
+        name, separator, path = each.partition("=")
+        if not separator:
+            raise click.UsageError(f"--delta {each!r} is not NAME=PATH")
+        found[name], note = read_delta(path)
+        if note:
+            notes.append(f"{name} at {note.get('ottla.offsets', '?')}")
+    return found, notes
+
+
+def _true_at(offsets: Mapping[Any, int], notes: list[str]) -> str | None:
+    parts = [f"{partition}@{offset}" for partition, offset in offsets.items()] + notes
+    return f"true at {', '.join(parts)}" if parts else None
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return "" if value is None else str(value)

@@ -1,0 +1,93 @@
+"""What reads and writes what, as JSON for the console and as an SVG drawing. Pure."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+from ottla.pipelines.pipeline import Pipeline
+from ottla.pipelines.ports import Topic
+
+_WIDTH, _HEIGHT, _GAP_X, _GAP_Y = 190, 34, 70, 22
+_COLOURS = {
+    "topic": "#dbeafe",
+    "step": "#fef3c7",
+    "delta": "#dcfce7",
+    "sql": "#ede9fe",
+    "view": "#d1fae5",
+    "parquet": "#fae8ff",
+}
+
+
+def graph(pipeline: Pipeline) -> dict[str, Any]:
+    nodes: dict[str, dict[str, str]] = {}
+    edges: list[dict[str, str]] = []
+
+    def node(name: str) -> str:
+        kind, _, label = name.partition(":")
+        nodes.setdefault(name, {"id": name, "kind": kind, "label": label})
+        return name
+
+    for step in pipeline.steps:
+        mine = node(f"step:{step.name}")
+        for port in step.reads.values():
+            edges.append({"from": node(port.node), "to": mine})
+            if isinstance(port, Topic) and port.dead_letter:
+                edges.append({"from": mine, "to": node(f"topic:{port.dead_letter}")})
+        edges += [{"from": mine, "to": node(port.node)} for port in step.writes.values()]
+    written = {edge["to"] for edge in edges}
+    read = {edge["from"] for edge in edges}
+    plain = [name for name in nodes if not name.startswith("step:")]
+    return {
+        "pipeline": pipeline.name,
+        "nodes": list(nodes.values()),
+        "edges": edges,
+        "inputs": sorted(name for name in plain if name not in written),
+        "outputs": sorted(name for name in plain if name in written or name not in read),
+    }
+
+
+def columns(drawn: dict[str, Any]) -> list[list[str]]:
+    """Nodes from left to right: each after everything that leads to it."""
+    depth = {one["id"]: 0 for one in drawn["nodes"]}
+    for _ in depth:
+        for edge in drawn["edges"]:
+            depth[edge["to"]] = min(len(depth), max(depth[edge["to"]], depth[edge["from"]] + 1))
+    found: list[list[str]] = [[] for _ in range(max(depth.values(), default=0) + 1)]
+    for name, level in depth.items():
+        found[level].append(name)
+    return [column for column in found if column]
+
+
+def svg(pipeline: Pipeline) -> str:
+    drawn = graph(pipeline)
+    places: dict[str, tuple[int, int]] = {}
+    levels = columns(drawn)
+    for level, names in enumerate(levels):
+        for row, name in enumerate(names):
+            places[name] = 20 + level * (_WIDTH + _GAP_X), 20 + row * (_HEIGHT + _GAP_Y)
+    width = 40 + len(levels) * (_WIDTH + _GAP_X) - _GAP_X
+    height = 40 + max((len(names) for names in levels), default=1) * (_HEIGHT + _GAP_Y) - _GAP_Y
+    lines = []
+    lines.append(
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        f'font-family="sans-serif" font-size="12" role="img"><title>{escape(pipeline.name)}</title>'
+    )
+    for edge in drawn["edges"]:
+        (x1, y1), (x2, y2) = places[edge["from"]], places[edge["to"]]
+        begin, end, middle = x1 + _WIDTH, x2, _HEIGHT // 2
+        bend = (end - begin) // 2
+        lines.append(
+            f'<path d="M{begin} {y1 + middle} c{bend} 0 {bend} {y2 - y1} {end - begin} {y2 - y1}" fill="none" stroke="#64748b"/>'
+        )
+    for one in drawn["nodes"]:
+        x, y = places[one["id"]]
+        label = one["label"] if len(one["label"]) <= 26 else "…" + one["label"][-25:]
+        round_ = 17 if one["kind"] == "step" else 4
+        lines.append(
+            f'<g><title>{escape(one["id"])}</title><rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="{round_}" '
+            f'fill="{_COLOURS.get(one["kind"], "#f1f5f9")}" stroke="#334155"/>'
+            f'<text x="{x + _WIDTH // 2}" y="{y + 21}" text-anchor="middle">{escape(label)}</text></g>'
+        )
+    lines.append("</svg>")
+    return "\n".join(lines)

@@ -1,0 +1,101 @@
+"""`ottla pipeline serve`: what runs here, over HTTP, for the console: states, graphs, start and stop, views with offsets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from ottla.pipelines import supervisor
+from ottla.tables.topics import TableError
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+Handler = Callable[["Request"], Coroutine[Any, Any, Response]]
+
+
+def app(state: str) -> Starlette:
+    """The application; pipelines are those of the state directory."""
+
+    async def everything(_: Request) -> Response:
+        return JSONResponse(await run_in_threadpool(supervisor.every, state))
+
+    async def one(request: Request) -> Response:
+        return JSONResponse(await run_in_threadpool(supervisor.current, state, request.path_params["name"]))
+
+    async def drawn(request: Request) -> Response:
+        from ottla.pipelines.graph import graph, svg
+
+        pipeline = await run_in_threadpool(_loaded, state, request.path_params["name"])
+        if request.path_params["kind"] == "svg":
+            return Response(svg(pipeline), media_type="image/svg+xml")
+        return JSONResponse(graph(pipeline))
+
+    async def view(request: Request) -> Response:
+        from ottla.connect.sinks.delta import read_delta
+
+        pipeline = await run_in_threadpool(_loaded, state, request.path_params["name"])
+        path = _view_path(pipeline, request.path_params["view"])
+        rows, note = await run_in_threadpool(read_delta, path)
+        limit = max(0, min(int(request.query_params.get("limit", "1000")), 100_000))
+        content = {"rows": rows.slice(0, limit).to_pylist(), "true_at": json.loads(note.get("ottla.offsets", "{}"))}
+        return Response(json.dumps(content, default=str), media_type="application/json")
+
+    async def control(request: Request) -> Response:
+        name, action = request.path_params["name"], request.path_params["action"]
+        if action == "start":
+            await run_in_threadpool(supervisor.restart, state, name)
+        elif action == "stop":
+            await run_in_threadpool(supervisor.stop, state, name)
+        else:
+            return JSONResponse({"message": f"a pipeline cannot {action}"}, status_code=404)
+        return JSONResponse(await run_in_threadpool(supervisor.current, state, name))
+
+    return Starlette(
+        routes=[
+            Route("/pipelines", _told(everything)),
+            Route("/pipelines/{name}", _told(one)),
+            Route("/pipelines/{name}/graph.{kind:str}", _told(drawn)),
+            Route("/pipelines/{name}/views/{view}", _told(view)),
+            Route("/pipelines/{name}/{action}", _told(control), methods=["POST"]),
+        ]
+    )
+
+
+def _told(handler: Handler) -> Handler:
+    async def answer(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except (TableError, ValueError) as problem:
+            return JSONResponse({"message": str(problem)}, status_code=400)
+
+    return answer
+
+
+def _loaded(state: str, name: str) -> Any:
+    from ottla.pipelines.pipeline import load_pipelines
+
+    found = supervisor.read_json(supervisor.paths(state, name)[0])
+    if found is None:
+        raise TableError(f"pipeline {name} was never started here")
+    return next((one for one in load_pipelines(str(found["words"][0])) if one.name == name), None) or _missing(name)
+
+
+def _missing(name: str) -> Any:
+    raise TableError(f"the file has no pipeline {name} any more")
+
+
+def _view_path(pipeline: Any, name: str) -> str:
+    from ottla.pipelines.ports import View
+
+    for step in pipeline.steps:
+        for port in step.writes.values():
+            if isinstance(port, View) and port.topic.name == name:
+                return port.delta.path
+    raise TableError(f"pipeline {pipeline.name} has no view {name}")

@@ -1,0 +1,65 @@
+"""What a running pipeline says of itself: rows, rates, lag, batch time and state, from Spark's own progress reports."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from ottla.pipelines.graph import graph
+from ottla.pipelines.run import PipelineRun, Running
+
+
+def query_status(one: Running) -> dict[str, Any]:
+    progress = one.progress
+    sources = progress.get("sources") or []
+    lag = sum(_lag(source) for source in sources)
+    rate = float(progress.get("processedRowsPerSecond") or 0.0)
+    states = progress.get("stateOperators") or []
+    active = one.query is not None and one.query.isActive
+    return {
+        "name": one.name,
+        "step": one.step.name,
+        "active": active,
+        "rows": one.rows,
+        "rows_per_second": round(rate, 1),
+        "lag": lag,
+        "lag_seconds": round(lag / rate, 1) if lag and rate else 0.0,
+        "batch": progress.get("batchId", -1),
+        "batch_ms": (progress.get("durationMs") or {}).get("triggerExecution", 0),
+        "state_rows": sum(int(state.get("numRowsTotal", 0)) for state in states),
+        "state_bytes": sum(int(state.get("memoryUsedBytes", 0)) for state in states),
+        "restarts": one.restarts,
+        "error": one.last_error,
+    }
+
+
+def pipeline_status(run: PipelineRun, state: str, error: str = "") -> dict[str, Any]:
+    """The shape that status files and `ottla pipeline serve` give out."""
+    queries = [query_status(one) for one in run.running]
+    drawn = graph(run.pipeline)
+    return {
+        "name": run.pipeline.name,
+        "state": state,
+        "at": time.time(),
+        "rows": sum(one["rows"] for one in queries),
+        "rows_per_second": round(sum(one["rows_per_second"] for one in queries if one["active"]), 1),
+        "lag": sum(one["lag"] for one in queries),
+        "inputs": drawn["inputs"],
+        "outputs": drawn["outputs"],
+        "error": error or next((one["error"] for one in queries if one["error"]), ""),
+        "queries": queries,
+    }
+
+
+def _lag(source: dict[str, Any]) -> int:
+    """Records between what a source has read and what its log held then; other sources have none."""
+    ended, latest = source.get("endOffset"), source.get("latestOffset")
+    if not isinstance(ended, dict) or not isinstance(latest, dict):
+        return 0
+    lag = 0
+    for topic, parts in latest.items():
+        if isinstance(parts, dict):
+            read = ended.get(topic)
+            for partition, offset in parts.items():
+                lag += max(0, int(offset) - int(read.get(partition, 0) if isinstance(read, dict) else 0))
+    return lag

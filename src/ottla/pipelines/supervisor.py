@@ -1,0 +1,134 @@
+"""Pipelines that run by themselves: started as processes of their own, each with a status file, a log and a process id.
+
+A state directory holds, for each pipeline, NAME.json (how it was started), NAME.status.json (what it last said of
+itself) and NAME.log. A process that is gone without having said goodbye is `dead`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+from ottla.tables.topics import TableError
+
+_NAME = re.compile(r"^[A-Za-z0-9._-]{1,200}$")
+STATES = ("starting", "running", "stopped", "finished", "failed", "dead")
+
+
+def state_directory(given: str | None = None) -> str:
+    base = given or os.environ.get("OTTLA_STATE")
+    if not base:
+        home = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+        base = os.path.join(home, "ottla", "pipelines")
+    os.makedirs(base, exist_ok=True)
+    return base
+
+
+def write_json(path: str, content: dict[str, Any]) -> None:
+    hidden = f"{path}.{os.getpid()}"
+    with open(hidden, "w", encoding="utf-8") as file:
+        json.dump(content, file)
+    os.replace(hidden, path)
+
+
+def read_json(path: str) -> dict[str, Any] | None:
+    try:
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def paths(state: str, name: str) -> tuple[str, str, str]:
+    """Of the definition, the status and the log."""
+    if not _NAME.match(name):
+        raise TableError(f"a pipeline's name has letters, digits, dots, dashes and underscores only: {name!r}")
+    base = os.path.join(state, name)
+    return f"{base}.json", f"{base}.status.json", f"{base}.log"
+
+
+def start(state: str, name: str, words: list[str]) -> int:
+    """Starts `ottla pipeline run WORDS` on its own; the process id. TableError when it runs already."""
+    definition, status, log = paths(state, name)
+    if current(state, name)["state"] in {"starting", "running"}:
+        raise TableError(
+            f"pipeline {name} is already running; stop it first, or look at it with `ottla pipeline status`"
+        )
+    write_json(status, {"name": name, "state": "starting", "at": time.time()})
+    command = [sys.executable, "-m", "ottla.cli.main", "pipeline", "run", *words, "--quiet", "--status", status]
+    with open(log, "ab") as output:
+        process = subprocess.Popen(  # noqa: S603 - our own command
+            command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True
+        )
+    write_json(definition, {"name": name, "words": words, "pid": process.pid, "started": time.time()})
+    return process.pid
+
+
+def stop(state: str, name: str, timeout_s: float = 60.0) -> bool:
+    """SIGTERM and wait, then SIGKILL; False when it was not running."""
+    definition, status, _ = paths(state, name)
+    pid = _pid(definition)
+    if pid is None or not _alive(pid):
+        return False
+    os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + timeout_s
+    while _alive(pid):
+        if time.monotonic() > deadline:
+            os.kill(pid, signal.SIGKILL)
+            write_json(
+                status, {"name": name, "state": "dead", "at": time.time(), "error": "it did not stop and was killed"}
+            )
+            break
+        time.sleep(0.1)
+    return True
+
+
+def current(state: str, name: str) -> dict[str, Any]:
+    definition, status, log = paths(state, name)
+    found = read_json(status) or {"name": name, "state": "stopped"}
+    pid = _pid(definition)
+    if found.get("state") in {"starting", "running"} and (pid is None or not _alive(pid)):
+        found |= {"state": "dead", "error": found.get("error") or f"process {pid} is gone; its last words are in {log}"}
+    return found | {"pid": pid, "log": log}
+
+
+def every(state: str) -> list[dict[str, Any]]:
+    names = sorted({file.removesuffix(".status.json") for file in os.listdir(state) if file.endswith(".status.json")})
+    return [current(state, name) for name in names]
+
+
+def restart(state: str, name: str) -> int:
+    found = read_json(paths(state, name)[0])
+    if found is None:
+        raise TableError(f"pipeline {name} was never started here: use `ottla pipeline start FILE`")
+    return start(state, name, [str(word) for word in found["words"]])
+
+
+def _pid(definition: str) -> int | None:
+    found = read_json(definition)
+    return int(found["pid"]) if found else None
+
+
+def _alive(pid: int) -> bool:
+    try:
+        done, _ = os.waitpid(pid, os.WNOHANG)
+        if done == pid:
+            return False
+    except ChildProcessError:
+        pass  # not our child: started by another process
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, PermissionError):
+        return False
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return True
