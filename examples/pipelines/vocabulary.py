@@ -7,11 +7,13 @@ tests/pipelines/test_vocabulary.py compares what each step writes with pandas.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from typing import Any
 
 import pandas as pd
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
-from pyspark.sql.streaming import StatefulProcessor
+from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from ottla.pipelines import Pipeline, delta, sql_table, table_of, topic, view
 
@@ -120,10 +122,10 @@ def enriched(events: DataFrame, users: DataFrame, countries: DataFrame) -> DataF
 class Highest(StatefulProcessor):
     """State of one's own: the highest amount of a user so far, told only when it rises."""
 
-    def init(self, handle) -> None:
+    def init(self, handle: StatefulProcessorHandle) -> None:
         self._highest = handle.getValueState("highest", "amount long")
 
-    def handleInputRows(self, key, rows, timerValues):  # noqa: N802, N803 - Spark's names
+    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: ARG002, N802, N803 - Spark's names
         before = self._highest.get()[0] if self._highest.exists() else None
         highest = max(int(part["amount"].max()) for part in rows)
         if before is None or highest > before:

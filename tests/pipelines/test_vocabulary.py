@@ -62,6 +62,10 @@ def newest(committed, topic: str) -> dict[str, dict]:
     return {row["key"].decode(): json.loads(row["value"]) for row in committed(topic)}
 
 
+# Twenty-eight small queries: on the second server they run with `make soak` only.
+@pytest.mark.parametrize(
+    "server", ["ottla", pytest.param("apache", marks=[pytest.mark.interop, pytest.mark.soak])], indirect=True
+)
 def test_each_word_equals_pandas(spark, topics, committed, tmp_path, monkeypatch):
     monkeypatch.setenv("OTTLA_TABLES", str(tmp_path))
     (vocabulary,) = load_pipelines(str(FILE))

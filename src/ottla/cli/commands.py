@@ -17,6 +17,7 @@ _COMMANDS = {
     "registry": ("ottla.cli.registry", "registry", "Run a schema registry."),
     "schema": ("ottla.cli.schema", "schema", "List, get, register, check, compare and delete schemas."),
     "cluster": ("ottla.cli.cluster", "cluster", "Look at a cluster and move partitions between its nodes."),
+    "connect": ("ottla.cli.connect", "connect", "Run connectors: data in from files and databases, out to tables."),
     "pipeline": ("ottla.cli.pipeline", "pipeline", "Run, start, stop and look at data pipelines on Spark."),
     "sql": ("ottla.cli.sql", "sql", "Ask topics in SQL, with no JVM."),
     "server": ("ottla.cli.server", "server", "Run one node from a server.properties file."),

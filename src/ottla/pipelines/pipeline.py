@@ -129,10 +129,16 @@ def load_pipelines(path: str) -> list[Pipeline]:
     if spec is None or spec.loader is None:
         raise TableError(f"{path} is no Python file")
     module = importlib.util.module_from_spec(spec)
+    try:
+        from pyspark.cloudpickle import register_pickle_by_value
+    except ImportError:
+        raise TableError("pipelines need Spark: pip install 'ottla[spark]'") from None
     sys.modules[name] = module
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
     try:
         spec.loader.exec_module(module)
+        # Workers cannot import the file by its name.
+        register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     finally:
         sys.path.pop(0)
     found = [value for value in vars(module).values() if isinstance(value, Pipeline)]

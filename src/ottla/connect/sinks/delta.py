@@ -58,6 +58,13 @@ class DeltaSink:
             raise TableError(f"the Delta table {self.uri} was not written: {problem}") from problem
         return True
 
+    def reached(self, application: str) -> int | None:
+        from deltalake import DeltaTable
+
+        if not DeltaTable.is_deltatable(self.uri, storage_options=self._storage_options):
+            return None
+        return DeltaTable(self.uri, storage_options=self._storage_options).transaction_version(application)
+
     def _merge(self, table: Any, rows: pa.Table, properties: Any) -> None:
         columns = [name for name in rows.column_names if name != DELETED]
         if DELETED not in rows.column_names:

@@ -16,6 +16,8 @@ from ottla.connect.sinks.base import Work, last_of_each, without_deleted
 from ottla.tables.topics import TableError
 
 PROGRESS = "ottla_progress"
+_CREATE_PROGRESS = f"create table if not exists {PROGRESS} (application text primary key, version bigint not null)"
+_PROGRESS_OF = f"select version from {PROGRESS} where application = {{}}"  # noqa: S608 - a constant name
 
 
 def connect_sql(uri: str) -> tuple[Any, str]:
@@ -93,10 +95,7 @@ class SqlSink:
         try:
             with self._transaction() as cursor:
                 self._prepare(cursor, without_deleted(rows)[0].schema)
-                cursor.execute(
-                    f"select version from {PROGRESS} where application = {self._mark(1)}",  # noqa: S608 - a constant name
-                    (work.application,),
-                )
+                cursor.execute(_PROGRESS_OF.format(self._mark(1)), (work.application,))
                 row = cursor.fetchone()
                 if row is not None and row[0] >= work.version:
                     return False
@@ -109,6 +108,16 @@ class SqlSink:
         except database_errors() as problem:
             raise TableError(f"the table {self._table} was not written: {first_line(problem)}") from problem
         return True
+
+    def reached(self, application: str) -> int | None:
+        try:
+            with self._transaction() as cursor:
+                cursor.execute(_CREATE_PROGRESS)
+                cursor.execute(_PROGRESS_OF.format(self._mark(1)), (application,))
+                row = cursor.fetchone()
+        except database_errors() as problem:
+            raise TableError(f"the progress of {application} cannot be read: {first_line(problem)}") from problem
+        return None if row is None else int(row[0])
 
     def close(self) -> None:
         self._connection.close()
@@ -132,7 +141,7 @@ class SqlSink:
             cursor.executemany(f"delete from {quoted(self._table)} where {same}", gone.select(self._keys))  # noqa: S608 - as above
 
     def _prepare(self, cursor: Any, schema: pa.Schema) -> None:
-        cursor.execute(f"create table if not exists {PROGRESS} (application text primary key, version bigint not null)")
+        cursor.execute(_CREATE_PROGRESS)
         if self._auto_create:
             columns = [f"{quoted(field.name)} {sql_type(field.type, self._dialect)}" for field in schema]
             if self._keys:

@@ -1,0 +1,76 @@
+"""`ottla connect`: connectors from configuration files, with Kafka Connect's names and no JVM."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+
+import click
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def connect() -> None:
+    """Connectors: data in from files and databases, out to tables, each record exactly once."""
+
+
+@connect.command()
+@click.argument("files", nargs=-1, required=True)
+@click.option("-b", "--bootstrap-servers", default="127.0.0.1:9092", show_default=True, help="The cluster's brokers.")
+@click.option(
+    "--property",
+    "properties",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A client setting, such as security.protocol=SSL.",
+)
+@click.option("--once", is_flag=True, help="End when nothing is left to move.")
+def run(files: tuple[str, ...], bootstrap_servers: str, properties: tuple[str, ...], once: bool) -> None:  # noqa: FBT001 - click passes flags so
+    r"""Run the connectors of the configuration FILES (YAML or JSON) here, until Ctrl-C.
+
+    \b
+    Example:
+      name: access-log
+      connector.class: file-source
+      file: /var/log/nginx/access.log
+      topic: access-log
+    """
+    from ottla.connect.config import connector_class, load_config
+    from ottla.connect.worker import run_connector
+    from ottla.tables.topics import TableError
+
+    client = {"bootstrap.servers": bootstrap_servers}
+    for each in properties:
+        name, separator, value = each.partition("=")
+        if not separator:
+            raise click.UsageError(f"--property {each!r} is not NAME=VALUE")
+        client[name.strip()] = value.strip()
+    stopping = threading.Event()
+    failures: list[str] = []
+    try:
+        configs = [load_config(path) for path in files]
+        for config in configs:
+            connector_class(config)
+    except TableError as problem:
+        click.echo(f"ottla: {problem}", err=True)
+        sys.exit(1)
+
+    def work(config: dict[str, str]) -> None:
+        try:
+            count = run_connector(config, client, once=once, stopping=stopping.is_set)
+            click.echo(f"{config.get('name')}: {count:,} records")
+        except TableError as problem:
+            failures.append(f"{config.get('name')}: {problem}")
+            stopping.set()
+
+    for one in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(one, lambda *_: stopping.set())
+    threads = [threading.Thread(target=work, args=(config,), name=config.get("name")) for config in configs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        while thread.is_alive():
+            thread.join(0.2)
+    for failure in failures:
+        click.echo(f"ottla: {failure}", err=True)
+    sys.exit(1 if failures else 0)

@@ -1,0 +1,97 @@
+"""Connectors as configuration: YAML or JSON with Kafka Connect's names. Checked whole before anything is opened.
+
+name: orders-to-postgres
+connector.class: sql-sink
+topics: orders
+connection.url: postgresql://app@localhost/shop
+insert.mode: upsert
+pk.fields: id
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from ottla.tables.topics import TableError
+
+CONNECTORS = {
+    "file-source": "ottla.connect.sources.files:FileSource",
+    "sql-source": "ottla.connect.sources.tables:SqlSource",
+    "sql-sink": "ottla.connect.sinks.connectors:SqlSinkConnector",
+    "delta-sink": "ottla.connect.sinks.connectors:DeltaSinkConnector",
+    "iceberg-sink": "ottla.connect.sinks.connectors:IcebergSinkConnector",
+    "parquet-sink": "ottla.connect.sinks.connectors:ParquetSinkConnector",
+}
+"""Short names; any other `connector.class` is MODULE:CLASS of one's own."""
+
+
+def load_config(path: str) -> dict[str, str]:
+    """The settings of a file, all as text; a nested `config` as Connect's REST API has it is taken apart."""
+    import yaml
+
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        content = json.loads(text) if path.endswith(".json") else yaml.safe_load(text)
+    except OSError as problem:
+        raise TableError(f"{path} cannot be read: {problem.strerror}") from problem
+    except (ValueError, yaml.YAMLError) as problem:
+        raise TableError(f"{path} is neither YAML nor JSON: {str(problem).splitlines()[0]}") from problem
+    if not isinstance(content, dict):
+        raise TableError(f"{path} holds no settings")
+    flat = {**content.get("config", {}), **{name: value for name, value in content.items() if name != "config"}}
+    return {str(name): _text(value) for name, value in flat.items()}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def connector_class(config: Mapping[str, str]) -> Any:
+    given = need(config, "connector.class")
+    place = CONNECTORS.get(given, given)
+    module, _, name = place.partition(":")
+    if not name:
+        raise TableError(f"connector.class {given!r} is none of {', '.join(CONNECTORS)} and not MODULE:CLASS")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as problem:
+        raise TableError(f"connector.class {given!r} cannot be loaded: {problem}") from problem
+
+
+def need(config: Mapping[str, str], name: str) -> str:
+    value = config.get(name, "").strip()
+    if not value:
+        raise TableError(f"the connector {config.get('name', '?')!r} needs the setting {name}")
+    return value
+
+
+def flag(config: Mapping[str, str], name: str, *, default: bool) -> bool:
+    text = config.get(name, str(default)).lower()
+    if text not in {"true", "false"}:
+        raise TableError(f"{name} is true or false, not {text!r}")
+    return text == "true"
+
+
+def number(config: Mapping[str, str], name: str, default: int) -> int:
+    try:
+        found = int(config.get(name, default))
+    except ValueError:
+        found = 0
+    if found <= 0:
+        raise TableError(f"{name} is a number above 0, not {config.get(name)!r}")
+    return found
+
+
+def words(config: Mapping[str, str], name: str) -> list[str]:
+    return [part.strip() for part in config.get(name, "").split(",") if part.strip()]
+
+
+def absolute(path: str) -> str:
+    return path if "://" in path else os.path.abspath(path)

@@ -1,0 +1,73 @@
+"""The sinks as connectors: Kafka Connect's settings in, one of the table sinks behind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from ottla.connect.config import absolute, flag, need, words
+from ottla.connect.connector import Sink
+from ottla.connect.sinks.base import TableSink, Work
+
+
+class _TableSinkConnector(Sink):
+    sink: TableSink
+
+    def put(self, rows: pa.Table, work: Work) -> None:
+        self.sink.put(rows, work)
+
+    def reached(self, application: str) -> int | None:
+        asked = getattr(self.sink, "reached", None)
+        return asked(application) if asked is not None else None
+
+    def close(self) -> None:
+        self.sink.close()
+
+
+class SqlSinkConnector(_TableSinkConnector):
+    """connection.url, table.name.format, insert.mode, pk.fields, auto.create, delete.enabled."""
+
+    def __init__(self, config: Mapping[str, str]) -> None:
+        super().__init__(config)
+        from ottla.connect.sinks.sql import SqlSink
+
+        table = config.get("table.name.format", "${topic}").replace("${topic}", need(config, "topics"))
+        self.sink = SqlSink(
+            need(config, "connection.url"),
+            table,
+            insert_mode=config.get("insert.mode", "insert"),
+            pk_fields=words(config, "pk.fields"),
+            auto_create=flag(config, "auto.create", default=True),
+        )
+
+
+class DeltaSinkConnector(_TableSinkConnector):
+    """path, pk.fields (then it upserts), partition.by."""
+
+    def __init__(self, config: Mapping[str, str]) -> None:
+        super().__init__(config)
+        from ottla.connect.sinks.delta import DeltaSink
+
+        path, keys = absolute(need(config, "path")), words(config, "pk.fields")
+        self.sink = DeltaSink(path, keys=keys, partition_by=words(config, "partition.by"))
+
+
+class IcebergSinkConnector(_TableSinkConnector):
+    """catalog.uri, warehouse, table (namespace.name): appends."""
+
+    def __init__(self, config: Mapping[str, str]) -> None:
+        super().__init__(config)
+        from ottla.connect.sinks.iceberg import IcebergSink
+
+        self.sink = IcebergSink(need(config, "catalog.uri"), absolute(need(config, "warehouse")), need(config, "table"))
+
+
+class ParquetSinkConnector(_TableSinkConnector):
+    """path (a folder or s3://bucket/path?endpoint=...), partition.by."""
+
+    def __init__(self, config: Mapping[str, str]) -> None:
+        super().__init__(config)
+        from ottla.connect.sinks.parquet import ParquetSink
+
+        self.sink = ParquetSink(absolute(need(config, "path")), partition_by=words(config, "partition.by"))

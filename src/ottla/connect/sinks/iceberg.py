@@ -1,0 +1,48 @@
+"""Iceberg tables by pyiceberg (a SQL catalog). A snapshot's property says which work it is, so that none comes twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from ottla.connect.sinks.base import Work, without_deleted
+from ottla.tables.topics import TableError
+
+_PROPERTY = "ottla.version."
+
+
+class IcebergSink:
+    def __init__(self, catalog_uri: str, warehouse: str, table: str) -> None:
+        from pyiceberg.catalog.sql import SqlCatalog
+
+        namespace, _, name = table.rpartition(".")
+        if not namespace or not name:
+            raise TableError(f"an Iceberg table is NAMESPACE.NAME, not {table!r}")
+        self._name = table
+        self._catalog = SqlCatalog(
+            "ottla", uri=catalog_uri, warehouse=f"file://{warehouse}" if "://" not in warehouse else warehouse
+        )
+        self._catalog.create_namespace_if_not_exists(namespace)
+
+    def put(self, rows: pa.Table, work: Work) -> bool:
+        last = self.reached(work.application)
+        if last is not None and last >= work.version:
+            return False
+        kept, _ = without_deleted(rows)
+        table = self._catalog.create_table_if_not_exists(self._name, kept.schema)
+        table.append(kept, snapshot_properties={f"{_PROPERTY}{work.application}": str(work.version), **work.note})
+        return True
+
+    def reached(self, application: str) -> int | None:
+        if not self._catalog.table_exists(self._name):
+            return None
+        snapshots: list[Any] = list(self._catalog.load_table(self._name).snapshots())
+        for snapshot in reversed(snapshots):
+            found = snapshot.summary.get(f"{_PROPERTY}{application}") if snapshot.summary else None
+            if found is not None:
+                return int(found)
+        return None
+
+    def close(self) -> None:
+        return

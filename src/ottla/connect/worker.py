@@ -1,0 +1,258 @@
+"""Runs one connector: a source's changes into topics, or a topic's records into a sink, each exactly once.
+
+Source: the records of a poll and the place behind them are one transaction; the place is a record of the compacted topic
+`offset.storage.topic`. Sink: each partition is put in pieces that begin at multiples of `flush.size`, named by topic,
+partition and last offset; a sink that can tell what it has is believed more than the committed offsets.
+`errors.tolerance: all` lets bad records pass, to `errors.deadletterqueue.topic.name` where one is given.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from ottla.connect.config import connector_class, flag, need, number, words
+from ottla.connect.connector import Change, Place, Sink, Source
+from ottla.connect.converters import ConvertError, converter
+from ottla.connect.exactly_once import Outgoing, Sender, _call, ensure_marker_topic
+from ottla.connect.sinks.base import DELETED, Work
+from ottla.connect.transforms import chain
+from ottla.model.ids import TopicPartition
+from ottla.tables.fetch import FetchPlan, read_range
+from ottla.tables.query import topic_table
+from ottla.tables.topics import EARLIEST, LATEST, READ_COMMITTED, Cluster, TableError, settings_from
+
+_TIMEOUT_S = 60.0
+_POLL_S = 0.5
+
+
+def run_connector(
+    config: Mapping[str, str], client: Mapping[str, str], *, once: bool, stopping: Callable[[], bool] = lambda: False
+) -> int:
+    """Until `stopping` says so, or, with `once`, until nothing is left; how many records went through."""
+    kind = connector_class(config)
+    made = kind(config)
+    try:
+        if isinstance(made, Source):
+            return _SourceRun(made, config, client).run(once=once, stopping=stopping)
+        if isinstance(made, Sink):
+            return _SinkRun(made, config, client).run(once=once, stopping=stopping)
+    finally:
+        made.close()
+    raise TableError(f"{config.get('connector.class')} is neither a Source nor a Sink")
+
+
+class _Errors:
+    """What happens to a record that cannot be converted or transformed."""
+
+    def __init__(self, config: Mapping[str, str]) -> None:
+        self.tolerant = config.get("errors.tolerance", "none") == "all"
+        self.topic = config.get("errors.deadletterqueue.topic.name")
+
+    def letter(self, change: Change, value: bytes | None, problem: Exception, stage: str) -> list[Outgoing]:
+        if not self.tolerant:
+            where = f"{change.topic}-{change.partition} offset {change.offset}" if change.offset >= 0 else change.topic
+            raise TableError(f"{where}: {problem}; set errors.tolerance to all to let such records pass") from problem
+        if self.topic is None:
+            return []
+        facts = {
+            "topic": change.topic, "partition": change.partition, "offset": change.offset, "stage": stage,
+            "exception.class.name": type(problem).__name__, "exception.message": problem,
+        }  # fmt: skip
+        headers: list[tuple[str, str | bytes | None]] = [*change.headers]
+        headers += [(f"__connect.errors.{name}", str(fact).encode()) for name, fact in facts.items()]
+        return [Outgoing(self.topic, None, value, headers)]
+
+
+class _SourceRun:
+    def __init__(self, source: Source, config: Mapping[str, str], client: Mapping[str, str]) -> None:
+        self._source = source
+        self._name = need(config, "name")
+        self._client = client
+        self._places = config.get("offset.storage.topic", "connect-offsets")
+        self._transform = chain(config)
+        self._key_out, _ = converter(config, "key")
+        self._value_out, _ = converter(config, "value")
+        self._errors = _Errors(config)
+
+    def run(self, *, once: bool, stopping: Callable[[], bool]) -> int:
+        ensure_marker_topic(self._client, self._places)
+        sender = Sender(self._client, {"transactional.id": f"connect-{self._name}", "transaction.timeout.ms": 300_000})
+        _call(sender.producer.init_transactions, _TIMEOUT_S)
+        place, count = self._last_place(), 0
+        while not stopping():
+            changes = self._source.poll(place)
+            if not changes:
+                if once or self._source.finished():
+                    return count
+                time.sleep(_POLL_S)
+                continue
+            place = changes[-1].place or place
+            records = [one for change in changes for one in self._records(change)]
+            key = json.dumps([self._name, {}]).encode()
+            records.append(Outgoing(self._places, key, json.dumps(place, default=str).encode()))
+            _call(sender.producer.begin_transaction)
+            sender.send(records)
+            sender.flush()
+            _call(sender.producer.commit_transaction, _TIMEOUT_S)
+            count += len(changes)
+        return count
+
+    def _records(self, change: Change) -> list[Outgoing]:
+        try:
+            made = self._transform(change)
+            if made is None:
+                return []
+            headers: list[tuple[str, str | bytes | None]] = [*made.headers]
+            return [
+                Outgoing(
+                    made.topic, self._key_out(made.key), self._value_out(made.value), headers, -1, made.timestamp_ms
+                )
+            ]
+        except (ConvertError, ValueError, TypeError, KeyError) as problem:
+            return self._errors.letter(change, str(change.value).encode(), problem, "TRANSFORMATION")
+
+    def _last_place(self) -> Place | None:
+        key = json.dumps([self._name, {}]).encode()
+        rows = topic_table(self._client, self._places).to_pylist()
+        found = [row["value"] for row in rows if row["key"] == key]
+        return json.loads(found[-1]) if found and found[-1] is not None else None
+
+
+class _SinkRun:
+    def __init__(self, sink: Sink, config: Mapping[str, str], client: Mapping[str, str]) -> None:
+        self._sink = sink
+        self._tells = _tells(sink)
+        self._name = need(config, "name")
+        self._topics = words(config, "topics") or [need(config, "topics")]
+        self._client = client
+        self._flush = number(config, "flush.size", 1000)
+        self._transform = chain(config)
+        _, self._key_in = converter(config, "key")
+        _, self._value_in = converter(config, "value")
+        self._keys = words(config, "pk.fields")
+        self._deletes = flag(config, "delete.enabled", default=False)
+        self._errors = _Errors(config)
+        self._settings = settings_from(client, f"connect-{self._name}")
+
+    def run(self, *, once: bool, stopping: Callable[[], bool]) -> int:
+        from confluent_kafka import Consumer
+        from confluent_kafka import TopicPartition as Place_
+
+        from ottla.connect.clients import consumer_settings
+
+        offsets: Any = Consumer(consumer_settings(self._client, f"connect-{self._name}"))
+        count = 0
+        try:
+            with Cluster(self._settings) as cluster:
+                positions = self._begin(cluster, offsets)
+                while not stopping():
+                    ends = cluster.offsets(dict.fromkeys(positions, LATEST), isolation_level=READ_COMMITTED)
+                    moved = 0
+                    for partition in positions:
+                        end = ends[partition] or 0
+                        while positions[partition] < end and not stopping():
+                            upto = min(end, (positions[partition] // self._flush + 1) * self._flush)
+                            moved += self._put(partition, positions[partition], upto)
+                            positions[partition] = upto
+                            offsets.commit(offsets=[Place_(*partition, upto)], asynchronous=False)
+                    count += moved
+                    if not moved:
+                        if once:
+                            return count
+                        time.sleep(_POLL_S)
+        finally:
+            offsets.close()
+        return count
+
+    def _begin(self, cluster: Cluster, offsets: Any) -> dict[TopicPartition, int]:
+        from confluent_kafka import TopicPartition as Place_
+
+        partitions = sorted(cluster.partitions(self._topics))
+        first = cluster.offsets(dict.fromkeys(partitions, EARLIEST))
+        committed = _call(offsets.committed, [Place_(*one) for one in partitions], _TIMEOUT_S)
+        found = {}
+        for partition, kept in zip(partitions, committed, strict=True):
+            reached = self._sink.reached(self._application(partition))
+            position = max(kept.offset, 0) if reached is None else reached + 1
+            found[partition] = max(position, first[partition] or 0)
+        return found
+
+    def _application(self, partition: TopicPartition) -> str:
+        return f"{self._name}.{partition}"
+
+    def _put(self, partition: TopicPartition, start: int, end: int) -> int:
+        if not self._tells:
+            # A sink that cannot say what it has is given its piece whole, under the name of the piece's first offset.
+            start = start // self._flush * self._flush
+        plan = FetchPlan(
+            topic=partition.topic,
+            partition=partition.partition,
+            start=start,
+            end=end,
+            isolation_level=READ_COMMITTED,
+            with_headers=True,
+        )
+        rows: list[dict[str, Any]] = []
+        letters: list[Outgoing] = []
+        count = 0
+        for batch in read_range(self._settings, plan):
+            for record in batch.to_pylist():
+                count += 1
+                rows += self._row(record, letters)
+        if letters:
+            sender = Sender(self._client)
+            sender.send(letters)
+            sender.flush()
+        if rows:
+            version = end - 1 if self._tells else start
+            self._sink.put(_table(rows), Work(application=self._application(partition), version=version))
+        return count
+
+    def _row(self, record: dict[str, Any], letters: list[Outgoing]) -> list[dict[str, Any]]:
+        change = Change(
+            topic=record["topic"],
+            value=None,
+            headers=[(one["key"], one["value"]) for one in record["headers"] or []],
+            timestamp_ms=int(record["timestamp"].timestamp() * 1000),
+            partition=record["partition"],
+            offset=record["offset"],
+        )
+        try:
+            change.key, change.value = self._key_in(record["key"]), self._value_in(record["value"])
+            made = self._transform(change)
+            if made is None:
+                return []
+            if made.value is None:
+                return [self._tombstone(made)] if self._deletes and self._keys else []
+            if not isinstance(made.value, dict):
+                raise ConvertError(f"a {type(made.value).__name__} has no columns; HoistField$Value gives it one")
+        except (ConvertError, ValueError, TypeError, KeyError) as problem:
+            letters += self._errors.letter(change, record["value"], problem, "VALUE_CONVERTER")
+            return []
+        return [{**made.value, DELETED: False} if self._deletes else made.value]
+
+    def _tombstone(self, change: Change) -> dict[str, Any]:
+        key = change.key
+        fields = key if isinstance(key, dict) else {self._keys[0]: key}
+        return {name: fields.get(name) for name in self._keys} | {DELETED: True}
+
+
+def _table(rows: list[dict[str, Any]]) -> pa.Table:
+    """Columns are those of any row, in the order of their coming: rows need not all have them all."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    try:
+        return pa.table({name: pa.array([row.get(name) for row in rows]) for name in names})
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as problem:
+        raise TableError(f"the values of a column differ in type: {problem}; Cast$Value can make them one") from problem
+
+
+def _tells(sink: Sink) -> bool:
+    """Whether the sink keeps the version of its works: it has a `reached` of its own that the table sink behind answers."""
+    return getattr(getattr(sink, "sink", None), "reached", None) is not None or (
+        not hasattr(sink, "sink") and type(sink).reached is not Sink.reached
+    )
