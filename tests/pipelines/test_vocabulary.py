@@ -21,7 +21,7 @@ from ottla.pipelines.run import PipelineRun
 
 FILE = Path(__file__).resolve().parents[2] / "examples" / "pipelines" / "vocabulary.py"
 START = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.soak]
 
 
 def made_up(count: int, seed: int, first_id: int) -> list[dict]:
