@@ -18,19 +18,19 @@ import pytest
 
 from ottla.testing import Broker
 from tests.registry.instances import RegistryProcess, RegistryThread, call, register, until
+from tests.support.apache_kafka import ApacheKafka
 
 INSTANCES = 3
 CLIENTS = 3
 
 
-def schema(name: str) -> str:
-    return json.dumps({"type": "record", "name": name, "fields": [{"name": "a", "type": "int"}]})
+def schema(name: str, field: str = "a") -> str:
+    return json.dumps({"type": "record", "name": name, "fields": [{"name": field, "type": "int", "default": 1}]})
 
 
 class Cluster:
-    def __init__(self, bootstrap_servers: str) -> None:
-        self.bootstrap_servers = bootstrap_servers
-        self.members = [RegistryProcess(bootstrap_servers).start() for _ in range(INSTANCES)]
+    def __init__(self, bootstrap_servers: str, *arguments: str) -> None:
+        self.members = [RegistryProcess(bootstrap_servers, 0, *arguments).start() for _ in range(INSTANCES)]
 
     def urls(self) -> list[str]:
         return [member.url for member in self.members if member.process is not None]
@@ -218,25 +218,28 @@ def test_two_that_both_believe_to_be_the_writer_settle_it_in_the_log(tmp_path: P
 @pytest.mark.timeout(120)
 def test_a_follower_forwards_and_reads_its_own_writes(tmp_path: Path) -> None:
     with Broker(directory=tmp_path) as broker:
-        cluster = Cluster(broker.bootstrap_servers)
-        try:
-            writer = until(cluster.writer, 60, "an election")
-            follower = next(member for member in cluster.members if member is not writer)
-            for number in range(20):
-                status, answer = register(
-                    follower.url,
-                    "s",
-                    schema("R")
-                    if number == 0
-                    else schema("R")
-                    .replace('"a"', f'"a{number}"')
-                    .replace('"type": "int"', '"type": "int", "default": 1'),
-                )
-                assert status == 200, answer
-                assert call(follower.url, "GET", f"/schemas/ids/{answer['id']}")[0] == 200
-            assert call(follower.url, "DELETE", "/subjects/s/versions/1") == (200, 1)
-            assert 1 not in call(follower.url, "GET", "/subjects/s/versions")[1]
-            assert writer.stop() == 0, "a writer that is asked to stop hands over"
-            assert register(follower.url, "t", schema("T"))[0] == 200
-        finally:
-            cluster.stop()
+        forwarded(broker.bootstrap_servers)
+
+
+@pytest.mark.interop
+@pytest.mark.timeout(240)
+def test_a_follower_forwards_beside_apache_kafka(apache_kafka: ApacheKafka) -> None:
+    forwarded(apache_kafka.bootstrap_servers, "--topic", "_schemas_forwarded", "--group-id", "forwarded")
+
+
+def forwarded(bootstrap_servers: str, *arguments: str) -> None:
+    cluster = Cluster(bootstrap_servers, *arguments)
+    try:
+        writer = until(cluster.writer, 60, "an election")
+        follower = next(member for member in cluster.members if member is not writer)
+        for number in range(20):
+            text = schema("R") if number == 0 else schema("R", f"a{number}")
+            status, answer = register(follower.url, "s", text)
+            assert status == 200, answer
+            assert call(follower.url, "GET", f"/schemas/ids/{answer['id']}")[0] == 200
+        assert call(follower.url, "DELETE", "/subjects/s/versions/1") == (200, 1)
+        assert 1 not in call(follower.url, "GET", "/subjects/s/versions")[1]
+        assert writer.stop() == 0, "a writer that is asked to stop hands over"
+        assert register(follower.url, "t", schema("T"))[0] == 200
+    finally:
+        cluster.stop()

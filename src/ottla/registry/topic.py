@@ -111,6 +111,8 @@ class TopicReader:
                 first = consumer.poll(0.1)
                 if first is not None:
                     self._hand_over([first, *consumer.consume(_BATCH, 0.0)])
+        except KafkaException as error:
+            log.error("topic.lost", reason=error.args[0].str())
         finally:
             consumer.close()
 

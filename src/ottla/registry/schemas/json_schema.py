@@ -58,9 +58,9 @@ class JsonSchema:
                 value = json.loads(payload)
             except (ValueError, RecursionError):
                 return "not JSON"
-            error = next(iter(self._validator.iter_errors(value)), None)
-            if error is None:
+            if self._validator.is_valid(value):
                 return None
+            error = next(iter(self._validator.iter_errors(value)))
             at = "/".join(str(step) for step in error.instance_path)
             return f"{_first_line(error.message)} at /{at}"
 
