@@ -111,7 +111,7 @@ class Comparison:
         return side
 
     def _compare(self, writer: Side, reader: Side, path: str) -> None:
-        if reader.anything or writer.nothing or (writer.schema == reader.schema and writer.home is reader.home):
+        if reader.anything or writer.nothing or _identical(writer, reader):
             return
         if reader.nothing:
             self.add("TYPE_CHANGED", path, "nothing is accepted here any more")
@@ -222,6 +222,14 @@ class Comparison:
         for name in sorted(new.keys() - KNOWN):
             if name.startswith("$") and old.get(name) != new[name]:
                 self.add("KEYWORD_CHANGED", f"{path}{name}", f"{name} is not understood and has changed")
+
+
+def _identical(writer: Side, reader: Side) -> bool:
+    """The same text means the same, unless it points elsewhere. (In Python 1 == True; in JSON it is not.)"""
+    if writer.schema != reader.schema:
+        return False
+    old, new = (json.dumps(side.schema, sort_keys=True) for side in (writer, reader))
+    return old == new and ("$ref" not in old or writer.home is reader.home)
 
 
 def _listed(schema: dict[str, Any]) -> list[Any] | None:
