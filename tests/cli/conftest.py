@@ -13,6 +13,11 @@ from tests.support.apache_kafka import ApacheKafka
 
 PROPERTIES = {"offsets.topic.num.partitions": "4", "auto.create.topics.enable": "true"}
 
+AUTHORIZER = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
+
 
 @pytest.fixture(scope="session")
 def shims(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -34,7 +39,7 @@ def ottla_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaServ
 
 @pytest.fixture(scope="module")
 def apache_server(requires_apache_kafka: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
-    server = ApacheKafka(tmp_path_factory.mktemp("apache"), properties=PROPERTIES)
+    server = ApacheKafka(tmp_path_factory.mktemp("apache"), properties={**PROPERTIES, **AUTHORIZER})
     try:
         yield server.start()
     finally:

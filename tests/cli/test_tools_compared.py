@@ -245,7 +245,124 @@ CLUSTER = calls("""
     cluster list-endpoints --bootstrap-controller CONTROLLER
     cluster unregister --bootstrap-server SERVER --id 77
 """, masks=(r"Epoch: \d+",))  # fmt: skip
-ALL = (*TOPICS, *CONFIGS, *ALL_TOPICS, *QUOTAS, *RECORDS, *OFFSETS, *GROUPS, *CLUSTER)
+ACLS = calls("""
+    acls
+    acls --list
+    acls --bogus
+    acls --bootstrap-server SERVER
+    acls --bootstrap-server SERVER --add
+    acls --bootstrap-server SERVER --add --topic NAME
+    acls --bootstrap-server SERVER --add --topic NAME --allow-principal User:alice --operation Read --operation Describe
+    acls --bootstrap-server SERVER --add --topic NAME --allow-principal User:alice --operation Read
+    acls --bootstrap-server SERVER --add --topic NAME --deny-principal User:bob --allow-principal User:c --producer
+    acls --bootstrap-server SERVER --add --topic NAME-pre --group NAME-g --allow-principal User:c --consumer --resource-pattern-type prefixed
+    acls --bootstrap-server SERVER --list --topic NAME
+    acls --bootstrap-server SERVER --list --group NAME-g --resource-pattern-type prefixed
+    acls --bootstrap-server SERVER --list --topic NAME --principal User:alice
+    acls --bootstrap-server SERVER --add --topic NAME --allow-principal bad
+    acls --bootstrap-server SERVER --add --topic NAME --allow-principal User:a --resource-pattern-type match
+    acls --bootstrap-server SERVER --add --topic NAME --allow-principal User:a --resource-pattern-type bogus
+    acls --bootstrap-server SERVER --add --producer --allow-principal User:z
+    acls --bootstrap-server SERVER --add --consumer --allow-principal User:z --topic NAME
+    acls --bootstrap-server SERVER --remove --topic NAME --force
+    acls --bootstrap-server SERVER --remove --topic NAME-pre --group NAME-g --resource-pattern-type prefixed --force
+    acls --bootstrap-server SERVER --list
+""", rows=True, apache_only="its authorizer is not switched on here")  # fmt: skip
+TRANSACTIONS = calls("""
+    transactions
+    transactions list
+    transactions --bootstrap-server SERVER
+    transactions --bootstrap-server SERVER bogus
+    transactions --bootstrap-server SERVER list
+    transactions --bootstrap-server SERVER list --transactional-id-pattern a.*
+    transactions --bootstrap-server SERVER describe
+    transactions --bootstrap-server SERVER describe --transactional-id nosuch
+    transactions --bootstrap-server SERVER describe-producers --topic NAME --partition 0
+    transactions --bootstrap-server SERVER find-hanging
+    transactions --bootstrap-server SERVER find-hanging --topic NAME
+    transactions --bootstrap-server SERVER abort --topic NAME --partition 0
+    transactions --bootstrap-server SERVER abort --topic NAME --partition 0 --start-offset 999
+""")  # fmt: skip
+MOVES = calls("""
+    leader-election
+    leader-election --bogus
+    leader-election --bootstrap-server SERVER --election-type preferred --topic NAME --partition 0
+    leader-election --bootstrap-server SERVER --election-type preferred --topic missing --partition 0
+    leader-election --bootstrap-server SERVER --election-type preferred --all-topic-partitions
+    leader-election --bootstrap-server SERVER --election-type bogus --topic NAME --partition 0
+    leader-election --bootstrap-server SERVER --topic NAME
+    leader-election --bootstrap-server SERVER --election-type preferred
+    leader-election --bootstrap-server SERVER --election-type preferred --topic NAME
+    reassign-partitions
+    reassign-partitions --bogus
+    reassign-partitions --bootstrap-server SERVER
+    reassign-partitions --bootstrap-server SERVER --list
+    reassign-partitions --bootstrap-server SERVER --list --throttle 5
+    reassign-partitions --bootstrap-server SERVER --generate
+    reassign-partitions --bootstrap-server SERVER --generate --broker-list 1 --topics-to-move-json-file FOLDER/NAME-move.json
+    reassign-partitions --bootstrap-server SERVER --generate --broker-list x --topics-to-move-json-file FOLDER/NAME-move.json
+    reassign-partitions --bootstrap-server SERVER --verify --reassignment-json-file FOLDER/NAME-plan.json
+    reassign-partitions --bootstrap-server SERVER --execute --reassignment-json-file FOLDER/NAME-plan.json --throttle 1000000
+    configs --bootstrap-server SERVER --broker 1 --describe
+    configs --bootstrap-server SERVER --topic NAME --describe
+    reassign-partitions --bootstrap-server SERVER --verify --reassignment-json-file FOLDER/NAME-plan.json
+    reassign-partitions --bootstrap-server SERVER --cancel --reassignment-json-file FOLDER/NAME-plan.json
+    reassign-partitions --bootstrap-server SERVER --execute --reassignment-json-file FOLDER/NAME.csv
+    reassign-partitions --bootstrap-server SERVER --execute --reassignment-json-file FOLDER/missing
+    reassign-partitions --bootstrap-server SERVER --execute
+""")  # fmt: skip
+REST = calls("""
+    groups
+    groups --bootstrap-server SERVER
+    groups --bootstrap-server SERVER --list
+    groups --bootstrap-server SERVER --list --consumer
+    groups --bootstrap-server SERVER --list --group-type bogus
+    groups --bootstrap-server SERVER --list --protocol consumer
+    client-metrics
+    client-metrics --bootstrap-server SERVER
+    client-metrics --bootstrap-server SERVER --alter --name NAME-m --interval 1000 --metrics a.,b. --match client_id=x
+    client-metrics --bootstrap-server SERVER --describe --name NAME-m
+    client-metrics --bootstrap-server SERVER --describe --name nope
+    client-metrics --bootstrap-server SERVER --alter --interval 100
+    client-metrics --bootstrap-server SERVER --alter --name NAME-m --interval abc
+    client-metrics --bootstrap-server SERVER --delete --name NAME-m
+    client-metrics --bootstrap-server SERVER --list
+    metadata-quorum
+    metadata-quorum describe --status
+    metadata-quorum --bootstrap-server SERVER describe
+    metadata-quorum --bootstrap-server SERVER bogus
+    metadata-quorum --bootstrap-server SERVER describe --status
+    metadata-quorum --bootstrap-controller CONTROLLER describe --status
+    metadata-quorum --bootstrap-server SERVER describe --replication
+    broker-api-versions
+    broker-api-versions --bogus
+    broker-api-versions --bootstrap-server SERVER
+    delegation-tokens
+    delegation-tokens --bootstrap-server SERVER --create
+    share-groups
+    share-groups --bootstrap-server SERVER
+    share-groups --bootstrap-server SERVER --list
+    share-groups --bootstrap-server SERVER --describe
+    streams-groups
+    streams-groups --bootstrap-server SERVER
+    streams-groups --bootstrap-server SERVER --list
+    dump-log
+    dump-log --files FOLDER/missing
+""", rows=True, masks=(r"HighWatermark: +\d+", r"\t\d+ +\t.*"))  # fmt: skip
+ALL = (
+    *TOPICS,
+    *CONFIGS,
+    *ALL_TOPICS,
+    *QUOTAS,
+    *RECORDS,
+    *OFFSETS,
+    *GROUPS,
+    *CLUSTER,
+    *ACLS,
+    *TRANSACTIONS,
+    *MOVES,
+    *REST,
+)
 
 
 def run_both(call: Call, server: ApacheKafka, folder: Path) -> tuple[Printed, Printed]:
@@ -284,6 +401,10 @@ def differences(asked: Sequence[Call], server: ApacheKafka, folder: Path) -> lis
         (folder / f"{name}.json").write_text(
             f'{{"version": 1, "partitions": [{{"topic": "{name}", "partition": 1, "offset": 1}},'
             f' {{"topic": "{name}", "partition": 2, "offset": -1}}, {{"topic": "{name}", "partition": 3, "offset": 999}}]}}'
+        )
+        (folder / f"{name}-move.json").write_text(f'{{"version": 1, "topics": [{{"topic": "{name}.with_both"}}]}}')
+        (folder / f"{name}-plan.json").write_text(
+            f'{{"version": 1, "partitions": [{{"topic": "{name}", "partition": 0, "replicas": [1], "log_dirs": ["any"]}}]}}'
         )
     found = []
     for call in asked:

@@ -49,7 +49,7 @@ _NOISE = re.compile(
     r"\s+at |Caused by|\s+\.\.\. \d+ more|\[[^\]]+\] (ERROR|WARN|INFO)|(ERROR|WARN) |\s*Suppressed:|The consumer rebalance protocol"
 )
 _EXCEPTION = re.compile(r"[\w.$]+(?:Exception|Error)(?:: (.*))?$")
-_HELP = re.compile(r"Option +Description|usage: ")
+_HELP = re.compile(r"Option .*Description|usage: ")
 
 
 _OPTION_SETS = re.compile(r"\[[\w-]+\](?:, \[[\w-]+\])+")

@@ -50,7 +50,7 @@ class GroupDescription:
 def list_groups(
     cluster: Cluster, states: Sequence[str] = (), types: Sequence[str] = (), call: str = "listGroups"
 ) -> list[ListedGroup]:
-    """Of every broker, in the order of the brokers."""
+    """Of every broker."""
     found: dict[str, ListedGroup] = {}
     for broker in cluster.describe(call).brokers:
         request = ListGroupsRequest(list(states), list(types))
@@ -64,7 +64,23 @@ def list_groups(
 
         for group in cluster.retried(call, attempt).groups:
             found.setdefault(group.group_id, group)
-    return list(found.values())
+    return [found[name] for name in hash_order(found)]
+
+
+def hash_order(names: Iterable[str]) -> list[str]:
+    """The order in which Java's HashMap gives names back: what its tools print from one stands in that order."""
+    given = list(dict.fromkeys(names))
+    size = 16
+    while len(given) > size * 3 // 4:
+        size *= 2
+
+    def bucket(name: str) -> int:
+        code = 0
+        for unit in map(ord, name):
+            code = (code * 31 + unit) & 0xFFFFFFFF
+        return (code ^ code >> 16) & (size - 1)
+
+    return sorted(given, key=bucket)
 
 
 def consumer_groups(cluster: Cluster, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[ListedGroup]:

@@ -87,22 +87,6 @@ def padded_row(cells: Sequence[object], widths: Sequence[int]) -> str:
     return " ".join(f"{cell!s:<{width}}" for cell, width in zip(cells, widths, strict=True))
 
 
-def java_map_order(names: Iterable[str]) -> list[str]:
-    """The order in which Java's HashMap gives these names back; what is printed from one stands in that order."""
-    given = list(dict.fromkeys(names))
-    size = 16
-    while len(given) > size * 3 // 4:
-        size *= 2
-
-    def bucket(name: str) -> int:
-        code = 0
-        for unit in map(ord, name):
-            code = (code * 31 + unit) & 0xFFFFFFFF
-        return (code ^ code >> 16) & (size - 1)
-
-    return sorted(given, key=bucket)
-
-
 def java_list(items: Iterable[object]) -> str:
     """As Java prints a List: [1, 2]."""
     return "[" + ", ".join(map(str, items)) + "]"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ottla.cli.kafka.admin import java_map_order
 from ottla.cli.kafka.options import Options
 from ottla.client.cluster import Cluster
 from ottla.client.configs import ResourceType, Source, describe_configs
 from ottla.client.errors import ClientError
+from ottla.client.groups import hash_order
 from ottla.client.topics import (
     PartitionInfo,
     Reassignment,
@@ -37,7 +37,7 @@ def describe(cluster: Cluster, options: Options, names: Sequence[str]) -> None:
     reports = [name for name in _REPORTS if options.has(name)]
     for topic in topics:
         by_name = {row.name: row for row in configs.get(topic.name, [])}
-        settings = [by_name[name] for name in java_map_order(by_name)]
+        settings = [by_name[name] for name in hash_order(by_name)]
         overridden = [row for row in settings if row.config_source != Source.DEFAULT_CONFIG]
         if not reports and (not options.has("topics-with-overrides") or overridden):
             _print_topic(topic, overridden, moves)

@@ -1,0 +1,150 @@
+"""kafka-consumer-perf-test: how fast records can be read."""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from datetime import datetime
+from typing import Any
+
+from ottla.cli.kafka.client_properties import RenamedOption, key_values, librdkafka_config
+from ottla.cli.kafka.options import Exit, Option, OptionError, OptionParser, Options
+from ottla.client.settings import load_properties
+
+PARSER = OptionParser((
+    Option("bootstrap-server", "String: server to connect to", "REQUIRED: brokers, as HOST:PORT,..."),
+    Option("topic", "String: topic", "The topic to read."),
+    Option("include", "String: Java regex (String)", "A regular expression for the topics to read."),
+    Option("group", "String: gid", "The group to read in."),
+    Option("fetch-size", "Integer: size", "Bytes of one fetch from a partition.", "1048576"),
+    Option("from-latest", text="Start at the end where the group has no offset yet."),
+    Option("socket-buffer-size", "Integer: size", "receive.buffer.bytes", "2097152"),
+    Option("command-config", "String: config file", "A file with the consumer's properties."),
+    Option("consumer.config", "String: config file", "(DEPRECATED) The same as --command-config."),
+    Option("command-property", "String: prop1=val1", "A property of the consumer."),
+    Option("print-metrics", text="Accepted; librdkafka has no such table."),
+    Option("show-detailed-stats", text="A line every --reporting-interval."),
+    Option("timeout", "[Long: milliseconds]", "How long to wait for a record.", "10000"),
+    Option("num-records", "Long: count", "REQUIRED: how many records."),
+    Option("messages", "Long: count", "(DEPRECATED) The same as --num-records."),
+    Option("reporting-interval", "Long: interval_ms", "Between lines, in ms.", "5000"),
+    Option("date-format", "String: date format", "How times are printed.", "yyyy-MM-dd HH:mm:ss:SSS"),
+    Option("hide-header", text="No line with the columns' names."),
+))  # fmt: skip
+_FIGURES = "data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, rebalance.time.ms, fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec"
+_CONFIG = RenamedOption("command-config", "consumer.config", "Warning: --{old} is deprecated. Use --{new} instead.")
+
+
+def main(arguments: list[str]) -> int:
+    try:
+        try:
+            options = PARSER.begin(arguments, "This tool is used to verify the consumer performance.")
+        except OptionError as reason:
+            PARSER.usage(str(reason))
+        options.require("bootstrap-server")
+        if options.has("topic") == options.has("include"):
+            options.usage("Exactly one of the following arguments is required: [topic], [include]")
+        if options.has("num-records") == options.has("messages"):
+            options.usage("Exactly one of the following arguments is required: [messages], [num-records]")
+        if options.has("messages"):
+            print("Warning: --messages is deprecated. Use --num-records instead.")
+        _CONFIG.check(options)
+        return _run(options)
+    except Exit as end:
+        return end.code
+    except (OptionError, OSError, ValueError) as reason:
+        print(reason, file=sys.stderr)
+        return 1
+
+
+def _long(options: Options, name: str) -> int:
+    text = options.value(name) or ""
+    if not text.lstrip("-").isdigit():
+        raise OptionError(f"Cannot parse argument '{text}' of option {name}")
+    return int(text)
+
+
+def _run(options: Options) -> int:
+    from confluent_kafka import Consumer
+
+    wanted = _long(options, "num-records" if options.has("num-records") else "messages")
+    path = _CONFIG.value(options)
+    properties = {**(load_properties(path) if path else {}), **key_values(options.values("command-property"))}
+    properties |= {
+        "bootstrap.servers": options.required("bootstrap-server"),
+        "group.id": options.value("group") or f"perf-consumer-{random.randrange(100000)}",  # noqa: S311 - a name, no secret
+        "auto.offset.reset": "latest" if options.has("from-latest") else "earliest",
+        "max.partition.fetch.bytes": str(_long(options, "fetch-size")),
+    }
+    properties.setdefault("client.id", "perf-consumer-client")
+    detailed = options.has("show-detailed-stats")
+    if not options.has("hide-header"):
+        print(f"{'time, threadId' if detailed else 'start.time, end.time'}, {_FIGURES}")
+    consumer = Consumer({**librdkafka_config(properties, producer=False), "queued.min.messages": 100_000})
+    try:
+        _Measurement(options, wanted).run(consumer)
+    finally:
+        consumer.close()
+    return 0
+
+
+class _Measurement:
+    def __init__(self, options: Options, wanted: int) -> None:
+        self._options = options
+        self._wanted = wanted
+        self._bytes = self._count = 0
+        self._joined: float | None = None
+        self._interval = _long(options, "reporting-interval") / 1000
+        self._timeout = _long(options, "timeout") / 1000
+
+    def run(self, consumer: Any) -> None:
+        topic = self._options.value("topic") or f"^({self._options.value('include')})$"
+        start = last_report = last_record = time.time()
+        reported = (0, 0)
+        consumer.subscribe([topic], on_assign=self._assigned)
+        while self._count < self._wanted and time.time() - last_record < self._timeout:
+            for message in consumer.consume(min(10_000, self._wanted - self._count), 0.1):
+                if message.error() is None:
+                    self._count += 1
+                    self._bytes += len(message)
+                    last_record = time.time()
+            if self._options.has("show-detailed-stats") and time.time() - last_report >= self._interval:
+                self._detail(last_report, reported)
+                last_report, reported = time.time(), (self._bytes, self._count)
+        if self._count < self._wanted:
+            print(
+                f"WARNING: Exiting before consuming the expected number of records: timeout ({int(self._timeout * 1000)} ms) "
+                "exceeded. You can use the --timeout option to increase the timeout."
+            )
+        if not self._options.has("show-detailed-stats"):
+            end = time.time()
+            joined = self._joined or end
+            print(
+                f"{_moment(start)}, {_moment(end)}, {self._figures(end - start, joined - start, self._bytes, self._count)}"
+            )
+
+    def _assigned(self, consumer: Any, partitions: Any) -> None:
+        del consumer, partitions
+        self._joined = self._joined or time.time()
+
+    def _figures(self, seconds: float, rebalance: float, size: int, count: int) -> str:
+        fetch = max(seconds - rebalance, 1e-3)
+        megabytes = size / 1048576
+        return (
+            f"{megabytes:.4f}, {megabytes / max(seconds, 1e-3):.4f}, {count}, {count / max(seconds, 1e-3):.4f}, "
+            f"{int(rebalance * 1000)}, {int(fetch * 1000)}, {megabytes / fetch:.4f}, {count / fetch:.4f}"
+        )
+
+    def _detail(self, since: float, before: tuple[int, int]) -> None:
+        now = time.time()
+        size, count = self._bytes - before[0], self._count - before[1]
+        elapsed = max(now - since, 1e-3)
+        rate, speed = size / 1048576 / elapsed, count / elapsed
+        total = f"{self._bytes / 1048576:.4f}, {rate:.4f}, {self._count}, {speed:.4f}"
+        print(f"{_moment(now)}, 0, {total}, 0, {int(elapsed * 1000)}, {rate:.4f}, {speed:.4f}", flush=True)
+
+
+def _moment(seconds: float) -> str:
+    moment = datetime.fromtimestamp(seconds)  # noqa: DTZ006 - the user's own clock, as Java's tool has it
+    return f"{moment:%Y-%m-%d %H:%M:%S}:{moment.microsecond // 1000:03d}"

@@ -1,0 +1,126 @@
+"""kafka-e2e-latency: from a producer's send to a consumer's receipt, one record at a time."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import Any
+
+from ottla.cli.kafka.client_properties import librdkafka_config
+from ottla.cli.kafka.options import Exit, Option, OptionError, OptionParser, Options
+from ottla.client.settings import load_properties
+
+PARSER = OptionParser((
+    Option("bootstrap-server", "String: bootstrap-server", "REQUIRED: brokers, as HOST:PORT,..."),
+    Option("topic", "String: topic-name", "REQUIRED: the topic to use."),
+    Option("num-records", "Integer: count", "REQUIRED: how many records."),
+    Option("producer-acks", "String: producer-acks", "REQUIRED: 1 or all."),
+    Option("record-size", "Integer: bytes", "REQUIRED: bytes of each record."),
+    Option("command-config", "[String: config-file]", "A file with the clients' properties."),
+    Option("record-key-size", "[Integer: bytes]", "Bytes of each key.", "0"),
+    Option("num-headers", "[Integer: count]", "Headers of each record.", "0"),
+    Option("record-header-key-size", "[Integer: bytes]", "Bytes of a header's key.", "0"),
+    Option("record-header-size", "[Integer: bytes]", "Bytes of a header's value; -1 is null.", "0"),
+))  # fmt: skip
+_REQUIRED = ("bootstrap-server", "topic", "num-records", "producer-acks", "record-size")
+_TIMEOUT = 60.0
+
+
+def main(arguments: list[str]) -> int:
+    try:
+        words = list(arguments)
+        if words and not words[0].startswith("-"):
+            if len(words) not in {5, 6}:
+                print("Invalid number of arguments. Expected 5 or 6 positional arguments", file=sys.stderr)
+                return 1
+            print(
+                "WARNING: Positional argument usage is deprecated and will be removed in Apache Kafka 5.0. Please use named "
+                "arguments instead: --bootstrap-server, --topic, --num-records, --producer-acks, --record-size, --command-config"
+            )
+            names = (*_REQUIRED, "command-config")
+            words = [word for name, value in zip(names, words, strict=False) for word in (f"--{name}", value)]
+        try:
+            options = PARSER.begin(
+                words, "This tool measures end-to-end latency in Kafka by sending messages and timing their reception."
+            )
+        except OptionError as reason:
+            PARSER.usage(str(reason))
+        options.require(*_REQUIRED)
+        if options.value("producer-acks") not in {"1", "all"}:
+            raise ValueError(
+                "Invalid value for --producer-acks. Latency testing requires synchronous acknowledgement. Please use '1' or 'all'."
+            )
+        _run(options)
+    except Exit as end:
+        return end.code
+    except (OptionError, OSError, ValueError) as reason:
+        print(reason, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _run(options: Options) -> None:
+    from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
+
+    path = options.value("command-config")
+    properties = {**(load_properties(path) if path else {}), "bootstrap.servers": options.required("bootstrap-server")}
+    topic, count = options.required("topic"), options.integer("num-records") or 0
+    producer = Producer({
+        **librdkafka_config({**properties, "acks": options.required("producer-acks"), "linger.ms": "0"}, producer=True),
+        "queue.buffering.max.ms": 0,
+    })  # fmt: skip
+    consumer = Consumer({
+        **librdkafka_config({**properties, "group.id": f"test-group-{time.time_ns()}", "enable.auto.commit": "false"}, producer=False),
+        "fetch.wait.max.ms": 1000,
+    })  # fmt: skip
+    try:
+        found = consumer.list_topics(topic, timeout=30).topics[topic]
+        if found.error is not None:
+            _create(properties, topic)
+            found = consumer.list_topics(topic, timeout=30).topics[topic]
+        partitions = [TopicPartition(topic, number, OFFSET_END) for number in found.partitions]
+        for place in partitions:
+            place.offset = consumer.get_watermark_offsets(place, timeout=30)[1]
+        consumer.assign(partitions)
+        _measure(producer, consumer, topic, count, options)
+    finally:
+        consumer.close()
+
+
+def _create(properties: dict[str, str], topic: str) -> None:
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    print(f'Topic "{topic}" does not exist. Will create topic with 1 partition(s) and replication factor = 1')
+    admin = AdminClient(librdkafka_config(properties, producer=True))
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+
+
+def _measure(producer: Any, consumer: Any, topic: str, count: int, options: Options) -> None:
+    latencies: list[float] = []
+    headers = _headers(options)
+    for number in range(count):
+        payload = os.urandom(options.integer("record-size") or 0)
+        key = os.urandom(size) if (size := options.integer("record-key-size") or 0) else None
+        began = time.perf_counter()
+        producer.produce(topic, payload, key=key, headers=headers)
+        producer.flush(_TIMEOUT)
+        message = consumer.poll(_TIMEOUT)
+        elapsed = (time.perf_counter() - began) * 1000
+        if message is None or message.error() is not None:
+            raise ValueError(f"poll() timed out before finding a result (timeout:[{int(_TIMEOUT * 1000)}ms])")
+        if message.value() != payload:
+            raise ValueError("The message value read does not match the message value sent")
+        if number % 1000 == 0:
+            print(f"{number}\t{elapsed}")
+        latencies.append(elapsed)
+    print(f"Avg latency: {sum(latencies) / max(count, 1):.4f} ms")
+    values = sorted(latencies) or [0.0]
+    tiers = [int(values[min(int(len(values) * share), len(values) - 1)]) for share in (0.5, 0.99, 0.999)]
+    print("Percentiles: 50th = {}, 99th = {}, 99.9th = {}".format(*tiers))
+
+
+def _headers(options: Options) -> list[tuple[str, bytes | None]]:
+    size = options.integer("record-header-size") or 0
+    key = "k" * (options.integer("record-header-key-size") or 0)
+    return [(key, None if size < 0 else os.urandom(size)) for _ in range(options.integer("num-headers") or 0)]

@@ -1,0 +1,212 @@
+"""kafka-transactions: list, describe, find hanging ones, abort them."""
+
+from __future__ import annotations
+
+import sys
+import time
+from argparse import Namespace
+
+from ottla.cli.kafka.admin import REFUSED, command_properties_of, open_cluster
+from ottla.cli.kafka.arguments import PrintVersion, ToolParser, java_integer
+from ottla.cli.kafka.columns import print_tabbed
+from ottla.cli.kafka.options import Exit
+from ottla.client.cluster import Cluster
+from ottla.client.topics import list_topics
+from ottla.client.transactions import (
+    abort_transaction,
+    describe_producers,
+    describe_transaction,
+    list_transactions,
+    terminate_transaction,
+)
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.protocol.generated.describe_producers_response import ProducerState
+
+_NAME = "kafka-transactions.sh"
+
+
+class Terse(Exception):
+    """Printed as it is."""
+
+
+def main(arguments: list[str]) -> int:
+    try:
+        given = _parser().parse_args(arguments)
+        with open_cluster(given.bootstrap_server, command_properties_of(given.command_config)) as cluster:
+            _COMMANDS[given.command](cluster, given)
+    except Exit as end:
+        return end.code
+    except (*REFUSED, Terse) as reason:
+        print(reason, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> ToolParser:
+    parser = ToolParser(_NAME, "This tool is used to analyze the transactional state of producers in the cluster.")
+    parser.add_argument("-v", "--version", action=PrintVersion)
+    parser.add_argument("--command-config", metavar="FILE", help="The client's properties.")
+    parser.add_argument("--bootstrap-server", metavar="host:port", required=True, help="Brokers, as HOST:PORT,...")
+    commands = parser.commands("COMMAND")
+    listed = parser.command(commands, "list", "List transactions.")
+    listed.add_argument("--duration-filter", type=java_integer(64), default=-1, help="Only longer than this, in ms.")
+    listed.add_argument("--transactional-id-pattern", help="Only ids that match.")
+    describe = parser.command(commands, "describe", "The state of one transactional id.")
+    describe.add_argument("--transactional-id", required=True, help="The id.")
+    producers = parser.command(commands, "describe-producers", "The producers of a partition.")
+    producers.add_argument("--broker-id", type=java_integer(), help="Ask this replica instead of the leader.")
+    abort = parser.command(commands, "abort", "Abort a hanging transaction.")
+    hanging = parser.command(commands, "find-hanging", "Find hanging transactions.")
+    hanging.add_argument("--broker-id", type=java_integer(), help="Of the partitions of this broker.")
+    hanging.add_argument("--max-transaction-timeout", type=java_integer(), default=15, help="In minutes.")
+    hanging.add_argument("--topic", help="Of this topic.")
+    hanging.add_argument("--partition", type=java_integer(), help="Of this partition.")
+    for command in (producers, abort):
+        command.add_argument("--topic", required=True, help="The topic.")
+        command.add_argument("--partition", type=java_integer(), required=True, help="The partition.")
+    for name, bits in (("start-offset", 64), ("producer-id", 64), ("producer-epoch", 32), ("coordinator-epoch", 32)):
+        abort.add_argument(f"--{name}", type=java_integer(bits), help="What to abort.")
+    terminate = parser.command(commands, "forceTerminateTransaction", "Fence the producer of a transactional id.")
+    terminate.add_argument(
+        "--transactionalId", "--transactional-id", dest="transactional_id", required=True, help="The id."
+    )
+    return parser
+
+
+def _list(cluster: Cluster, given: Namespace) -> None:
+    rows = list_transactions(cluster, duration_ms=given.duration_filter, pattern=given.transactional_id_pattern)
+    print_tabbed(
+        ("TransactionalId", "Coordinator", "ProducerId", "TransactionState"),
+        [(row.transactional_id, str(node), str(row.producer_id), row.transaction_state) for node, row in rows],
+    )
+
+
+def _describe(cluster: Cluster, given: Namespace) -> None:
+    try:
+        node, state = describe_transaction(cluster, given.transactional_id)
+    except KafkaError as reason:
+        words = str(reason)
+        if reason.code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+            words = f"DescribeTransactions request for transactionalId `{given.transactional_id}` failed because the ID could not be found"
+        raise Terse(
+            f"Failed to describe transaction state of transactional-id `{given.transactional_id}`: {words}. "
+            "Enable debug logging for additional detail."
+        ) from None
+    started = state.transaction_start_time_ms
+    print_tabbed(
+        (
+            "CoordinatorId", "TransactionalId", "ProducerId", "ProducerEpoch", "TransactionState", "TransactionTimeoutMs",
+            "CurrentTransactionStartTimeMs", "TransactionDurationMs", "TopicPartitions",
+        ),
+        [(
+            str(node), state.transactional_id, str(state.producer_id), str(state.producer_epoch), state.transaction_state,
+            str(state.transaction_timeout_ms), str(started) if started >= 0 else "None",
+            str(int(time.time() * 1000) - started) if started >= 0 else "None",
+            ",".join(f"{topic.topic}-{partition}" for topic in state.topics for partition in topic.partitions),
+        )],
+    )  # fmt: skip
+
+
+def _producers(cluster: Cluster, given: Namespace) -> None:
+    try:
+        rows = describe_producers(cluster, given.topic, given.partition, given.broker_id)
+    except KafkaError as reason:
+        where = f"broker {given.broker_id}" if given.broker_id is not None else "leader"
+        raise Terse(
+            f"Failed to describe producers for partition {given.topic}-{given.partition} on {where}: {reason}. "
+            "Enable debug logging for additional detail."
+        ) from None
+    print_tabbed(
+        ("ProducerId", "ProducerEpoch", "LatestCoordinatorEpoch", "LastSequence", "LastTimestamp", "CurrentTransactionStartOffset"),
+        [
+            (
+                str(row.producer_id), str(row.producer_epoch), str(row.coordinator_epoch), str(row.last_sequence),
+                str(row.last_timestamp),
+                str(row.current_txn_start_offset) if row.current_txn_start_offset >= 0 else "None",
+            )
+            for row in rows
+        ],
+    )  # fmt: skip
+
+
+def _abort(cluster: Cluster, given: Namespace) -> None:
+    old = (given.producer_id, given.producer_epoch, given.coordinator_epoch)
+    if given.start_offset is None and None in old:
+        raise Terse(
+            "The transaction to abort must be identified either with --start-offset (for brokers on 3.0 or above) "
+            "or with --producer-id, --producer-epoch, and --coordinator-epoch (for older brokers)"
+        )
+    if given.start_offset is not None:
+        rows = describe_producers(cluster, given.topic, given.partition)
+        found = next((row for row in rows if row.current_txn_start_offset == given.start_offset), None)
+        if found is None:
+            raise Terse(
+                f"Could not find any open transactions starting at offset {given.start_offset} "
+                f"on partition {given.topic}-{given.partition}"
+            )
+        old = (found.producer_id, found.producer_epoch, max(found.coordinator_epoch, 0))
+    abort_transaction(
+        cluster, given.topic, given.partition, producer_id=old[0], producer_epoch=old[1], coordinator_epoch=old[2]
+    )
+
+
+def _terminate(cluster: Cluster, given: Namespace) -> None:
+    try:
+        terminate_transaction(cluster, given.transactional_id)
+    except KafkaError as reason:
+        raise Terse(f"Failed to force terminate transactionalId `{given.transactional_id}`: {reason}") from None
+
+
+def _find_hanging(cluster: Cluster, given: Namespace) -> None:
+    if given.topic is None and given.broker_id is None:
+        raise Terse(
+            "The `find-hanging` command requires either --topic or --broker-id to limit the scope of the search"
+        )
+    if given.topic is None and given.partition is not None:
+        raise Terse("The --partition argument requires --topic to be provided")
+    limit = given.max_transaction_timeout * 60_000
+    now = int(time.time() * 1000)
+    open_rows: list[tuple[str, int, ProducerState]] = []
+    for topic in list_topics(cluster):
+        if given.topic is not None and topic.name != given.topic:
+            continue
+        for row in topic.partitions:
+            if given.partition is not None and row.partition_index != given.partition:
+                continue
+            if given.broker_id is not None and given.broker_id not in row.replica_nodes:
+                continue
+            open_rows += [
+                (topic.name or "", row.partition_index, state)
+                for state in describe_producers(cluster, topic.name or "", row.partition_index, given.broker_id)
+                if state.current_txn_start_offset >= 0 and now - state.last_timestamp > limit
+            ]
+    hanging = [row for row in open_rows if not _known(cluster, *row)]
+    print_tabbed(
+        ("Topic", "Partition", "ProducerId", "ProducerEpoch", "CoordinatorEpoch", "StartOffset", "LastTimestamp", "Duration(min)"),
+        [
+            (
+                topic, str(partition), str(state.producer_id), str(state.producer_epoch), str(state.coordinator_epoch),
+                str(state.current_txn_start_offset), str(state.last_timestamp), str((now - state.last_timestamp) // 60_000),
+            )
+            for topic, partition, state in hanging
+        ],
+    )  # fmt: skip
+
+
+def _known(cluster: Cluster, topic: str, partition: int, state: ProducerState) -> bool:
+    """Whether a coordinator still knows this transaction, with this partition in it."""
+    for _, listed in list_transactions(cluster, producer_ids=[state.producer_id]):
+        _, described = describe_transaction(cluster, listed.transactional_id)
+        if any(row.topic == topic and partition in row.partitions for row in described.topics):
+            return True
+    return False
+
+
+_COMMANDS = {
+    "list": _list,
+    "describe": _describe,
+    "describe-producers": _producers,
+    "abort": _abort,
+    "find-hanging": _find_hanging,
+    "forceTerminateTransaction": _terminate,
+}

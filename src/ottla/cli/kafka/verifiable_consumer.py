@@ -1,0 +1,133 @@
+"""kafka-verifiable-consumer: reads topics in a group, and tells of every step in JSON."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from typing import Any
+
+from ottla.cli.kafka.arguments import ToolParser, java_integer
+from ottla.cli.kafka.client_properties import librdkafka_config
+from ottla.cli.kafka.options import Exit
+from ottla.cli.kafka.verifiable_producer import tell
+from ottla.client.settings import load_properties
+
+
+def main(arguments: list[str]) -> int:
+    parser = ToolParser(
+        "verifiable-consumer", "This tool consumes messages from specified topics and tells of each step in JSON."
+    )
+    parser.add_argument("--bootstrap-server", required=True, metavar="HOST1:PORT1[,HOST2:PORT2[...]]", help="Brokers.")
+    parser.add_argument("--topic", action="append", required=True, help="A topic; may be repeated.")
+    parser.add_argument("--group-protocol", default="classic", help="classic or consumer.")
+    parser.add_argument("--group-remote-assignor", help="The server's assignor.")
+    parser.add_argument("--group-id", required=True, metavar="GROUP_ID", help="The group.")
+    parser.add_argument("--group-instance-id", metavar="GROUP_INSTANCE_ID", help="A static member's name.")
+    parser.add_argument("--max-messages", type=java_integer(), default=-1, help="How many; -1 is no limit.")
+    parser.add_argument("--session-timeout", type=java_integer(), default=30000, help="In ms.")
+    parser.add_argument("--verbose", action="store_true", help="Tell of every record.")
+    parser.add_argument("--enable-autocommit", action="store_true", help="Let the client commit.")
+    parser.add_argument("--reset-policy", default="earliest", help="earliest, latest or none.")
+    parser.add_argument("--assignment-strategy", default="", help="Java's class of the assignor.")
+    parser.add_argument(
+        "--consumer.config", "--command-config", dest="config", metavar="CONFIG_FILE", help="Properties."
+    )
+    try:
+        if not arguments:
+            parser.print_help()
+            return 0
+        return _run(parser.parse_args(arguments))
+    except Exit as end:
+        return end.code
+    except (OSError, ValueError) as reason:
+        print(reason, file=sys.stderr)
+        return 1
+
+
+def _run(given: Namespace) -> int:
+    from confluent_kafka import Consumer
+
+    properties = load_properties(given.config) if given.config else {}
+    properties |= {
+        "bootstrap.servers": given.bootstrap_server,
+        "group.id": given.group_id,
+        "auto.offset.reset": given.reset_policy,
+        "enable.auto.commit": str(given.enable_autocommit).lower(),
+        "group.protocol": given.group_protocol,
+    }
+    if given.group_protocol == "classic":
+        properties["session.timeout.ms"] = str(given.session_timeout)
+    if given.group_instance_id:
+        properties["group.instance.id"] = given.group_instance_id
+    config = librdkafka_config(properties, producer=False)
+    strategy = {"RoundRobinAssignor": "roundrobin", "CooperativeStickyAssignor": "cooperative-sticky"}.get(
+        given.assignment_strategy.rpartition(".")[2]
+    )
+    if strategy and given.group_protocol == "classic":
+        config["partition.assignment.strategy"] = strategy
+    consumer = Consumer(config)
+    tell("startup_complete")
+
+    def places(partitions: Any) -> list[dict[str, object]]:
+        return [{"topic": one.topic, "partition": one.partition} for one in partitions]
+
+    consumer.subscribe(
+        given.topic,
+        on_assign=lambda _, partitions: tell("partitions_assigned", partitions=places(partitions)),
+        on_revoke=lambda _, partitions: tell("partitions_revoked", partitions=places(partitions)),
+    )
+    try:
+        _consume(consumer, given)
+    except KeyboardInterrupt:
+        tell("shutdown_requested")
+    finally:
+        consumer.close()
+    tell("shutdown_complete")
+    return 0
+
+
+def _consume(consumer: Any, given: Namespace) -> None:
+    from confluent_kafka import KafkaException, TopicPartition
+
+    seen = 0
+    while given.max_messages < 0 or seen < given.max_messages:
+        limit = 500 if given.max_messages < 0 else min(500, given.max_messages - seen)
+        messages = [one for one in consumer.consume(limit, 0.2) if one.error() is None]
+        if not messages:
+            continue
+        ranges: dict[tuple[str, int], list[int]] = {}
+        for one in messages:
+            ranges.setdefault((one.topic(), one.partition()), []).append(one.offset())
+            if given.verbose:
+                key, value = (
+                    None if part is None else part.decode("utf-8", "replace") for part in (one.key(), one.value())
+                )
+                tell(
+                    "record_data",
+                    key=key,
+                    value=value,
+                    topic=one.topic(),
+                    partition=one.partition(),
+                    offset=one.offset(),
+                )
+        seen += len(messages)
+        tell("records_consumed", count=len(messages), partitions=[
+            {"topic": topic, "partition": partition, "count": len(offsets), "minOffset": min(offsets), "maxOffset": max(offsets)}
+            for (topic, partition), offsets in ranges.items()
+        ])  # fmt: skip
+        if given.enable_autocommit:
+            continue
+        ends = [
+            {"topic": topic, "partition": partition, "offset": max(rows) + 1}
+            for (topic, partition), rows in ranges.items()
+        ]
+        try:
+            consumer.commit(
+                offsets=[
+                    TopicPartition(topic, partition, max(rows) + 1) for (topic, partition), rows in ranges.items()
+                ],
+                asynchronous=False,
+            )
+            tell("offsets_committed", offsets=ends, success=True)
+        except KafkaException as reason:
+            tell("offsets_committed", offsets=ends, success=False, error=reason.args[0].str())

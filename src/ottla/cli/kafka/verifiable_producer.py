@@ -1,0 +1,94 @@
+"""kafka-verifiable-producer: increasing numbers as records, and JSON about each of them on standard output."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from argparse import Namespace
+from typing import Any
+
+from ottla.cli.kafka.arguments import ToolParser, java_integer
+from ottla.cli.kafka.client_properties import librdkafka_config
+from ottla.cli.kafka.options import Exit
+from ottla.client.settings import load_properties
+
+
+def main(arguments: list[str]) -> int:
+    parser = ToolParser("verifiable-producer", "This tool produces increasing integers and tells of each in JSON.")
+    parser.add_argument("--topic", required=True, help="The topic to write to.")
+    parser.add_argument("--max-messages", type=java_integer(), default=-1, help="How many; -1 is no limit.")
+    parser.add_argument("--throughput", type=java_integer(), default=-1, help="Records a second at most.")
+    parser.add_argument("--acks", type=java_integer(), default=-1, help="acks of the producer.")
+    parser.add_argument(
+        "--producer.config", "--command-config", dest="config", metavar="CONFIG-FILE", help="Properties."
+    )
+    parser.add_argument("--message-create-time", type=java_integer(64), default=-1, help="The first record's time.")
+    parser.add_argument("--value-prefix", type=java_integer(), help="Before each value, with a dot.")
+    parser.add_argument("--repeating-keys", type=java_integer(), help="Keys 0 to this.")
+    parser.add_argument("--bootstrap-server", required=True, metavar="HOST1:PORT1[,HOST2:PORT2[...]]", help="Brokers.")
+    try:
+        if not arguments:
+            parser.print_help()
+            return 0
+        given = parser.parse_args(arguments)
+        return _run(given)
+    except Exit as end:
+        return end.code
+    except (OSError, ValueError) as reason:
+        print(reason, file=sys.stderr)
+        return 1
+
+
+def tell(name: str, **facts: object) -> None:
+    print(json.dumps({"timestamp": int(time.time() * 1000), "name": name, **facts}, separators=(",", ":")), flush=True)
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode("utf-8", "replace")
+
+
+def _run(given: Namespace) -> int:
+    from confluent_kafka import Producer
+
+    properties = load_properties(given.config) if given.config else {}
+    properties |= {"bootstrap.servers": given.bootstrap_server, "acks": str(given.acks), "retries": "0"}
+    producer = Producer({**librdkafka_config(properties, producer=True), "partitioner": "murmur2_random"})
+    acked = sent = 0
+
+    def delivered(error: Any, message: Any) -> None:
+        nonlocal acked
+        where = {"topic": message.topic(), "key": _text(message.key()), "value": _text(message.value())}
+        if error is not None:
+            tell(
+                "producer_send_error",
+                exception="class org.apache.kafka.common.KafkaException",
+                message=error.str(),
+                **where,
+            )
+            return
+        acked += 1
+        tell(
+            "producer_send_success", key=where["key"], value=where["value"], offset=message.offset(),
+            topic=message.topic(), partition=message.partition(),
+        )  # fmt: skip
+
+    tell("startup_complete")
+    began = time.perf_counter()
+    try:
+        while given.max_messages < 0 or sent < given.max_messages:
+            value = str(sent) if given.value_prefix is None else f"{given.value_prefix}.{sent}"
+            key = None if not given.repeating_keys else str(sent % given.repeating_keys)
+            created = {} if given.message_create_time < 0 else {"timestamp": given.message_create_time + sent}
+            producer.produce(given.topic, value, key=key, on_delivery=delivered, **created)
+            sent += 1
+            producer.poll(0)
+            if given.throughput > 0 and (ahead := sent / given.throughput - (time.perf_counter() - began)) > 0:
+                producer.poll(ahead)
+    except KeyboardInterrupt:
+        pass
+    producer.flush(60)
+    tell("shutdown_complete")
+    average = acked / max(time.perf_counter() - began, 1e-3)
+    tell("tool_data", sent=sent, acked=acked, target_throughput=given.throughput, avg_throughput=average)
+    return 0
