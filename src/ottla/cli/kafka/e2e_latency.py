@@ -89,11 +89,13 @@ def _run(options: Options) -> None:
 
 
 def _create(properties: dict[str, str], topic: str) -> None:
-    from confluent_kafka.admin import AdminClient, NewTopic
+    from ottla.client.cluster import Cluster
+    from ottla.client.settings import client_settings
+    from ottla.client.topics import create_topic
 
     print(f'Topic "{topic}" does not exist. Will create topic with 1 partition(s) and replication factor = 1')
-    admin = AdminClient(librdkafka_config(properties, producer=True))
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    with Cluster(client_settings(properties["bootstrap.servers"], properties)) as cluster:
+        create_topic(cluster, topic, partitions=1, replication_factor=1)
 
 
 def _measure(producer: Any, consumer: Any, topic: str, count: int, options: Options) -> None:

@@ -61,7 +61,7 @@ def jsonable(value: Any, name: str = "") -> Any:
         return [jsonable(item, name) for item in value]
     if isinstance(value, (bytes, bytearray, memoryview)):
         data = bytes(value)
-        if len(data) == 16 and name.endswith("id"):
+        if len(data) == 16 and name.endswith(("id", "ids", "directories", "dirs")):
             return uuid_to_str(Uuid(data))
         import base64
 

@@ -1,0 +1,196 @@
+"""kafka-share-groups: share groups listed, described, reset and deleted."""
+
+from __future__ import annotations
+
+import sys
+
+from ottla.cli.kafka.admin import BOOTSTRAP_SERVER, COMMAND_CONFIG, REFUSED, command_properties, open_cluster
+from ottla.cli.kafka.consumer_groups import print_error, topic_partitions
+from ottla.cli.kafka.consumer_groups_reset import by_time, parse_datetime, print_plans
+from ottla.cli.kafka.group_tables import list_kind, print_rows, usage_of_actions
+from ottla.cli.kafka.options import Exit, Option, OptionError, OptionParser, Options
+from ottla.client.cluster import Cluster
+from ottla.client.errors import java_name
+from ottla.client.groups import coordinator_of, delete_group, list_groups
+from ottla.client.offsets import EARLIEST, LATEST, offsets_or_raise
+from ottla.client.share_groups import (
+    alter_share_offsets,
+    delete_share_offsets,
+    describe_share_group,
+    share_offsets,
+)
+from ottla.model.errors import KafkaError
+
+PARSER = OptionParser((
+    BOOTSTRAP_SERVER,
+    COMMAND_CONFIG,
+    Option("list", text="List share groups."),
+    Option("describe", text="Show a group's offsets, its members (--members) or its state (--state)."),
+    Option("delete", text="Delete groups."),
+    Option("reset-offsets", text="Set a group's start offsets."),
+    Option("delete-offsets", text="Delete a group's offsets of topics."),
+    Option("group", "String: share group", "The group; may be repeated."),
+    Option("all-groups", text="All share groups."),
+    Option("topic", "String: topic", "The topic, or TOPIC:0,1; may be repeated."),
+    Option("all-topics", text="All topics of the group."),
+    Option("timeout", "Long: timeout (ms)", "How long each call may take.", "30000"),
+    Option("dry-run", text="Only show what would be done."),
+    Option("execute", text="Do it."),
+    Option("to-datetime", "String: datetime", "Reset to a time: YYYY-MM-DDThh:mm:ss.sss"),
+    Option("to-earliest", text="Reset to the earliest offset."),
+    Option("to-latest", text="Reset to the latest offset."),
+    Option("members", text="With --describe: the members."),
+    Option("offsets", text="With --describe: the offsets (the default)."),
+    Option("state", "[String]", "With --describe: the state; with --list: show it, or only groups in it."),
+    Option("verbose", text="More columns."),
+))  # fmt: skip
+_STATES = {"empty": "Empty", "dead": "Dead", "stable": "Stable"}
+
+
+def main(arguments: list[str]) -> int:
+    try:
+        options = PARSER.begin(arguments, "This tool helps to list, describe, reset and delete share groups.")
+        options.require("bootstrap-server")
+        usage_of_actions(
+            options,
+            "Command must include exactly one action: --list, --describe, --delete, --reset-offsets, --delete-offsets.",
+        )
+        properties = {"default.api.timeout.ms": options.value("timeout") or "30000", **command_properties(options)}
+        with open_cluster(options.required("bootstrap-server"), properties) as cluster:
+            return _act(cluster, options)
+    except Exit as end:
+        return end.code
+    except OptionError as reason:
+        print(reason, file=sys.stderr)
+        return 1
+    except ValueError as reason:
+        print(f"{reason}\n{PARSER.help_text()}", file=sys.stderr)
+        return 1
+    except REFUSED as reason:
+        print_error(f"Executing share group command failed due to {java_name(reason)}: {reason}")
+        return 0
+
+
+def _act(cluster: Cluster, options: Options) -> int:
+    if options.has("list"):
+        list_kind(cluster, options, "share", _STATES)
+        return 0
+    groups = (
+        [group.group_id for group in list_groups(cluster, types=["share"])]
+        if options.has("all-groups")
+        else list(dict.fromkeys(options.values("group")))
+    )
+    if options.has("describe"):
+        for group in groups:
+            _describe(cluster, options, group)
+        return 0
+    if options.has("delete"):
+        _delete(cluster, groups)
+        return 0
+    if options.has("reset-offsets"):
+        return _reset(cluster, options, groups[0])
+    _delete_offsets(cluster, options, groups[0])
+    return 0
+
+
+def _describe(cluster: Cluster, options: Options, group: str) -> None:
+    found = describe_share_group(cluster, group)
+    verbose = options.has("verbose")
+    if found.group_state == "Empty" and not options.has("state"):
+        print(f"\nShare group '{group}' has no active members.", file=sys.stderr)
+    if options.has("state"):
+        host, port, node = coordinator_of(cluster, group)
+        epochs = (
+            [("GROUP-EPOCH", str(found.group_epoch)), ("ASSIGNMENT-EPOCH", str(found.assignment_epoch))]
+            if verbose
+            else []
+        )
+        cells = [("GROUP", group), ("COORDINATOR (ID)", f"{host}:{port}  ({node})"), ("STATE", found.group_state)]
+        cells += [*epochs, ("#MEMBERS", str(len(found.members)))]
+        print_rows(
+            [name for name, _ in cells],
+            [[value for _, value in cells]],
+            {"GROUP": 15, "COORDINATOR (ID)": 25, "STATE": 15},
+        )
+    elif options.has("members"):
+        head = [
+            "GROUP",
+            "CONSUMER-ID",
+            "HOST",
+            "CLIENT-ID",
+            "#PARTITIONS",
+            *(["MEMBER-EPOCH"] if verbose else []),
+            "ASSIGNMENT",
+        ]
+        rows = []
+        for member in found.members:
+            places = member.assignment.topic_partitions
+            count = sum(len(place.partitions) for place in places)
+            shown = (
+                ";".join(f"{place.topic_name}:{','.join(map(str, sorted(place.partitions)))}" for place in places)
+                or "-"
+            )
+            epoch = [str(member.member_epoch)] if verbose else []
+            rows.append([group, member.member_id, member.client_host, member.client_id, str(count), *epoch, shown])
+        print_rows(
+            head,
+            rows,
+            {"GROUP": 15, "CONSUMER-ID": 15, "HOST": 15, "CLIENT-ID": 15, "#PARTITIONS": 12, "MEMBER-EPOCH": 13},
+        )
+    else:
+        head = ["GROUP", "TOPIC", "PARTITION", *(["LEADER-EPOCH"] if verbose else []), "START-OFFSET", "LAG"]
+        rows = []
+        for (topic, partition), row in sorted(share_offsets(cluster, group).items()):
+            epoch = [str(row.leader_epoch)] if verbose else []
+            start = str(row.start_offset) if row.start_offset >= 0 else "-"
+            rows.append([group, topic, str(partition), *epoch, start, str(row.lag) if row.lag >= 0 else "-"])
+        if rows:
+            print_rows(head, rows, {"GROUP": 15, "TOPIC": 15, "PARTITION": 10, "LEADER-EPOCH": 13, "START-OFFSET": 13})
+
+
+def _delete(cluster: Cluster, groups: list[str]) -> None:
+    known = {group.group_id for group in list_groups(cluster, types=["share"])}
+    failed: dict[str, str] = {}
+    for group in groups:
+        if group not in known:
+            failed[group] = f"java.lang.IllegalArgumentException: Group '{group}' is not a share group."
+            continue
+        try:
+            delete_group(cluster, group)
+        except KafkaError as reason:
+            failed[group] = f"{java_name(reason)}: {reason}"
+    deleted = [group for group in groups if group not in failed]
+    if not failed:
+        print(f"Deletion of requested share groups ({', '.join(repr(group) for group in deleted)}) was successful.")
+        return
+    print_error("Deletion of some share groups failed:")
+    for group, words in failed.items():
+        print(f"* Group '{group}' could not be deleted due to: {words}")
+
+
+def _reset(cluster: Cluster, options: Options, group: str) -> int:
+    found = describe_share_group(cluster, group)
+    if found.group_state not in {"Empty", "Dead"}:
+        print(f"Share group '{group}' is not empty.", file=sys.stderr)
+        return 1
+    if options.has("all-topics"):
+        partitions = sorted(share_offsets(cluster, group))
+    else:
+        partitions = topic_partitions(cluster, options.values("topic"))
+    if options.has("to-datetime"):
+        plan = by_time(cluster, partitions, parse_datetime(options.required("to-datetime")))
+    else:
+        when = EARLIEST if options.has("to-earliest") else LATEST
+        plan = {where: row.offset for where, row in offsets_or_raise(cluster, dict.fromkeys(partitions, when)).items()}
+    if options.has("execute"):
+        alter_share_offsets(cluster, group, plan)
+    print_plans({group: plan})
+    return 0
+
+
+def _delete_offsets(cluster: Cluster, options: Options, group: str) -> None:
+    rows = [
+        [topic, "Successful" if error is None else f"Error: {java_name(error)}: {error}"]
+        for topic, error in sorted(delete_share_offsets(cluster, group, options.values("topic")).items())
+    ]
+    print_rows(["TOPIC", "STATUS"], rows, {"TOPIC": 15})
