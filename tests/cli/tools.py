@@ -95,6 +95,7 @@ def comparable(printed: Printed, *, rows: bool = False, masks: Sequence[str] = (
     assert "Traceback" not in printed.err, printed.err
     out = _words(printed.out, masks)
     err = re.sub(r"\s+", " ", _words(printed.err, masks, keep_exception=not out.strip())).strip()
+    err = err.replace("-- ", "--")  # Java breaks lines inside a flag
     if rows:
         out = "\n".join(sorted(line.rstrip() for line in out.splitlines()))
     return Printed(printed.code, out.rstrip(), err)

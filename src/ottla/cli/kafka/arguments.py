@@ -46,9 +46,11 @@ class ToolParser(argparse.ArgumentParser):
 
 
 def java_words(message: str) -> str:
-    if match := re.match(r"the following arguments are required: (\S+?)(,|$)", message):
-        name = match[1]
-        return f"argument {_long_first(name)} is required" if name.startswith("-") else "too few arguments"
+    if match := re.match(r"the following arguments are required: (.+)", message):
+        missing = match[1].split(", ")
+        if any(not name.startswith("-") for name in missing):
+            return "too few arguments"
+        return f"argument {_long_first(missing[0])} is required"
     if match := re.match(r"one of the arguments (.+) is required", message):
         return f"one of the arguments {match[1]} is required"
     if match := re.match(r"unrecognized arguments: (.+)", message):

@@ -99,6 +99,8 @@ def _properties(options: Options) -> tuple[dict[str, str], dict[str, str]]:
     ):
         if options.has(option) or name not in properties:
             properties[name] = options.value(option) or ""
+    if properties["acks"] in {"-1", "all"} and properties["retries"] != "0":
+        properties.setdefault("enable.idempotence", "true")  # as Java's producer does by default
     properties.setdefault("delivery.timeout.ms", options.value("max-block-ms") or "60000")
     return reader, properties
 

@@ -67,6 +67,6 @@ def _list(options: Options) -> None:
             or (group.group_type.lower() == "classic" and group.protocol_type in {"consumer", ""})
         ]
     width = max([20, *(len(group.group_id) for group in groups)])
-    print(f"{'GROUP':<{width}} {'TYPE':<20} {'PROTOCOL':<20}")
+    print(f"{'GROUP':<{width}} {'TYPE':<{width}} {'PROTOCOL':<{width}}")
     for group in groups:
-        print(f"{group.group_id:<{width}} {group.group_type.capitalize():<20} {group.protocol_type:<20} ")
+        print(f"{group.group_id:<{width}} {group.group_type.capitalize():<{width}} {group.protocol_type:<{width}} ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -104,7 +105,7 @@ def _json(path: str) -> dict[str, object]:
     try:
         found = json.loads(text)
     except ValueError:
-        token = text.split()[0] if text.split() else ""
+        token = "".join(re.findall(r"^\s*(\w+)", text))
         raise ValueError(
             f"Unrecognized token '{token}': was expecting (JSON String, Number, Array, Object or token 'null', 'true' or 'false')"
         ) from None

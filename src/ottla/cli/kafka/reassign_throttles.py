@@ -32,7 +32,6 @@ def set_throttles(
         changes: list[Change] = [
             (name, SET, ",".join(sorted(listed)))
             for name, listed in zip(_REPLICAS, (led, followers[topic]), strict=True)
-            if listed
         ]
         alter_configs(cluster, ResourceType.TOPIC, topic, changes)
     for broker in sorted(brokers):

@@ -1,0 +1,50 @@
+"""Rows as a table, JSON or YAML. Colours only on a terminal: click takes them out where there is none."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+
+def show(rows: Sequence[Mapping[str, Any]], output: str, columns: Sequence[str] = ()) -> None:
+    """The columns of the first row, unless named; lists are joined with commas in a table."""
+    if output != "table":
+        show_tree([dict(row) for row in rows], output)
+        return
+    if not rows:
+        click.echo("nothing to show", err=True)
+        return
+    names = list(columns or rows[0])
+    cells = [[_cell(row.get(name)) for name in names] for row in rows]
+    widths = [max(len(name), *(len(row[index]) for row in cells)) for index, name in enumerate(names)]
+    head = "  ".join(f"{name.upper():<{width}}" for name, width in zip(names, widths, strict=True)).rstrip()
+    click.echo(styled(head, bold=True))
+    for row in cells:
+        click.echo("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def show_tree(tree: Any, output: str) -> None:
+    if output == "yaml":
+        import yaml
+
+        click.echo(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True), nl=False)
+    else:
+        click.echo(json.dumps(tree, indent=2, ensure_ascii=False, default=str))
+
+
+def styled(text: str, **style: Any) -> str:
+    return text if os.environ.get("NO_COLOR") else click.style(text, **style)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, (list, tuple, set)):
+        return ",".join(map(str, value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)
