@@ -282,7 +282,7 @@ TRANSACTIONS = calls("""
     transactions --bootstrap-server SERVER find-hanging --topic NAME
     transactions --bootstrap-server SERVER abort --topic NAME --partition 0
     transactions --bootstrap-server SERVER abort --topic NAME --partition 0 --start-offset 999
-""")  # fmt: skip
+""", masks=(r"^\d+\s.*",))  # fmt: skip
 MOVES = calls("""
     leader-election
     leader-election --bogus

@@ -97,7 +97,7 @@ def comparable(printed: Printed, *, rows: bool = False, masks: Sequence[str] = (
     err = re.sub(r"\s+", " ", _words(printed.err, masks, keep_exception=not out.strip())).strip()
     err = err.replace("-- ", "--")  # Java breaks lines inside a flag
     if rows:
-        out = "\n".join(sorted(line.rstrip() for line in out.splitlines()))
+        out = "\n".join(sorted(line.strip() for line in out.splitlines()))
     return Printed(printed.code, out.rstrip(), err)
 
 

@@ -13,6 +13,20 @@ import click
 from ottla import __version__
 
 _COMMANDS = {
+    "acl": ("ottla.cli.acl", "acl", "Who may do what."),
+    "bench": ("ottla.cli.bench", "bench", "Measure a cluster from here."),
+    "completion": ("ottla.cli.completion", "completion", "Shell completion."),
+    "config": ("ottla.cli.config", "config", "Settings of topics, brokers, groups."),
+    "consume": ("ottla.cli.consume", "consume", "Read a topic: by time, filtered, decoded."),
+    "doctor": ("ottla.cli.doctor", "doctor", "Find what is wrong with a connection or a cluster."),
+    "export": ("ottla.cli.export", "export_", "A topic into a file: JSON lines or Parquet."),
+    "group": ("ottla.cli.group", "group", "Consumer groups and their lag."),
+    "import": ("ottla.cli.export", "import_", "A file into a topic."),
+    "produce": ("ottla.cli.produce", "produce", "Write records."),
+    "profile": ("ottla.cli.profile", "profile", "Named clusters."),
+    "topic": ("ottla.cli.topic", "topic", "Topics: list, create, describe, alter, delete."),
+    "txn": ("ottla.cli.txn", "txn", "Transactions that are open."),
+    "user": ("ottla.cli.user", "user", "Users that log in with a password."),
     "console": ("ottla.cli.console", "console", "Run the web console, against any Kafka."),
     "registry": ("ottla.cli.registry", "registry", "Run a schema registry."),
     "schema": ("ottla.cli.schema", "schema", "List, get, register, check, compare and delete schemas."),

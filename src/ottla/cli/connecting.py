@@ -85,3 +85,7 @@ def one_line_errors() -> Iterator[None]:
         raise click.ClickException(f"{reason} ({reason.code.name})") from reason
     except (ClientError, ConsoleError, ValueError, OSError) as reason:
         raise click.ClickException(str(reason) or type(reason).__name__) from reason
+    except Exception as reason:  # librdkafka's own exception, which is only imported where records are moved
+        if type(reason).__name__ != "KafkaException":
+            raise
+        raise click.ClickException(reason.args[0].str()) from reason

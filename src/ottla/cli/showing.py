@@ -36,6 +36,13 @@ def show_tree(tree: Any, output: str) -> None:
         click.echo(json.dumps(tree, indent=2, ensure_ascii=False, default=str))
 
 
+def progress(length: int, label: str) -> Any:
+    """A bar on standard error; nothing at all where that is no terminal."""
+    stream = click.get_text_stream("stderr")
+    make: Any = click.progressbar  # its overloads do not fit a bar that is moved by hand
+    return make(length=max(length, 1), label=label, file=stream, hidden=not stream.isatty())
+
+
 def styled(text: str, **style: Any) -> str:
     return text if os.environ.get("NO_COLOR") else click.style(text, **style)
 

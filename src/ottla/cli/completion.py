@@ -1,0 +1,23 @@
+"""`ottla completion SHELL`: what makes the Tab key know our verbs."""
+
+from __future__ import annotations
+
+import click
+
+SCRIPTS = {
+    "bash": 'eval "$(_OTTLA_COMPLETE=bash_source ottla)"',
+    "zsh": 'eval "$(_OTTLA_COMPLETE=zsh_source ottla)"',
+    "fish": "_OTTLA_COMPLETE=fish_source ottla | source",
+}
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(sorted(SCRIPTS)))
+def completion(shell: str) -> None:
+    r"""Print the line for your shell's start-up file.
+
+    \b
+    Example:
+      ottla completion bash >> ~/.bashrc
+    """
+    click.echo(SCRIPTS[shell])

@@ -1,0 +1,85 @@
+"""Text from a person as a record's bytes: plain, JSON, or by a schema of the registry in Confluent's framing."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote
+
+from ottla.console.registry_client import Registry
+
+
+def encoder(how: str, registry: Registry, subject: str) -> Callable[[str], bytes]:
+    """`how` is text, json or schema; ValueError for text that does not fit."""
+    if how == "text":
+        return lambda text: text.encode()
+    if how == "json":
+        return lambda text: json.dumps(_json(text), ensure_ascii=False, separators=(",", ":")).encode()
+    found = registry.call("GET", f"/subjects/{quote(subject, safe='')}/versions/latest")
+    head = b"\0" + struct.pack(">I", int(found["id"]))
+    write = {"AVRO": _avro, "JSON": _json_schema, "PROTOBUF": _protobuf}[str(found.get("schemaType", "AVRO"))](
+        registry, found
+    )
+    return lambda text: head + write(_json(text))
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as reason:
+        raise ValueError(f"not JSON: {reason}") from None
+
+
+def _avro(registry: Registry, found: dict[str, Any]) -> Callable[[Any], bytes]:
+    from fastavro import parse_schema, schemaless_writer
+
+    schema = registry.schema(int(found["id"]))
+    names: dict[str, Any] = {}
+    for text in schema["resolved"].values():
+        parse_schema(json.loads(text), named_schemas=names)
+    parsed = parse_schema(json.loads(schema["schema"]), named_schemas=names)
+
+    def write(tree: Any) -> bytes:
+        out = io.BytesIO()
+        try:
+            schemaless_writer(out, parsed, tree)
+        except (ValueError, TypeError, KeyError, AttributeError) as reason:
+            raise ValueError(f"does not fit schema {found['id']}: {reason}") from None
+        return out.getvalue()
+
+    return write
+
+
+def _json_schema(registry: Registry, found: dict[str, Any]) -> Callable[[Any], bytes]:
+    import jsonschema_rs
+
+    del registry
+    check = jsonschema_rs.validator_for(json.loads(found["schema"]))
+
+    def write(tree: Any) -> bytes:
+        problem = next(iter(check.iter_errors(tree)), None)
+        if problem is not None:
+            raise ValueError(f"does not fit schema {found['id']}: {problem.message}")
+        return json.dumps(tree, ensure_ascii=False, separators=(",", ":")).encode()
+
+    return write
+
+
+def _protobuf(registry: Registry, found: dict[str, Any]) -> Callable[[Any], bytes]:
+    from google.protobuf import json_format
+
+    from ottla.console.messages.protobuf import _Messages
+
+    schema_id = int(found["id"])
+    message = _Messages(registry, schema_id, registry.schema(schema_id)).at([0])
+
+    def write(tree: Any) -> bytes:
+        try:
+            return b"\0" + bytes(json_format.ParseDict(tree, message()).SerializeToString())
+        except json_format.ParseError as reason:
+            raise ValueError(f"does not fit schema {schema_id}: {reason}") from None
+
+    return write
