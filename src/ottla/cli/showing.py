@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -38,7 +39,7 @@ def show_tree(tree: Any, output: str) -> None:
 
 def progress(length: int, label: str) -> Any:
     """A bar on standard error; nothing at all where that is no terminal."""
-    stream = click.get_text_stream("stderr")
+    stream = sys.stderr
     make: Any = click.progressbar  # its overloads do not fit a bar that is moved by hand
     return make(length=max(length, 1), label=label, file=stream, hidden=not stream.isatty())
 
