@@ -17,6 +17,7 @@ from ottla.controller.bootstrap import activation_records
 from ottla.controller.brokers import fence_broker, fence_stale_brokers
 from ottla.controller.committed import CommittedMetadata
 from ottla.controller.controller import Controller
+from ottla.controller.periodic import Periodic
 from ottla.controller.state import ControllerState, RequestContext
 from ottla.env.logging import get_logger
 from ottla.env.seams import Timers
@@ -79,6 +80,7 @@ class ControllerRuntime:
         self._new_answer = new_answer
         self._on_failure = on_failure
         self._pending: deque[_Pending] = deque()
+        self._periodic = Periodic(state)
         self._bootstrap: list[Message] = []
         self.driver = RaftDriver(raft, self, blocking=blocking, send=send, timers=timers, on_failure=self._fail)
         self.active = False
@@ -122,6 +124,7 @@ class ControllerRuntime:
         """Everything before this epoch is in the published image: the decisions start from a copy of it."""
         self.state.image = self.publisher.image.copy()
         self.state.sessions.clear()
+        self._periodic.restart()
         self.active = True
         log.info("controller.activated", epoch=self._raft.epoch, offset=self.publisher.offset)
         records = activation_records(self.state, self._bootstrap)
@@ -197,6 +200,8 @@ class ControllerRuntime:
             from ottla.controller.delegation_tokens import expired_tokens
 
             records += expired_tokens(self.state)
+        if self.active and not records:
+            records = self._periodic.due()
         if records:
             self.append_own(records)
         self._committed.snapshot_if_due()

@@ -46,6 +46,10 @@ class ControllerSettings:
     default_replication_factor: int = 1
     delete_topic_enable: bool = True
     broker_session_timeout_ms: int = 9_000
+    leader_balance_interval_ms: int = 300_000
+    """leader.imbalance.check.interval.seconds; 0 when auto.leader.rebalance.enable is off"""
+    unclean_election_interval_ms: int = 300_000
+    """unclean.leader.election.interval.ms"""
 
 
 @dataclass(slots=True)

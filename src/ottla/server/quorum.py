@@ -196,6 +196,10 @@ def controller_settings(config: BrokerConfig, cluster_id: str) -> ControllerSett
         default_replication_factor=config.default_replication_factor,
         delete_topic_enable=config.delete_topic_enable,
         broker_session_timeout_ms=config.broker_session_timeout_ms,
+        leader_balance_interval_ms=(
+            config.leader_imbalance_check_interval_seconds * 1000 if config.auto_leader_rebalance_enable else 0
+        ),
+        unclean_election_interval_ms=config.unclean_leader_election_interval_ms,
     )
 
 

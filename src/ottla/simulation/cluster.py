@@ -144,7 +144,7 @@ def run_seed(seed: int, *, trace: bool = False, faults_ms: float = FAULTS_MS) ->
     world.tracing = trace
     cluster = SimulatedCluster(world, shape_of(world))
     outcome = Outcome(seed, cluster.shape)
-    faults = Faults(world, cluster.nodes, cluster.network, cluster.workload, faults_ms)
+    faults = Faults(world, cluster.nodes, cluster.network, cluster.workload, faults_ms, cluster.invariants.wiped)
     try:
         cluster.start()
         faults.start()

@@ -1,7 +1,9 @@
-"""What goes wrong, drawn from the seed: nodes die, hang, lose their disks; links break, clog and lose; disks fill up.
+"""What goes wrong, drawn from the seed: nodes die, hang, lose their disks; links break, clog and lose; disks fill up;
+voters come and go meanwhile.
 
-Never more than the quorum must survive at a time is wiped: a wiped voter of static voters forgets its vote, and no
-algorithm survives that from a majority. Everything else may happen to everybody at once.
+Only observers are wiped: a voter that comes back under its old name with an empty disk has forgotten its vote, and no
+algorithm survives that (with kraft.version 1 a new disk is another voter, which is the way to do it). Everything else may
+happen to everybody at once.
 """
 
 from __future__ import annotations
@@ -9,27 +11,39 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from ottla.protocol.generated.add_raft_voter_request import AddRaftVoterRequest, Listener
+from ottla.protocol.generated.remove_raft_voter_request import RemoveRaftVoterRequest
+from ottla.protocol.primitives import Message
 from ottla.simulation.network import FakeNetwork, Weather
 from ottla.simulation.world import World
 
 if TYPE_CHECKING:
+    from ottla.model.ids import NodeId
     from ottla.simulation.node import SimulatedNode
     from ottla.simulation.workload import Workload
 
 
 class Faults:
     def __init__(
-        self, world: World, nodes: Sequence[SimulatedNode], network: FakeNetwork, workload: Workload, end_ms: float
+        self,
+        world: World,
+        nodes: Sequence[SimulatedNode],
+        network: FakeNetwork,
+        workload: Workload,
+        end_ms: float,
+        on_wiped: Callable[[NodeId], None],
     ) -> None:
         self._world = world
         self._nodes = nodes
         self._network = network
         self._workload = workload
         self._end_ms = end_ms
+        self._on_wiped = on_wiped
         self._kinds: list[Callable[[], None]] = [
             self._kill, self._kill, self._kill, self._kill_leader, self._kill_leader, self._pause, self._pause_leader,
             self._partition, self._partition, self._cut_leader, self._cut_one_way, self._clog, self._weather, self._full,
-            self._failing, self._kill_all, self._kill_broker, self._slow_disk, self._resign,
+            self._failing, self._kill_all, self._kill_broker, self._slow_disk, self._resign, self._change_voters,
+            self._change_voters, self._wipe_observer,
         ]  # fmt: skip
         self.count = 0
 
@@ -105,6 +119,28 @@ class Faults:
         leader = self._leader()
         if leader is not None and leader.runtime is not None:
             leader.when_awake(leader.runtime.driver.resign)
+
+    def _wipe_observer(self) -> None:
+        node = self._world.random.choice(self._nodes)
+        if node.up and not node.spec.config.controller:
+            node.wipe()
+            self._on_wiped(node.node_id)
+            self._world.call_later(self._world.random.uniform(5, 2_000), lambda: self._start(node))
+
+    def _change_voters(self) -> None:
+        """Ask the leader to take a controller in or to let one go; it may refuse."""
+        leader = self._leader()
+        if leader is None or leader.raft is None or leader.raft.kraft_version < 1:
+            return
+        config = self._world.random.choice([n for n in self._nodes if n.spec.config.controller]).spec.config
+        request: Message
+        if leader.raft.voters.get(config.node_id) is not None:
+            request = RemoveRaftVoterRequest(config.cluster_id, config.node_id, config.directory_id)
+        else:
+            listeners = [Listener(e.name, e.host, e.port) for e in config.endpoints]
+            request = AddRaftVoterRequest(config.cluster_id, 5_000, config.node_id, config.directory_id, listeners)
+        self._world.note(lambda: f"asked of {leader.node_id}: {request!r}")
+        leader.receive(request, lambda _response: None)
 
     def _kill_broker(self) -> None:
         broker = self._world.random.choice(self._workload.brokers)

@@ -35,7 +35,7 @@ class _Seen:
     high_watermark: int = -1
     """Of this life."""
     highest_committed: int = -1
-    """Of all lives since its disk was last wiped: it must keep that much."""
+    """Of all lives since its disk was last wiped, as far as it was on its disk: it must keep that much."""
     checked_end: int = 0
     """Its log was compared up to here."""
     checked_last: tuple[int, int] = (-1, -1)
@@ -133,7 +133,7 @@ class Invariants:
 
     def _log(self, node: SimulatedNode, raft: RaftNode, seen: _Seen) -> None:
         end = raft.log.end_offset
-        if end < seen.highest_committed:
+        if end < max(seen.highest_committed, seen.high_watermark):
             raise Violation(
                 f"node {node.node_id} ends at {end}, but had {seen.highest_committed} committed: it truncated too far"
             )
@@ -179,7 +179,9 @@ class Invariants:
             self._majority(node, raft, role, high_watermark)
         self._consistent(node, raft, seen, high_watermark)
         seen.high_watermark = high_watermark
-        seen.highest_committed = max(seen.highest_committed, high_watermark)
+        # A leader may commit what its followers have on disk before it has it itself.
+        kept = min(high_watermark, raft.replica.durable_end_offset)
+        seen.highest_committed = max(seen.highest_committed, kept)
 
     def _majority(self, node: SimulatedNode, raft: RaftNode, role: Leader, high_watermark: int) -> None:
         if role.high_watermark == high_watermark and high_watermark <= role.epoch_start_offset:

@@ -1,0 +1,61 @@
+"""What the active controller does by itself now and then: leadership back to the preferred replicas, and unclean
+elections where a topic allows them. Each is a function to records; `Periodic` says when it is their turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ottla.controller.leadership import all_partitions, leader_and_isr_updates, leaderless_partitions
+from ottla.controller.outcome import MAX_RECORDS_PER_USER_OP
+from ottla.controller.partition_change import Election, partition_change
+from ottla.controller.state import ControllerState
+from ottla.protocol.primitives import Message
+
+
+def balance_leaders(state: ControllerState) -> list[Message]:
+    """Let preferred replicas lead that can and do not; the rest has its turn next time."""
+    records: list[Message] = []
+    for topic, index, partition in all_partitions(state):
+        if partition.has_preferred_leader or not state.active(partition.replicas[0]):
+            continue
+        change = partition_change(state, topic.name, topic.id, index, partition)
+        change.election = Election.PREFERRED
+        record = change.build()
+        if record is not None:
+            records.append(record)
+            if len(records) >= MAX_RECORDS_PER_USER_OP:
+                break
+    return records
+
+
+def elect_uncleanly(state: ControllerState) -> list[Message]:
+    """Leaders for partitions that have none, where unclean.leader.election.enable says that data may be lost for it."""
+    wanted = [found for found in leaderless_partitions(state) if state.unclean_election_enabled(found[0].name)]
+    return list(leader_and_isr_updates(state, wanted[:MAX_RECORDS_PER_USER_OP]))
+
+
+class Periodic:
+    """Nothing is due before an interval has passed since this controller became active."""
+
+    def __init__(self, state: ControllerState) -> None:
+        self._state = state
+        settings = state.settings
+        self._duties: list[tuple[int, Callable[[ControllerState], list[Message]]]] = [
+            (settings.leader_balance_interval_ms, balance_leaders),
+            (settings.unclean_election_interval_ms, elect_uncleanly),
+        ]
+        self._last_ms: dict[int, float] = {}
+
+    def restart(self) -> None:
+        now = self._state.clock.monotonic_ms()
+        self._last_ms = dict.fromkeys(range(len(self._duties)), now)
+
+    def due(self) -> list[Message]:
+        """The records of the first duty whose time has come."""
+        now = self._state.clock.monotonic_ms()
+        for index, (interval_ms, duty) in enumerate(self._duties):
+            if interval_ms > 0 and now - self._last_ms.get(index, now) >= interval_ms:
+                self._last_ms[index] = now
+                return duty(self._state)
+        return []

@@ -1,0 +1,55 @@
+"""What the active controller does by itself: leaders go back to preferred replicas, unclean elections where allowed."""
+
+from __future__ import annotations
+
+from tests.controller.test_many_brokers import Cluster, grown
+
+from ottla.controller.periodic import Periodic, balance_leaders, elect_uncleanly
+from ottla.metadata.records import ConfigRecord
+
+
+def cluster_with_a_deposed_leader() -> tuple[Cluster, int]:
+    cluster = Cluster()
+    cluster.join(1, 2, 3)
+    cluster.create("t", 1, 3)
+    preferred = cluster.partition("t").replicas[0]
+    cluster.beat(preferred, fence=True)
+    cluster.beat(preferred)
+    assert cluster.partition("t").leader != preferred
+    return cluster, preferred
+
+
+def test_leadership_goes_back_once_the_preferred_replica_is_in_sync() -> None:
+    cluster, preferred = cluster_with_a_deposed_leader()
+    assert balance_leaders(cluster.state) == [], "it is not in the ISR yet"
+    grown(cluster, "t")
+    cluster.apply(balance_leaders(cluster.state))
+    assert cluster.partition("t").leader == preferred
+    assert balance_leaders(cluster.state) == []
+
+
+def test_nothing_is_due_before_an_interval_has_passed_in_office() -> None:
+    cluster, _ = cluster_with_a_deposed_leader()
+    grown(cluster, "t")
+    periodic = Periodic(cluster.state)
+    periodic.restart()
+    assert periodic.due() == []
+    cluster.clock.now += 299_000
+    assert periodic.due() == []
+    cluster.clock.now += 2_000
+    assert len(periodic.due()) == 1
+    assert periodic.due() == []
+
+
+def test_unclean_elections_only_where_the_topic_allows_them() -> None:
+    cluster = Cluster()
+    cluster.join(1, 2, 3)
+    cluster.create("strict", 1, 1)
+    cluster.create("loose", 1, 1)
+    for name in ("strict", "loose"):
+        owner = cluster.partition(name).leader
+        if not cluster.state.image.brokers[owner].fenced:
+            cluster.beat(owner, fence=True)
+    cluster.apply([ConfigRecord(2, "loose", "unclean.leader.election.enable", "true")])
+    assert elect_uncleanly(cluster.state) == [], "nobody who has it is alive"
+    assert cluster.partition("strict").leader == cluster.partition("loose").leader == -1
