@@ -1,0 +1,111 @@
+"""The network between the nodes of a cluster, with switches: each node is reached through a proxy that knows who calls.
+
+`cut` two nodes and bytes between them vanish both ways while connections stay open, as in a network that lost a link;
+`reset` a node and every connection to it breaks; `delay_ms` slows everything down. Clients are never cut off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+CLIENT = 0
+
+
+class Links:
+    def __init__(self, pids: Callable[[], dict[int, int]]) -> None:
+        """`pids` tells which process is which node."""
+        self._pids = pids
+        self.cut_pairs: set[frozenset[int]] = set()
+        self.delay_ms = 0.0
+        self._writers: dict[int, set[asyncio.StreamWriter]] = {}
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="links", daemon=True)
+        self._thread.start()
+        self._servers: list[asyncio.Server] = []
+
+    def open(self, node: int, port: int, target_port: int) -> None:
+        """Whoever connects to `port` is connected to `target_port` of `node`."""
+
+        async def serve() -> None:
+            async def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                await self._carry(node, target_port, reader, writer)
+
+            self._servers.append(await asyncio.start_server(on_connection, "127.0.0.1", port))
+
+        asyncio.run_coroutine_threadsafe(serve(), self._loop).result(10)
+
+    async def _carry(
+        self, node: int, target_port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        source = self._owner(writer.get_extra_info("peername")[1])
+        try:
+            other_reader, other_writer = await asyncio.open_connection("127.0.0.1", target_port)
+        except OSError:
+            writer.transport.abort()
+            return
+        both = {writer, other_writer}
+        self._writers.setdefault(node, set()).update(both)
+        pair = frozenset({source, node})
+        await asyncio.gather(self._pump(reader, other_writer, pair), self._pump(other_reader, writer, pair))
+        self._writers[node] -= both
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pair: frozenset[int]) -> None:
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            while data := await reader.read(65536):
+                if pair in self.cut_pairs:
+                    continue
+                if self.delay_ms:
+                    await asyncio.sleep(self.delay_ms / 1000)
+                writer.write(data)
+                await writer.drain()
+        writer.transport.abort()
+
+    def _owner(self, port: int) -> int:
+        """The node whose process holds the connection from `port`, or CLIENT."""
+        inode = _inode_of(port)
+        for node, pid in self._pids().items():
+            with contextlib.suppress(OSError):
+                for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+                    with contextlib.suppress(OSError):
+                        if str(descriptor.readlink()) == f"socket:[{inode}]":
+                            return node
+        return CLIENT
+
+    def isolate(self, node: int, others: list[int]) -> None:
+        self.cut_pairs = {frozenset({node, other}) for other in others if other != node}
+
+    def heal(self) -> None:
+        self.cut_pairs = set()
+        self.delay_ms = 0.0
+
+    def reset(self, node: int) -> None:
+        def abort() -> None:
+            for writer in list(self._writers.get(node, ())):
+                writer.transport.abort()
+
+        self._loop.call_soon_threadsafe(abort)
+
+    def close(self) -> None:
+        def end() -> None:
+            for server in self._servers:
+                server.close()
+            for writers in self._writers.values():
+                for writer in writers:
+                    writer.transport.abort()
+            self._loop.call_later(0.2, self._loop.stop)
+
+        self._loop.call_soon_threadsafe(end)
+        self._thread.join(10)
+
+
+def _inode_of(port: int) -> str:
+    suffix = f":{port:04X}"
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        if fields[1].endswith(suffix):
+            return fields[9]
+    return ""
