@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ottla.broker.fetch_sessions import FetchSessions
     from ottla.broker.metrics import BrokerMetrics
     from ottla.broker.producer_ids import ProducerIds
+    from ottla.broker.quotas import Quotas
     from ottla.broker.schema_validation import SchemaValidation
     from ottla.broker.telemetry import ClientTelemetry
     from ottla.coordinator.groups.coordinator import GroupCoordinator
@@ -82,6 +83,8 @@ class Broker:
     leader_throttle: Throttle | None = None
     """What `leader.replication.throttled.rate` leaves to followers that catch up."""
     authorizer: Authorizer | None = None
+    quotas: Quotas | None = None
+    """Only while there are any."""
     schemas: SchemaValidation | None = None
     """Checks records of topics that ask for it; None without a registry."""
     telemetry: ClientTelemetry | None = None

@@ -46,7 +46,7 @@ class CloseConnection(Exception):
 class Connection:
     __slots__ = (
         "_pending", "authenticated", "busy", "client_host", "client_port", "dispatcher", "gate", "listener", "peer",
-        "principal", "software", "token_authenticated", "when_closed",
+        "principal", "software", "throttle_ms", "token_authenticated", "when_closed",
     )  # fmt: skip
 
     def __init__(
@@ -70,6 +70,8 @@ class Connection:
         self.gate = gate
         self.authenticated = False
         self.token_authenticated = False
+        self.throttle_ms = 0
+        """Set by a quota: so long nothing is read from the peer once its answer has left."""
         self.busy = False
         self.when_closed: Callable[[], None] | None = None
         """Called once when the socket is gone: a broker's heartbeats came by it."""
@@ -147,6 +149,20 @@ class Connection:
             metrics = context.broker.metrics
             if metrics is not None:
                 metrics.answered(context)
+        if self.throttle_ms:
+            self.mute(self.throttle_ms)
+        else:
+            self.peer.resume()
+
+    def mute(self, delay_ms: float) -> None:
+        """Read nothing from the peer for a while."""
+        self.throttle_ms = 0
+        self.busy = True
+        self._pending = asyncio.get_running_loop().call_later(delay_ms / 1000, self._unmute)
+
+    def _unmute(self) -> None:
+        self._pending = None
+        self.busy = False
         self.peer.resume()
 
     def on_closed(self) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ottla.broker.broker import ControllerChannel, QuorumChannel
     from ottla.broker.metrics import BrokerMetrics
+    from ottla.broker.quotas import Quotas
     from ottla.env.config.broker.config import BrokerConfig
     from ottla.env.seams import Clock, Timers
     from ottla.metadata.image import MetadataImage
@@ -28,6 +29,8 @@ class ControllerServer:
     quorum: QuorumChannel
     controller: ControllerChannel
     authorizer: Authorizer | None = None
+    quotas: Quotas | None = None
+    """Only while there are any."""
     metrics: BrokerMetrics | None = None
     on_broker_disconnected: Callable[[NodeId, int], None] = lambda _broker, _epoch: None
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from ottla.broker.apis import ServedApi
@@ -71,7 +72,7 @@ class Dispatcher:
         self._routes: dict[int, Route] = {}
         self._open = broker.authorizer is None
 
-    def _guarded(self, context: RequestContext, request: Any, handle: Callable[[RequestContext, Any], Any]) -> Any:
+    def _guarded(self, handle: Callable[[RequestContext, Any], Any], context: RequestContext, request: Any) -> Any:
         from ottla.broker.authorization import guarded
 
         return guarded(context, request, handle)
@@ -101,7 +102,12 @@ class Dispatcher:
         if metrics is not None:
             metrics.started(context)
         try:
-            response = route.handle(context, request) if self._open else self._guarded(context, request, route.handle)
+            handle = route.handle if self._open else partial(self._guarded, route.handle)
+            quotas = self.broker.quotas
+            if quotas is None:
+                response = handle(context, request)
+            else:
+                response = quotas.around(context, request, len(frame), handle)
         except KafkaError as error:
             response = route.failure(request, error)
         except (CloseConnection, DecodeError):
@@ -112,6 +118,8 @@ class Dispatcher:
             return
         if response.__class__ is route.response:
             connection.peer.send(route.frame(response, version, correlation_id))
+            if connection.throttle_ms:
+                connection.mute(connection.throttle_ms)
             if metrics is not None:
                 metrics.answered(context)
         else:

@@ -7,12 +7,14 @@ import contextlib
 import errno
 import socket
 from collections import Counter
+from collections.abc import Mapping
 
 from ottla.broker.connection import Connection
 from ottla.broker.dispatch import Dispatcher
 from ottla.env.logging import get_logger
 from ottla.runtime.buffers import BufferPool
 from ottla.runtime.channel import PRE_AUTHENTICATION_BYTES, Channel
+from ottla.runtime.connection_rates import ConnectionRates
 from ottla.runtime.hangups import Hangups
 from ottla.runtime.listener_security import ListenerSecurity
 
@@ -26,13 +28,35 @@ _OUT_OF_FILES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 class Limits:
     """Kafka's names: max.connections, max.connections.per.ip, connections.max.idle.ms, socket.request.max.bytes."""
 
-    __slots__ = ("idle_ms", "max_connections", "max_connections_per_ip", "max_frame")
+    __slots__ = ("idle_ms", "max_connections", "max_connections_per_ip", "max_frame", "per_ip_overrides")
 
-    def __init__(self, *, max_connections: int, max_connections_per_ip: int, idle_ms: int, max_frame: int) -> None:
+    def __init__(
+        self,
+        *,
+        max_connections: int,
+        max_connections_per_ip: int,
+        idle_ms: int,
+        max_frame: int,
+        per_ip_overrides: Mapping[str, int] | None = None,
+    ) -> None:
+        self.per_ip_overrides = dict(per_ip_overrides or {})
         self.max_connections = max_connections
         self.max_connections_per_ip = max_connections_per_ip
         self.idle_ms = idle_ms
         self.max_frame = max_frame
+
+    def at_most(self, max_connections: int) -> Limits:
+        """These, with the listener's own max.connections where that is less."""
+        return Limits(
+            max_connections=min(self.max_connections, max_connections),
+            max_connections_per_ip=self.max_connections_per_ip,
+            idle_ms=self.idle_ms,
+            max_frame=self.max_frame,
+            per_ip_overrides=self.per_ip_overrides,
+        )
+
+    def of_address(self, host: str) -> int:
+        return self.per_ip_overrides.get(host, self.max_connections_per_ip)
 
 
 class Listener:
@@ -44,8 +68,10 @@ class Listener:
         pool: BufferPool,
         limits: Limits,
         security: ListenerSecurity | None = None,
+        rates: ConnectionRates | None = None,
     ) -> None:
         self.name = name
+        self._rates = rates
         self._security = security
         self._socket = sock
         self._dispatcher = dispatcher
@@ -95,9 +121,11 @@ class Listener:
     def _accept(self, sock: socket.socket, address: tuple[str, int]) -> None:
         host = address[0].removeprefix("::ffff:")  # an IPv4 peer of a socket for both, as ACLs and tools write it
         limits = self._limits
-        if len(self._channels) >= limits.max_connections or self._per_ip[host] >= limits.max_connections_per_ip:
+        if len(self._channels) >= limits.max_connections or self._per_ip[host] >= limits.of_address(host):
             log.warning("connection.refused", peer=f"{host}:{address[1]}", reason="too many connections")
             sock.close()
+            return
+        if self._rates is not None and self._too_fast(sock, host, self._rates):
             return
         sock.setblocking(False)
         with contextlib.suppress(OSError):
@@ -116,6 +144,22 @@ class Listener:
             )
         )
         self._hangups.watch(channel.fd, channel.on_hangup)
+
+    def _too_fast(self, sock: socket.socket, host: str, rates: ConnectionRates) -> bool:
+        """Whether the address is over its quota: then the connection is kept waiting and closed, as by Kafka. Over the
+        limit of the whole node nobody is refused, but the next one is accepted later.
+        """
+        now_ms = self._loop.time() * 1000
+        wait_ms = rates.on_accepted(host, now_ms)
+        if wait_ms > 0:
+            log.warning("connection.refused", peer=host, reason="connection_creation_rate is exceeded")
+            self._loop.call_later(wait_ms / 1000, sock.close)
+            return True
+        pause_ms = rates.pause_ms(now_ms)
+        if pause_ms > 0:
+            self._loop.remove_reader(self._socket.fileno())
+            self._loop.call_later(pause_ms / 1000, self._accept_again)
+        return False
 
     def _new_channel(self, sock: socket.socket) -> Channel:
         if self._security is None or self._security.tls is None:

@@ -201,10 +201,14 @@ class Node:
     def _listen(self, server: Broker | ControllerServer, *, controller: bool) -> None:
         """Open the listeners of controllers, or those of brokers."""
         config = self.config
-        server.authorizer = self._security.authorizer if self._security is not None else None
+        rates = None
+        if self._security is not None:
+            self._security.serve(server)
+            rates = self._security.rates
         limits = Limits(
             max_connections=min(config.max_connections, Descriptors.available().connections),
             max_connections_per_ip=config.max_connections_per_ip,
+            per_ip_overrides=config.connection_limits,
             idle_ms=config.connections_max_idle_ms,
             max_frame=config.socket_request_max_bytes,
         )
@@ -214,7 +218,8 @@ class Node:
         for name, sock in self._sockets.by_listener.items():
             if (name in config.controller_listener_names) == controller:
                 security = self._security.listeners.get(name) if self._security is not None else None
-                listener = Listener(name, sock, Dispatcher(server, apis), self._pool, limits, security)
+                own = limits.at_most(config.for_listener(name).max_connections)
+                listener = Listener(name, sock, Dispatcher(server, apis), self._pool, own, security, rates)
                 listener.start()
                 self._listeners.append(listener)
 

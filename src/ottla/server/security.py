@@ -13,11 +13,15 @@ from typing import TYPE_CHECKING
 from ottla.env.config.broker.config import BrokerConfig
 from ottla.env.logging import get_logger
 from ottla.env.seams import Clock, RandomSource
+from ottla.runtime.connection_rates import ConnectionRates
 from ottla.runtime.listener_security import ListenerSecurity
 from ottla.server.errors import StartupError
 
 if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.controller_server import ControllerServer
     from ottla.broker.listener_sasl import ListenerSasl
+    from ottla.broker.quotas import Quotas
     from ottla.metadata.delta import MetadataDelta
     from ottla.metadata.image import MetadataImage
     from ottla.security.acls import Authorizer
@@ -39,6 +43,11 @@ class NodeSecurity:
         self._image = image
         self._refreshing: list[asyncio.Task[None]] = []
         self.authorizer = _authorizer(config)
+        self.quotas: Quotas | None = None
+        self.servers: list[Broker | ControllerServer] = []
+        """Who answers clients here, and is told of quotas."""
+        self._config = config
+        self.rates = ConnectionRates(self._address_quota, lambda: self._config.max_connection_creation_rate)
         self.listeners: dict[str, ListenerSecurity] = {}
         for endpoint in config.endpoints.listeners:
             name, protocol = endpoint.listener_name, endpoint.security_protocol
@@ -60,8 +69,17 @@ class NodeSecurity:
             task.cancel()
         self._refreshing.clear()
 
+    def serve(self, server: Broker | ControllerServer) -> None:
+        server.authorizer = self.authorizer
+        server.quotas = self.quotas
+        self.servers.append(server)
+
+    def _address_quota(self, host: str) -> float | None:
+        return self.quotas.table.of_address(host) if self.quotas is not None else None
+
     def follow(self, config: BrokerConfig) -> None:
         """Dynamic settings have changed. What cannot be used is reported and the old stays in force."""
+        self._config = config
         for name, security in self.listeners.items():
             if security.tls is not None:
                 security.tls.follow(config.for_listener(name))
@@ -79,6 +97,20 @@ class NodeSecurity:
             from ottla.security.acls import Acl
 
             self.authorizer.replace(Acl.of(record) for record in image.acls.values())
+        if delta.reloaded or delta.client_quotas:
+            self._follow_quotas(image)
+
+    def _follow_quotas(self, image: MetadataImage) -> None:
+        if not image.client_quotas:
+            self.quotas = None
+        elif self.quotas is not None:
+            self.quotas.replace(image.client_quotas)
+        else:
+            from ottla.broker.quotas import Quotas
+
+            self.quotas = Quotas(self._config, self._clock, image.client_quotas)
+        for server in self.servers:
+            server.quotas = self.quotas
 
     def _tls(self, config: BrokerConfig, name: str, protocol: str) -> TlsSource:
         from ottla.security.tls import TlsError, TlsSource
