@@ -12,7 +12,7 @@ from ottla.log.retention import delete_old_segments, expired_segments
 from ottla.log.validation import AppendOrigin
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Uuid
-from ottla.protocol.records import build_end_txn_marker
+from ottla.protocol.records import build_end_txn_marker, iterate_batches
 
 from .partition_files import NOW, append, batch, names, new_log, read_all, reload, values
 
@@ -357,6 +357,22 @@ class TestTransactions:
         again.advance_high_watermark(30)
         assert again.last_stable_offset == 15
         assert again.aborted_transactions(0, 50) == []
+
+    def test_a_fetch_lists_the_aborted_transactions_of_its_range(self, small_log: PartitionLog) -> None:
+        """By the index, or the end of the segment: at least those in the slice, and not a whole backlog."""
+        for number in range(60):
+            append(small_log, b"x", producer_id=7, epoch=0, sequence=number, transactional=True)
+            self.marker(small_log, 7, commit=False)
+        small_log.advance_high_watermark(small_log.log_end_offset)
+        segments = len(small_log.segments)
+        assert segments > 5
+        for start in range(0, 120, 7):
+            found = small_log.read(start, 200)
+            listed = [aborted.first_offset for aborted in small_log.aborted_within(found, start)]
+            offsets = [header.base_offset for _, header in iterate_batches(found.read()) if not header.is_control]
+            assert set(offsets) <= set(listed)
+            assert len(listed) <= 2 * 60 // segments, "more than a segment's worth"
+            assert listed == sorted(listed)
 
     def test_plain_write_inside_a_transaction_is_refused(self, log: PartitionLog) -> None:
         append(log, b"x", producer_id=1, epoch=0, sequence=0, transactional=True)

@@ -150,6 +150,35 @@ def test_transaction_version_two_demands_a_bumped_epoch(log: PartitionLog) -> No
     assert send(log, 0, epoch=6)[1] is False
 
 
+def test_verification_knows_epochs(log: PartitionLog) -> None:
+    """An open transaction of one epoch says nothing of the next; an epoch of the past gets no guard at all."""
+    log.verification_enabled = True
+    first = log.start_verification(9, 0, 5, NOW)
+    assert first is not None
+    data = batch(b"x", producer_id=9, epoch=5, sequence=0, transactional=True)
+    log.append_as_leader(data, leader_epoch=0, now_ms=NOW, guard=first)
+    assert log.start_verification(9, 1, 5, NOW) is None
+    assert log.start_verification(9, 0, 6, NOW) is not None
+    with pytest.raises(KafkaError) as error:
+        log.start_verification(9, 0, 4, NOW)
+    assert error.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
+    data = batch(b"y", producer_id=9, epoch=6, sequence=0, transactional=True)
+    with pytest.raises(KafkaError) as error:
+        log.append_as_leader(data, leader_epoch=0, now_ms=NOW)
+    assert error.value.code is ErrorCode.INVALID_TXN_STATE
+
+
+def test_a_guard_that_nothing_will_come_of_is_forgotten(log: PartitionLog) -> None:
+    guard = log.start_verification(9, 0, 0, NOW)
+    assert guard is not None
+    other = log.start_verification(10, 0, 0, NOW)
+    assert other is not None
+    log.producers.drop_verification(10, guard)
+    assert log.producers.verifications == {9: guard, 10: other}
+    log.producers.drop_verification(9, guard)
+    assert log.producers.verifications == {10: other}
+
+
 def test_verification_holds_back_higher_sequences(log: PartitionLog) -> None:
     log.verification_enabled = True
     guard = log.start_verification(9, 4, 0, NOW)

@@ -25,7 +25,9 @@ pytestmark = [
 PROPERTIES = {"transaction.state.log.num.partitions": "1", "offsets.topic.num.partitions": "1"}
 
 
-@pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
+@pytest.mark.parametrize(
+    "clean", [pytest.param(True, id="stopped", marks=pytest.mark.soak), pytest.param(False, id="killed")]
+)
 @pytest.mark.parametrize(
     ("first", "second"), [(OttlaServer, ApacheKafka), (ApacheKafka, OttlaServer)], ids=["to-apache", "to-ottla"]
 )

@@ -103,6 +103,8 @@ class _Verification:
 
     def _on_verified(self, codes: Mapping[TopicPartition, ErrorCode]) -> None:
         for tp, code in codes.items():
+            if code is ErrorCode.INVALID_PRODUCER_ID_MAPPING:
+                self._drop_guard(tp)
             self._verdicts[tp] = unverified(code, adds=self._operation.adds)
         self._answered = True
         if self._deferred is None:
@@ -120,6 +122,12 @@ class _Verification:
             result.then(self._deferred.resolve)
         else:
             self._deferred.resolve(result)
+
+    def _drop_guard(self, tp: TopicPartition) -> None:
+        guard = self._verdicts[tp]
+        partition = self._context.broker.replicas.by_name.get(tp.topic, {}).get(tp.partition)
+        if partition is not None and isinstance(guard, Verification):
+            partition.log.producers.drop_verification(guard.producer_id, guard)
 
     def _wait(self) -> ProduceResponse | Deferred | None:
         if self._answered:

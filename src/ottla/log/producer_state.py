@@ -80,11 +80,18 @@ class Verification:
     The object itself is the guard: the append that follows must show the one that was handed out.
     """
 
-    __slots__ = ("created_ms", "epoch", "lowest_sequence", "supports_epoch_bump")
+    __slots__ = ("created_ms", "epoch", "lowest_sequence", "producer_id", "supports_epoch_bump")
 
     def __init__(
-        self, created_ms: TimestampMs, sequence: int, epoch: ProducerEpoch, *, supports_epoch_bump: bool
+        self,
+        producer_id: ProducerId,
+        created_ms: TimestampMs,
+        sequence: int,
+        epoch: ProducerEpoch,
+        *,
+        supports_epoch_bump: bool,
     ) -> None:
+        self.producer_id = producer_id
         self.created_ms = created_ms
         self.lowest_sequence = sequence
         self.epoch = epoch
@@ -287,11 +294,16 @@ class ProducerState:
             self.verifications = {}
         verification = self.verifications.get(producer_id)
         if verification is None:
-            verification = Verification(now_ms, sequence, epoch, supports_epoch_bump=supports_epoch_bump)
+            verification = Verification(producer_id, now_ms, sequence, epoch, supports_epoch_bump=supports_epoch_bump)
             self.verifications[producer_id] = verification
         else:
             verification.seen(sequence, epoch)
         return verification
+
+    def drop_verification(self, producer_id: ProducerId, guard: Verification) -> None:
+        """The coordinator does not know the producer: nothing will come of its guard, and ids are free to invent."""
+        if self.verifications and self.verifications.get(producer_id) is guard:
+            del self.verifications[producer_id]
 
 
 def _is_ongoing(entry: ProducerEntry | None, epoch: ProducerEpoch) -> bool:
