@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 import click
@@ -59,7 +60,7 @@ def sql(
         sys.exit(1)
     if output == "json":
         for row in rows.to_pylist():
-            click.echo(json.dumps(row, default=_text))
+            click.echo(json.dumps(row, default=_plain))
     elif output == "csv":
         import pyarrow.csv
 
@@ -68,12 +69,14 @@ def sql(
         from rich.console import Console
         from rich.table import Table
 
-        table = Table(caption=_true_at(offsets, notes), caption_justify="left")
+        table = Table()
         for name in rows.column_names:
             table.add_column(name)
         for row in rows.to_pylist():
             table.add_row(*[_text(value) for value in row.values()])
         Console().print(table)
+        if when := _true_at(offsets, notes):
+            click.echo(when)
 
 
 def _delta_tables(given: tuple[str, ...]) -> tuple[dict[str, object], list[str]]:
@@ -94,6 +97,13 @@ def _delta_tables(given: tuple[str, ...]) -> tuple[dict[str, object], list[str]]
 def _true_at(offsets: Mapping[Any, int], notes: list[str]) -> str | None:
     parts = [f"{partition}@{offset}" for partition, offset in offsets.items()] + notes
     return f"true at {', '.join(parts)}" if parts else None
+
+
+def _plain(value: object) -> object:
+    """DuckDB's sums are decimals."""
+    if isinstance(value, Decimal):
+        return int(value) if value == int(value) else float(value)
+    return _text(value)
 
 
 def _text(value: object) -> str:

@@ -101,6 +101,7 @@ class PipelineRun:
             try:
                 for one in self.running:
                     one.query = one.start()
+                    self._let_it_begin(one)
                 while not self._stopping.wait(poll_s):
                     self._supervise()
                     if on_progress is not None:
@@ -177,6 +178,13 @@ class PipelineRun:
                 on_progress(self)
         self._stop_queries()
 
+    def _let_it_begin(self, one: Running) -> None:
+        """Queries come up one after the other: each starts Python processes, for which Spark waits only ten seconds."""
+        deadline = time.monotonic() + 15.0
+        while one.query is not None and one.query.isActive and time.monotonic() < deadline:
+            if "nitializing" not in str(one.query.status["message"]) or self._stopping.wait(0.1):
+                return
+
     def _supervise(self) -> None:
         for one in self.running:
             one.look()
@@ -194,6 +202,7 @@ class PipelineRun:
                 one.restarts += 1
                 try:
                     one.query = one.start()
+                    self._let_it_begin(one)
                 except StepFailed as failed:
                     one.last_error = failed.reason
                     one.failures_in_a_row += 1

