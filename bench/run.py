@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from bench.bed import Bed
 from bench.loads import (
     Case,
+    cluster,
     connections,
     consume,
     groups,
@@ -35,6 +36,7 @@ LOADS: dict[str, Callable[[Sizes], list[Case]]] = {
     memory.NAME: memory.cases,
     partitions.NAME: partitions.cases,
     connections.NAME: connections.cases,
+    cluster.NAME: cluster.cases,
 }
 
 
