@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
+
+from typing_extensions import Buffer
 
 from ottla.cli.kafka.table import TOOLS, tool_name
 
@@ -34,7 +37,20 @@ def run(program: str, arguments: list[str]) -> int:
     return code
 
 
+class _Pipe(io.FileIO):
+    """Standard output that ends the tool when nobody reads any more (`| head`): quietly, as Java's tools end."""
+
+    def write(self, data: Buffer, /) -> int:
+        try:
+            return super().write(data) or 0
+        except BrokenPipeError:
+            os._exit(0)
+
+
 def main() -> None:
+    if len(sys.argv) > 1 and not tool_name(sys.argv[1]).startswith("console-"):  # those close their consumer first
+        raw = _Pipe(sys.stdout.fileno(), "w", closefd=False)
+        sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), encoding="utf-8", line_buffering=sys.stdout.isatty())
     code = run(sys.argv[1] if len(sys.argv) > 1 else "", sys.argv[2:])
     sys.stdout.flush()
     sys.stderr.flush()
