@@ -1,0 +1,52 @@
+"""Avro, JSON Schema and Protobuf, both ways, through a registry: what is typed as JSON is framed, and read back as it was."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from click.testing import CliRunner
+
+from ottla.cli.commands import ottla
+from ottla.registry.client import RegistryClient
+from ottla.testing import Broker
+from tests.registry.instances import RegistryThread
+
+SCHEMAS = {
+    "AVRO": '{"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}, {"name": "name", "type": "string"}]}',
+    "JSON": '{"type": "object", "properties": {"id": {"type": "integer"}, "name": {"type": "string"}}, "required": ["id"]}',
+    "PROTOBUF": 'syntax = "proto3"; message R { int32 id = 1; string name = 2; }',
+}
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[tuple[str, str]]:
+    with Broker() as broker, RegistryThread(broker.bootstrap_servers, topic="_schemas_cli") as registry:
+        yield broker.bootstrap_servers, registry.url
+
+
+@pytest.mark.parametrize("kind", sorted(SCHEMAS))
+def test_both_ways(running: tuple[str, str], kind: str) -> None:
+    server, url = running
+    topic = f"typed-{kind.lower()}"
+    RegistryClient(url).call(
+        "POST", "subjects", f"{topic}-value", "versions", body={"schema": SCHEMAS[kind], "schemaType": kind}
+    )
+    options = ["-b", server, "--registry", url]
+    rows = [{"id": n, "name": f"n{n}"} for n in range(1, 4)]
+    call("topic", "create", topic, "--partitions", "1", *options)
+    call("produce", topic, "--value-as", "schema", *options, stdin="".join(json.dumps(row) + "\n" for row in rows))
+    read = call("consume", topic, "-e", "-o", "json", *options).splitlines()
+    assert [json.loads(line)["value"] for line in read] == rows
+    raw = call("consume", topic, "-e", "-n", "1", "--value-as", "hex", "-f", "%v", "-b", server)
+    assert raw.startswith("00 00 00 00")
+    found = call("consume", topic, "-e", "--filter", "value.id == 2", "-f", "%v\\n", *options)
+    assert json.loads(found) == rows[1]
+    assert "does not fit schema" in call("produce", topic, '{"id": "x"}', "--value-as", "schema", *options, code=1)
+
+
+def call(*words: str, stdin: str = "", code: int = 0) -> str:
+    done = CliRunner().invoke(ottla, list(words), input=stdin)
+    assert done.exit_code == code, (words, done.output, done.exception)
+    return done.stdout if code == 0 else done.output
