@@ -1,0 +1,72 @@
+"""The SQL source and sink on a real PostgreSQL."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+
+from ottla.connect.sinks.base import DELETED, Work
+from ottla.connect.sinks.sql import SqlSink
+from ottla.connect.sources.sql import read_after, read_table
+from ottla.tables.topics import TableError
+from tests.support.kafka_jars import Unavailable
+from tests.support.postgresql import postgresql
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def uri():
+    try:
+        with postgresql() as address:
+            yield address
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+def test_rows_and_their_marker_are_one_transaction(uri):
+    sink = SqlSink(uri, "people", insert_mode="upsert", pk_fields=["id"])
+    at = datetime(2026, 11, 16, tzinfo=UTC)
+    rows = pa.table(
+        {
+            "id": [1, 2, 3],
+            "name": ["ada", "bob", "eve"],
+            "score": [1.5, None, 3.0],
+            "at": [at] * 3,
+            "ok": [True, False, None],
+        }
+    )
+    assert sink.put(rows, Work(application="a", version=4))
+    assert not sink.put(rows, Work(application="a", version=4))
+    changed = pa.table({"id": [2, 3, 3], "name": ["BOB", "x", "EVE"], DELETED: [False, False, False]})
+    assert sink.put(changed, Work(application="a", version=5))
+    assert sink.put(pa.table({"id": [1], "name": ["ada"], DELETED: [True]}), Work(application="a", version=6))
+    assert sink.reached("a") == 6
+    found = sorted((row["id"], row["name"], row["score"]) for row in read_table(uri, "people").to_pylist())
+    assert found == [(2, "BOB", None), (3, "EVE", 3.0)]
+    with pytest.raises(TableError, match="was not written"):
+        sink.put(pa.table({"id": [9], "nowhere": ["x"]}), Work(application="a", version=7))
+    assert sink.reached("a") == 6, "nothing half-written"
+    sink.close()
+
+
+def test_incrementing_and_timestamp_modes(uri):
+    sink = SqlSink(uri, "events")
+    times = [datetime(2026, 1, 1, 0, 0, n // 2, tzinfo=UTC) for n in range(10)]
+    sink.put(pa.table({"id": list(range(10)), "at": times}), Work(application="e", version=0))
+    sink.close()
+    first, place = read_after(uri, "events", "incrementing", incrementing="id", limit=6)
+    assert first.column("id").to_pylist() == list(range(6))
+    rest, place = read_after(uri, "events", "incrementing", incrementing="id", after=place)
+    assert rest.column("id").to_pylist() == [6, 7, 8, 9]
+    nothing, again = read_after(uri, "events", "incrementing", incrementing="id", after=place)
+    assert (nothing.num_rows, again) == (0, place)
+    with pytest.raises(TableError, match="cannot be read"):
+        read_table(uri, "no_such_table")
+
+
+def test_an_unreachable_database_is_one_clear_error():
+    with pytest.raises(TableError, match="cannot be opened"):
+        SqlSink("postgresql://x@127.0.0.1:9/x", "t")
