@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from ottla.controller import brokers, committed, runtime
-from ottla.raft import driver, elections, fetching, metadata_log, node, replica, segment, serving
+from ottla.controller import committed, runtime
+from ottla.raft import driver, elections, fetching, metadata_log, node, replica, serving
 from ottla.raft.roles import Leader, ballot, observer, prospective, unattached
 from ottla.raft.snapshots import SnapshotId
 
@@ -191,20 +191,6 @@ def names_a_snapshot_one_too_far(patch: pytest.MonkeyPatch) -> None:
 @mutation
 def keeps_the_log_beside_a_fetched_snapshot(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(metadata_log.MetadataLog, "start_over", lambda *_: None)
-
-
-@mutation
-def trusts_torn_writes(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(segment, "crc_matches", lambda *_: True)
-
-
-@mutation
-def leaves_fenced_brokers_in_charge(patch: pytest.MonkeyPatch) -> None:
-    def fence(_state: Any, broker: Any) -> list[Any]:
-        return [brokers.BrokerRegistrationChangeRecord(broker.id, broker.epoch, fenced=brokers.FENCE)]
-
-    patch.setattr(brokers, "fence_broker", fence)
-    patch.setattr(runtime, "fence_broker", fence)
 
 
 @mutation

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from ottla.controller import runtime
+from ottla.controller import brokers, runtime
 from ottla.controller.state import RequestContext
 from ottla.env import logging
 from ottla.protocol.generated.create_topics_request import CreatableTopic, CreateTopicsRequest
 from ottla.raft import elections, replica
 from ottla.simulation.cluster import Shape, SimulatedCluster
-from ottla.simulation.invariants import Violation
+from ottla.simulation.invariants import Violation, check_partitions
 from ottla.simulation.node import SimulatedNode
 from ottla.simulation.world import World
 
@@ -117,10 +117,25 @@ def the_longer_log_is_not_the_newer(seed: int = 1) -> None:
     stage.run(8_000)
 
 
+def silent_brokers_lose_their_leaderships() -> None:
+    """Two brokers go silent one after the other: whoever is fenced leads nothing."""
+    stage = Stage()
+    brokers = stage.cluster.workload.brokers
+    for broker in brokers[:2]:
+        broker.alive = False
+        stage.run(12_000)
+    image = stage.leader.publisher.image if stage.leader.publisher is not None else None
+    assert image is not None
+    assert [image.brokers[broker.id].fenced for broker in brokers] == [True, True, False]
+    assert image.topics_by_name
+    check_partitions(image)
+
+
 SCHEDULES: dict[str, Callable[[], None]] = {
     "isolated_leader_resigns": isolated_leader_resigns,
     "undone_decisions_are_forgotten": undone_decisions_are_forgotten,
     "the_longer_log_is_not_the_newer": the_longer_log_is_not_the_newer,
+    "silent_brokers_lose_their_leaderships": silent_brokers_lose_their_leaderships,
 }
 
 
@@ -145,10 +160,18 @@ def _compares_lengths(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(replica.Replica, "up_to_date", lambda self, _epoch, end: end >= self.log.end_offset)
 
 
+def _leaves_the_fenced_in_charge(patch: pytest.MonkeyPatch) -> None:
+    def fence(_state: Any, broker: Any) -> list[Any]:
+        return [brokers.BrokerRegistrationChangeRecord(broker.id, broker.epoch, fenced=brokers.FENCE)]
+
+    patch.setattr(brokers, "fence_broker", fence)
+
+
 BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "isolated_leader_resigns": _without_check_quorum,
     "undone_decisions_are_forgotten": _keeps_its_image,
     "the_longer_log_is_not_the_newer": _compares_lengths,
+    "silent_brokers_lose_their_leaderships": _leaves_the_fenced_in_charge,
 }
 
 
