@@ -11,7 +11,6 @@ from functools import partial
 
 from ottla.coordinator.decisions import GroupDecision, Waiter
 from ottla.coordinator.groups.classic.join import UNKNOWN_MEMBER_ID, Caller
-from ottla.coordinator.groups.consumer.validation import validate_heartbeat
 from ottla.coordinator.groups.machine import GroupMachine
 from ottla.coordinator.groups.shelf import OperationTimers
 from ottla.coordinator.records import decode, encode
@@ -130,6 +129,8 @@ class GroupCoordinator:
     # The consumer protocol
 
     def consumer_heartbeat(self, caller: Caller, request: ConsumerGroupHeartbeatRequest, waiter: Waiter) -> None:
+        from ottla.coordinator.groups.consumer.validation import validate_heartbeat
+
         try:
             validate_heartbeat(request, caller.version, self.settings)
         except KafkaError as error:

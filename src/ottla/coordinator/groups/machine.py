@@ -8,6 +8,8 @@ appended, and their answers, like all others, leave when that is committed.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from ottla.coordinator.decisions import Draft, GroupDecision, Waiter
 from ottla.coordinator.groups.classic.group import ClassicGroup
@@ -17,8 +19,6 @@ from ottla.coordinator.groups.classic.membership import Membership
 from ottla.coordinator.groups.classic.rebalance import Rebalance
 from ottla.coordinator.groups.classic.states import GroupState
 from ottla.coordinator.groups.classic.sync import Sync
-from ottla.coordinator.groups.consumer.replay import ConsumerReplay
-from ottla.coordinator.groups.consumer.service import ConsumerGroups
 from ottla.coordinator.groups.expiry import Expiry
 from ottla.coordinator.groups.group import Group, GroupKind
 from ottla.coordinator.groups.listing import Listing
@@ -43,6 +43,11 @@ from ottla.protocol.generated.offset_fetch_request import OffsetFetchRequestGrou
 from ottla.protocol.generated.sync_group_request import SyncGroupRequest
 from ottla.protocol.generated.txn_offset_commit_request import TxnOffsetCommitRequest
 
+if TYPE_CHECKING:
+    from ottla.coordinator.groups.consumer.group import ConsumerGroup
+    from ottla.coordinator.groups.consumer.replay import ConsumerReplay
+    from ottla.coordinator.groups.consumer.service import ConsumerGroups
+
 _REPLACEABLE = (GroupKind.CONSUMER, GroupKind.STREAMS)
 
 
@@ -59,8 +64,28 @@ class GroupMachine:
         self._transactional_offsets = TransactionalOffsets(self._shelf)
         self._listing = Listing(self._shelf, self._store)
         self._expiry = Expiry(self._shelf, self._store)
-        self._consumer = ConsumerGroups(self._shelf, self._rebalance)
-        self._consumer_replay = ConsumerReplay(self._shelf)
+
+    # What a kind needs is imported when its first group comes: most nodes start with classic groups, or none.
+
+    @cached_property
+    def _consumer(self) -> ConsumerGroups:
+        from ottla.coordinator.groups.consumer.service import ConsumerGroups
+
+        return ConsumerGroups(self._shelf, self._rebalance)
+
+    @cached_property
+    def _consumer_replay(self) -> ConsumerReplay:
+        from ottla.coordinator.groups.consumer.replay import ConsumerReplay
+
+        return ConsumerReplay(self._shelf)
+
+    @property
+    def _has_consumer_groups(self) -> bool:
+        return any(group.kind is GroupKind.CONSUMER for group in self._shelf.groups.values())
+
+    def _consumer_group(self, group_id: str) -> ConsumerGroup | None:
+        group = self._shelf.groups.get(group_id)
+        return self._consumer.find(group_id) if group is not None and group.kind is GroupKind.CONSUMER else None
 
     @property
     def groups(self) -> Mapping[str, Group]:
@@ -88,25 +113,25 @@ class GroupMachine:
         return draft.decide()
 
     def join(self, caller: Caller, request: JoinGroupRequest, waiter: Waiter) -> GroupDecision:
-        group = self._consumer.find(request.group_id)
+        group = self._consumer_group(request.group_id)
         if group is not None and not group.is_empty:
             return self._consumer.classic_members.join(group, caller, request, waiter)
         return self._join.join(caller, request, waiter)
 
     def sync(self, request: SyncGroupRequest, waiter: Waiter) -> GroupDecision:
-        group = self._consumer.find(request.group_id)
+        group = self._consumer_group(request.group_id)
         if group is not None and not group.is_empty:
             return self._consumer.classic_members.sync(group, request, waiter)
         return self._sync.sync(request, waiter)
 
     def heartbeat(self, request: HeartbeatRequest, waiter: Waiter) -> GroupDecision:
-        group = self._consumer.find(request.group_id)
+        group = self._consumer_group(request.group_id)
         if group is not None:
             return self._consumer.classic_members.heartbeat(group, request, waiter)
         return self._membership.heartbeat(request, waiter)
 
     def leave(self, request: LeaveGroupRequest, waiter: Waiter) -> GroupDecision:
-        group = self._consumer.find(request.group_id)
+        group = self._consumer_group(request.group_id)
         if group is not None:
             return self._consumer.classic_members.leave(group, request, waiter)
         return self._membership.leave(request, waiter)
@@ -181,14 +206,16 @@ class GroupMachine:
                 self._rebalance.touch(group, member)
             if len(group.members) > self._shelf.settings.group_max_size:
                 self._rebalance.prepare(group, draft, "the loaded group is over capacity")
-        self._consumer.on_loaded()
+        if self._has_consumer_groups:
+            self._consumer.on_loaded()
         self._expiry.schedule()
         return draft.decide()
 
     def on_metadata(self, delta: MetadataDelta, image: MetadataImage, version: int) -> None:
         """Also while the shard is loading: the image is what decisions are made against."""
         self._shelf.on_metadata(delta, image, version)
-        self._consumer.on_metadata(delta)
+        if self._has_consumer_groups:
+            self._consumer.on_metadata(delta)
 
     def on_unloaded(self) -> GroupDecision:
         """Another broker leads now: whoever waits here must look for it."""
