@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from ottla.broker.audit import AuditLog
     from ottla.broker.context import RequestContext
     from ottla.broker.fetch_sessions import FetchSessions
     from ottla.broker.metrics import BrokerMetrics
@@ -85,6 +86,7 @@ class Broker:
     authorizer: Authorizer | None = None
     quotas: Quotas | None = None
     """Only while there are any."""
+    audit: AuditLog | None = None
     schemas: SchemaValidation | None = None
     """Checks records of topics that ask for it; None without a registry."""
     telemetry: ClientTelemetry | None = None

@@ -97,12 +97,18 @@ class Connection:
         self.token_authenticated = token
         self.authenticated = True
         self.peer.lift_limits()
+        audit = self.dispatcher.broker.audit
+        if audit is not None:
+            audit.login(principal, self.client_host, self.listener, allowed=True)
 
     def fail_authentication(self, answer: list[Any] | None, reason: str, delay_ms: float) -> None:
         """Refuse a login, but not at once: guessing shall take time. Nothing more is read from the peer."""
         peer = f"{self.client_host}:{self.client_port}"
         log.warning("authentication.failed", peer=peer, listener=self.listener, reason=reason)
         self.busy = True
+        audit = self.dispatcher.broker.audit
+        if audit is not None:
+            audit.login(self.principal, self.client_host, self.listener, allowed=False, reason=reason)
 
         def close() -> None:
             self._pending = None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ottla.broker.audit import AuditLog
     from ottla.broker.broker import ControllerChannel, QuorumChannel
     from ottla.broker.metrics import BrokerMetrics
     from ottla.broker.quotas import Quotas
@@ -31,6 +32,7 @@ class ControllerServer:
     authorizer: Authorizer | None = None
     quotas: Quotas | None = None
     """Only while there are any."""
+    audit: AuditLog | None = None
     metrics: BrokerMetrics | None = None
     on_broker_disconnected: Callable[[NodeId, int], None] = lambda _broker, _epoch: None
 

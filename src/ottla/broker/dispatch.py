@@ -103,6 +103,8 @@ class Dispatcher:
             metrics.started(context)
         try:
             handle = route.handle if self._open else partial(self._guarded, route.handle)
+            if self.broker.audit is not None:
+                handle = partial(self.broker.audit.around, handle)
             quotas = self.broker.quotas
             if quotas is None:
                 response = handle(context, request)

@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ottla.broker.broker import Broker
 from ottla.env.config.broker.config import BrokerConfig
 from ottla.env.logging import get_logger
 from ottla.env.seams import Clock, RandomSource
@@ -18,7 +19,7 @@ from ottla.runtime.listener_security import ListenerSecurity
 from ottla.server.errors import StartupError
 
 if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
+    from ottla.broker.audit import AuditLog
     from ottla.broker.controller_server import ControllerServer
     from ottla.broker.listener_sasl import ListenerSasl
     from ottla.broker.quotas import Quotas
@@ -44,6 +45,7 @@ class NodeSecurity:
         self._refreshing: list[asyncio.Task[None]] = []
         self.authorizer = _authorizer(config)
         self.quotas: Quotas | None = None
+        self._audit: AuditLog | None = None
         self.servers: list[Broker | ControllerServer] = []
         """Who answers clients here, and is told of quotas."""
         self._config = config
@@ -65,6 +67,8 @@ class NodeSecurity:
                 self._refreshing.append(asyncio.ensure_future(_refresh(security)))
 
     def stop(self) -> None:
+        if self._audit is not None:
+            self._audit.stop()
         for task in self._refreshing:
             task.cancel()
         self._refreshing.clear()
@@ -73,6 +77,11 @@ class NodeSecurity:
         server.authorizer = self.authorizer
         server.quotas = self.quotas
         self.servers.append(server)
+        if self._config.ottla_audit_enable and isinstance(server, Broker):
+            from ottla.broker.audit import AuditLog
+
+            self._audit = server.audit = AuditLog(server, self._config.ottla_audit_queue_max_events)
+            self._audit.start()
 
     def _address_quota(self, host: str) -> float | None:
         return self.quotas.table.of_address(host) if self.quotas is not None else None

@@ -1,0 +1,198 @@
+"""The audit log: who logged in, who changed what, who was refused, and from where, as JSON records of `__ottla_audit`.
+
+Events wait in a bounded queue (`ottla.audit.queue.max.events`) and are written in batches; what does not fit is counted
+and the count is written when there is room again. A request never waits for its audit record. Values of settings, records
+and credentials are never in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.authorization.rules import then
+from ottla.broker.context import RequestContext
+from ottla.env.logging import get_logger
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.protocol.generated.create_topics_request import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.generated.index import APIS
+from ottla.protocol.primitives import Message, Struct
+from ottla.protocol.records_build import SimpleRecord, build_batch
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+log = get_logger(__name__)
+
+TOPIC = "__ottla_audit"
+FLUSH_S = 0.2
+BATCH = 500
+_RETRY_S = 1.0
+_CHANGES = frozenset({19, 20, 21, 30, 31, 33, 34, 37, 38, 39, 40, 42, 43, 44, 45, 47, 49, 51, 57, 64, 80, 81})
+"""APIs that change something beyond records and offsets: every call of them is written down."""
+_DATA = frozenset({0, 1})
+_REFUSALS = frozenset(
+    {
+        int(ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        int(ErrorCode.GROUP_AUTHORIZATION_FAILED),
+        int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+        int(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        int(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED),
+    }
+)
+_NAMES = ("name", "topic", "group_id", "resource_name", "transactional_id", "user", "principal", "entity_name")
+_MAX_NAMES = 20
+
+Handle = Callable[[RequestContext, Any], Any]
+
+
+class AuditLog:
+    def __init__(self, broker: Broker, max_events: int) -> None:
+        self._broker = broker
+        self._events: deque[dict[str, Any]] = deque()
+        self._max_events = max_events
+        self._dropped = 0
+        self._task: asyncio.Task[None] | None = None
+        self._created = False
+
+    def start(self) -> None:
+        self._task = asyncio.ensure_future(self._run())
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    # What happens
+
+    def login(self, principal: str, host: str, listener: str, *, allowed: bool, reason: str | None = None) -> None:
+        event = {"event": "login", "principal": principal, "host": host, "listener": listener, "allowed": allowed}
+        self._add(event if reason is None else {**event, "reason": reason})
+
+    def around(self, handle: Handle, context: RequestContext, request: Any) -> Any:
+        """The handler's answer, noted when it is there."""
+        # A rule takes what it refuses out of the request, so the names are taken before; those of produce and fetch, of
+        # which there are many, only when something was refused.
+        names = _resources(request) if context.api_key not in _DATA else None
+
+        def note(response: Any) -> Any:
+            self._note(context, names, response)
+            return response
+
+        return then(handle(context, request), note)
+
+    def _note(self, context: RequestContext, names: set[str] | None, response: Any) -> None:
+        codes = sorted(_codes(response))
+        refused = not _REFUSALS.isdisjoint(codes)
+        if not refused and context.api_key not in _CHANGES:
+            return
+        self._add(
+            {
+                "event": "request",
+                "api": APIS[context.api_key].name,
+                "principal": context.principal,
+                "host": context.client_host,
+                "client_id": context.client_id,
+                "listener": context.listener,
+                "resources": sorted(_resources(response) if names is None else names)[:_MAX_NAMES],
+                "allowed": not refused,
+                "errors": [ErrorCode(code).name for code in codes if code],
+            }
+        )
+
+    def _add(self, event: dict[str, Any]) -> None:
+        if len(self._events) >= self._max_events:
+            self._dropped += 1
+            return
+        self._events.append({"timestamp_ms": self._broker.clock.time_ms(), "node": self._broker.node_id, **event})
+
+    # Writing
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(FLUSH_S)
+            if self._events and not self._flush():
+                await self._create()
+                await asyncio.sleep(_RETRY_S)
+
+    def _flush(self) -> bool:
+        """Write what waits; whether it went."""
+        if self._dropped and len(self._events) < self._max_events:
+            dropped, self._dropped = self._dropped, 0
+            self._add({"event": "dropped", "count": dropped})
+        batch = [self._events[index] for index in range(min(BATCH, len(self._events)))]
+        records = [SimpleRecord(event["timestamp_ms"], None, json.dumps(event).encode()) for event in batch]
+        image = self._broker.image
+        topic = image.topics_by_name.get(TOPIC)
+        registration = topic.partitions.get(0) if topic is not None else None
+        if topic is None or registration is None or not registration.has_leader:
+            return False
+        data = bytes(build_batch(records))
+        if registration.leader == self._broker.node_id:
+            try:
+                partition = self._broker.replicas.get(TOPIC, 0)
+                partition.append_as_leader(
+                    bytearray(data), now_ms=self._broker.clock.time_ms(), required_acks=1, version=9
+                )
+            except KafkaError as error:
+                log.warning("audit.not_written", reason=error.code.name)
+                return False
+        else:
+            self._send(registration.leader, topic.id, data)
+        for _ in batch:
+            self._events.popleft()
+        return True
+
+    def _send(self, leader: int, topic_id: Any, data: bytes) -> None:
+        from ottla.protocol.generated.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+
+        topics = [TopicProduceData(TOPIC, topic_id, [PartitionProduceData(0, data)])]
+        self._broker.peers.send(leader, ProduceRequest(None, 1, 5000, topics), lambda _response: None)
+
+    async def _create(self) -> None:
+        if TOPIC in self._broker.image.topics_by_name:
+            return
+        topic = CreatableTopic(TOPIC, 1, -1)
+        try:
+            await self._broker.controller.submit(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), None)
+        except KafkaError as error:
+            log.warning("audit.topic_not_created", reason=error.code.name)
+
+
+def _codes(value: Any, depth: int = 0) -> set[int]:
+    """Every error code in a response."""
+    found: set[int] = set()
+    if depth > 6:
+        return found
+    if isinstance(value, list):
+        for item in value:
+            found |= _codes(item, depth + 1)
+    elif isinstance(value, Struct | Message):
+        for name in type(value).__slots__:
+            part = getattr(value, name)
+            if name.endswith("error_code"):
+                found.add(part)
+            elif isinstance(part, list | Struct):
+                found |= _codes(part, depth + 1)
+    return found
+
+
+def _resources(value: Any, depth: int = 0) -> set[str]:
+    """The names in a request: topics, groups, principals; never values."""
+    found: set[str] = set()
+    if depth > 4:
+        return found
+    if isinstance(value, list):
+        for item in value[:_MAX_NAMES]:
+            found |= {item} if isinstance(item, str) else _resources(item, depth + 1)
+    elif isinstance(value, Struct | Message):
+        for name in type(value).__slots__:
+            part = getattr(value, name)
+            if name in _NAMES and isinstance(part, str):
+                found.add(part)
+            elif isinstance(part, list | Struct):
+                found |= _resources(part, depth + 1)
+    return found
