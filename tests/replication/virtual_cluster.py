@@ -156,6 +156,8 @@ class VirtualNode:
             fetch_sessions=FetchSessions(1000, cluster.time, SeededRandom(self.id)),
             leader_throttle=None,
             authorizer=None,
+            metrics=None,
+            schemas=None,
             image=self.publisher.image,
         )
         self.logs.load(self._topic_config, cluster.time.time_ms())

@@ -24,7 +24,7 @@ def status(servers: str) -> dict:
 
 def up(directory: Path, port: int, nodes: int) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [*COMMAND, "up", "--dir", str(directory), "--port", str(port), "--nodes", str(nodes), "--no-registry"],
+        [*COMMAND, "up", "--dir", str(directory), "--port", str(port), "--nodes", str(nodes), "--no-registry", "--no-console"],
         env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
 
@@ -41,7 +41,7 @@ def first_line(process: subprocess.Popen[str]) -> str:
 
 @pytest.mark.timeout(240)
 def test_one_node_grows_to_three_and_is_drained_under_load(tmp_path: Path) -> None:
-    port = free_ports(6)[0]
+    port = free_ports(9)[0]
     one = up(tmp_path, port, 1)
     assert "ottla is up" in first_line(one)
     servers = f"127.0.0.1:{port}"
@@ -110,7 +110,8 @@ def test_what_cannot_be_is_said_and_changes_nothing(tmp_path: Path) -> None:
         thief.mkdir()
         port, other = free_ports(2)
         text = text.replace(str(cluster.nodes[2].port), str(port)).replace("broker,controller", "broker")
-        lines = [line for line in text.splitlines() if "listeners=" not in line and not line.startswith("log.dirs")]
+        own = ("listeners=", "advertised.listeners=", "log.dirs=", "ottla.http.listener=")
+        lines = [line for line in text.splitlines() if not line.startswith(own)]
         lines += [f"listeners=PLAINTEXT://127.0.0.1:{port}", f"log.dirs={thief}/data"]
         lines += ["initial.broker.registration.timeout.ms=3000"]
         (thief / "server.properties").write_text("\n".join(lines) + "\n")

@@ -202,8 +202,9 @@ def plan_nodes(directory: Path, host: str, port: int, count: int) -> list[Planne
     nodes = []
     for node_id in range(1, count + 1):
         folder = directory if node_id == 1 else directory / f"node-{node_id}"
-        first = 2 * (node_id - 1)
-        nodes.append(PlannedNode(node_id, folder, ports[first], ports[first + 1], ports[2 * count + node_id - 1]))
+        # Three for each, in the order of `ottla up` with one node, so that a node that is there keeps its own.
+        first = 3 * (node_id - 1)
+        nodes.append(PlannedNode(node_id, folder, *ports[first : first + 3]))
     return nodes
 
 
