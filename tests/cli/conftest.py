@@ -28,7 +28,7 @@ def shims(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def ottla_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaServer]:
-    server = OttlaServer(tmp_path_factory.mktemp("ottla"), properties=PROPERTIES)
+    server = OttlaServer(tmp_path_factory.mktemp("ottla"), properties={**PROPERTIES, **AUTHORIZER})
     server.start()
     try:
         yield server

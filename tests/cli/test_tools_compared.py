@@ -80,8 +80,8 @@ TOPICS = calls("""
     topics --bootstrap-server SERVER --alter --topic NAME --partitions 2 --config a=b
     topics --bootstrap-server SERVER --describe --topic NAME
     topics --bootstrap-server SERVER --delete --topic NAME-p
-    topics --bootstrap-server SERVER --delete --topic NAME-p
-    topics --bootstrap-server SERVER --delete --topic NAME-p --if-exists
+    topics --bootstrap-server SERVER --delete --topic NAME-gone
+    topics --bootstrap-server SERVER --delete --topic NAME-gone --if-exists
     topics --bootstrap-server nohost.invalid:9092 --list
     topics --bootstrap-server localhost --list
     topics --bootstrap-server SERVER --list --command-config FOLDER/missing
@@ -135,7 +135,7 @@ QUOTAS = calls("""
     configs --bootstrap-server SERVER --user NAME --alter --delete-config request_percentage
     configs --bootstrap-server SERVER --user NAME --alter --add-config producer_byte_rate=abc
     configs --bootstrap-server SERVER --entity-type ips --entity-name 127.0.0.1 --describe
-""", apache_only="quotas and SCRAM users are served from another branch")  # fmt: skip
+""")  # fmt: skip
 RECORDS = [
     Call("console-producer --bootstrap-server SERVER --topic NAME --reader-property parse.key=true",
          stdin="".join(f"k{n % 3}\tvalue {n}\n" for n in range(20))),
@@ -267,7 +267,7 @@ ACLS = calls("""
     acls --bootstrap-server SERVER --remove --topic NAME --force
     acls --bootstrap-server SERVER --remove --topic NAME-pre --group NAME-g --resource-pattern-type prefixed --force
     acls --bootstrap-server SERVER --list
-""", rows=True, apache_only="its authorizer is not switched on here")  # fmt: skip
+""", rows=True)  # fmt: skip
 TRANSACTIONS = calls("""
     transactions
     transactions list

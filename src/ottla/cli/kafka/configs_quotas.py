@@ -60,7 +60,7 @@ def describe_quotas(cluster: Cluster, kinds: Sequence[str], names: Sequence[str]
             for kind, shown in _SHOWN.items()
             if kind in entity
         )
-        print(f"Quota configs for {who} are " + ", ".join(f"{key}={value}" for key, value in values.items()))
+        print(f"Quota configs for {who} are " + ", ".join(f"{key}={values[key]}" for key in sorted(values)))
 
 
 def alter_quotas(
