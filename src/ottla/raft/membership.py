@@ -167,6 +167,12 @@ class Membership:
             code, message = refusal or (ErrorCode.NOT_LEADER_OR_FOLLOWER, "")
             reply(RemoveRaftVoterResponse(error_code=int(code), error_message=message))
             return
+        if len(replica.voters.voters) == 2 and known is not None and known.key.matches(replica.key):
+            # If it died before the other has the change, neither could be elected: the other has to do it.
+            self._elections.resign()
+            message = "The leader of two voters hands over before it leaves: ask the new leader"
+            reply(RemoveRaftVoterResponse(error_code=int(ErrorCode.NOT_LEADER_OR_FOLLOWER), error_message=message))
+            return
         offset = self._append(replica.voters.without(request.voter_id))
         self._removing = role, offset, reply
 
