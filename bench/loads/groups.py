@@ -20,7 +20,7 @@ from bench.plan import Sizes
 from bench.servers import Server
 
 NAME = "groups"
-_NO_LONGER = Target("ratio", "<=", 1.05)  # waits of whole heartbeats: equal ones differ by a few percent
+_NO_LONGER = Target("ratio", "<=", 1.0)
 STABLE = Quantity("stable", "s", "lower", _NO_LONGER)
 AFTER_JOIN = Quantity("one more member", "s", "lower", _NO_LONGER)
 CPU = Quantity("broker CPU", "s", "lower")

@@ -16,7 +16,7 @@ import pytest
 
 from ottla.protocol.generated.describe_log_dirs_request import DescribeLogDirsRequest
 from ottla.runtime.disk import DiskFile, DiskStorage
-from ottla.server import node
+from ottla.server import storage
 from ottla.testing import Broker
 from tests.robustness.server_process import ServerProcess
 from tests.robustness.wire import call, create_topic, fetch, metadata, produce, read_back
@@ -91,7 +91,7 @@ class FaultyStorage(DiskStorage):
 
 @pytest.fixture
 def two_directories(tmp_path, monkeypatch) -> Iterator[tuple[Broker, Path, Path]]:
-    monkeypatch.setattr(node, "DiskStorage", FaultyStorage)
+    monkeypatch.setattr(storage, "DiskStorage", FaultyStorage)
     monkeypatch.setattr(FaultyStorage, "failing", (frozenset(), ""))
     good, bad = tmp_path / "good", tmp_path / "bad"
     with Broker(

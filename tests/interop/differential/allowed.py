@@ -70,9 +70,6 @@ CUT_BATCHES = Allowed(
 
 LATER_APIS = frozenset(
     {
-        17, 36,  # SASL
-        29, 30, 31, 38, 39, 40, 41, 50, 51,  # ACLs, delegation tokens, SCRAM credentials
-        48, 49,  # quotas
         80, 81,  # several nodes
         76, 77, 78, 79, 83, 84, 85, 86, 87, 88, 89, 90, 91, 92,  # the newer kinds of groups
     }

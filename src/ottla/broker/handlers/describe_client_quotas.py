@@ -24,7 +24,7 @@ def handle(context: RequestContext, request: DescribeClientQuotasRequest) -> Des
     except KafkaError as error:
         return DescribeClientQuotasResponse(error_code=int(error.code), error_message=error.message, entries=None)
     return DescribeClientQuotasResponse(
-        error_message=None,
+        error_message="",
         entries=[
             EntryData(
                 [EntityData(kind, name) for kind, name in entity],

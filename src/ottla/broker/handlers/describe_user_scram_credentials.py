@@ -21,7 +21,7 @@ def handle(
     image = context.broker.image
     wanted = Counter(user.name for user in request.users or ()) or Counter({name for _, name in image.scram})
     return DescribeUserScramCredentialsResponse(
-        error_message=None, results=[_described(image, name, count) for name, count in wanted.items()]
+        error_message="", results=[_described(image, name, count) for name, count in wanted.items()]
     )
 
 
