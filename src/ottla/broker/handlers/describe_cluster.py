@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.broker.context import RequestContext
-from ottla.broker.handlers.metadata import CLUSTER_OPERATIONS, NOT_ASKED
+from ottla.broker.handlers.metadata import CLUSTER_OPERATIONS, NOT_ASKED, named_controller
 from ottla.model.errors import ErrorCode
 from ottla.protocol.generated.describe_cluster_request import DescribeClusterRequest
 from ottla.protocol.generated.describe_cluster_response import DescribeClusterBroker, DescribeClusterResponse
@@ -22,7 +22,7 @@ def handle(context: RequestContext, request: DescribeClusterRequest) -> Describe
     return DescribeClusterResponse(
         endpoint_type=here,
         cluster_id=broker.cluster_id,
-        controller_id=broker.quorum.leader_id if here == CONTROLLERS else broker.node_id,
+        controller_id=broker.quorum.leader_id if here == CONTROLLERS else named_controller(context),
         brokers=_controllers(context) if here == CONTROLLERS else _brokers(context, request),
         cluster_authorized_operations=CLUSTER_OPERATIONS if wanted else NOT_ASKED,
     )

@@ -82,12 +82,21 @@ def _answer(context: RequestContext, request: MetadataRequest) -> MetadataRespon
             if not node.fenced and context.listener in node.listeners
         ],
         cluster_id=broker.cluster_id,
-        controller_id=broker.node_id,
+        controller_id=named_controller(context),
         topics=topics,
         cluster_authorized_operations=CLUSTER_OPERATIONS
         if request.include_cluster_authorized_operations
         else NOT_ASKED,
     )
+
+
+def named_controller(context: RequestContext) -> int:
+    """The broker to send admin calls to. Any forwards, so it is this one, unless clients do not find it in the answer
+    yet: a client that is told of a controller without an address waits for the next metadata, for minutes.
+    """
+    own = context.broker.node_id
+    alive = [n.id for n in context.broker.image.brokers.values() if not n.fenced and context.listener in n.listeners]
+    return own if own in alive else min(alive, default=-1)
 
 
 def _requested(image: MetadataImage, asked: MetadataRequestTopic, request: MetadataRequest) -> MetadataResponseTopic:
