@@ -17,7 +17,7 @@ from ottla.registry.state import RegistryState
 from ottla.testing import Broker
 from tests.registry.instances import RegistryThread, call, register
 
-# As Confluent Platform writes them (keys and values read off its own topic).
+# As Confluent Platform writes them, by the fields of its record classes; none was taken from a live topic.
 CONFLUENT = [
     ('{"keytype":"CONFIG","magic":0}', '{"compatibilityLevel":"FULL"}'),
     ('{"keytype":"NOOP","magic":0}', None),

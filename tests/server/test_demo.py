@@ -27,7 +27,7 @@ def demo(tmp_path, *words: str, without: str = "") -> subprocess.CompletedProces
 
 @pytest.mark.timeout(300)
 def test_the_demo_runs(tmp_path):
-    """It checks its own counts; here only that it got there: 35 s on an idle machine, Spark's start included."""
+    """It checks its own counts; here only that it got there, Spark's start included."""
     done = demo(tmp_path)
     assert done.returncode == 0, done.stderr + done.stdout
     for words in ("top pages", "hits per minute", "true at", "visits", "alerts", "broken readings", "exactly once"):
