@@ -81,7 +81,14 @@ class Mixed:
         assert producer.flush(30) == 0
 
     def check(self) -> None:
-        consumer = Consumer({"bootstrap.servers": self.servers, "group.id": "g", "auto.offset.reset": "earliest"})
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.servers,
+                "group.id": "g",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+            }
+        )
         try:
             for partition, sent in self.sent.items():
                 consumer.assign([TopicPartition("t", partition, 0)])

@@ -37,7 +37,10 @@ def test_a_limit_is_kept_and_moves_every_partition(sizes, most):
     start = {TopicPartition("t", n): 7 for n in sizes}
     end = {TopicPartition("t", n): 7 + size for n, size in sizes.items()}
     found = limited(start, end, most)
-    assert sum(found[p] - start[p] for p in found) <= max(most, len(sizes))
+    # As Spark's source shares it out: a partition whose share is less than one record moves by one all the same.
+    total = sum(sizes.values())
+    small = sum(1 for size in sizes.values() if 0 < most * size < total)
+    assert sum(found[p] - start[p] for p in found) <= most + small
     assert all(found[p] > start[p] for p in found if end[p] > start[p])
     assert all(found[p] <= end[p] for p in found)
 

@@ -171,3 +171,11 @@ def test_index_entries_lead_to_the_right_batch(tmp_path: Path) -> None:
     for start in range(0, 600, 7):
         base, last = offsets(log, start)[0]
         assert base <= start <= last
+
+
+def test_a_sync_that_comes_after_the_close_is_nothing(tmp_path: Path) -> None:
+    """A node that stops closes its log while a sync may wait for its thread."""
+    log = opened(tmp_path)
+    append(log, b"x")
+    log.close()
+    log.sync()

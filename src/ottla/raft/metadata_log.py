@@ -113,8 +113,10 @@ class MetadataLog:
         return header.last_offset
 
     def sync(self) -> None:
-        """Make every append before this call durable; safe on another thread."""
-        self._segments[-1].file.sync()
+        """Make every append before this call durable; safe on another thread. A closed log has nothing to sync."""
+        segments = self._segments
+        if segments:
+            segments[-1].file.sync()
 
     def batches(self, start_offset: int) -> Iterator[tuple[BatchHeader, bytes]]:
         for segment in self._segments:

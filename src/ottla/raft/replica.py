@@ -42,6 +42,8 @@ class Replica:
         self.snapshots = SnapshotStore(storage, log_dir, clock, config.retention)
         self.history = QuorumHistory(config.static_voters)
         self.role: Role = Unattached(0)
+        self.id_taken = False
+        """A node that only follows was told that its own id leads."""
         self.stored: QuorumState | None = None
         self.high_watermark = -1
         """The first offset that is not known to be committed; -1 when nothing is known."""
@@ -152,6 +154,8 @@ class Replica:
     def observe(self, epoch: int, leader_id: NodeId, leader: Address | None) -> bool:
         """Another replica told of an epoch and its leader. Whether this one changed its role for it."""
         role = self.role
+        if leader_id == self.key.id and not self.config.controller:
+            self.id_taken = True  # this one never stands for election: another node has its id
         leader = leader or self.address_of(leader_id)
         known = leader_id not in (NO_NODE, self.key.id) and leader is not None
         if epoch > role.epoch:

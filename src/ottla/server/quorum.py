@@ -6,6 +6,7 @@ A controller decides while it is active; a broker alone only follows. Both hear 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 
 from ottla.controller.bootstrap import read_bootstrap
@@ -42,6 +43,9 @@ TICK_MS = 500
 """How often sessions and snapshots are looked at."""
 RESIGN_TIMEOUT_MS = 1_000
 """How long a stopping leader waits for the others to know."""
+
+ID_CHECK_SECONDS = 0.5
+"""How often a broker that waits for metadata looks whether another node has its id."""
 
 
 class QuorumMember:
@@ -145,7 +149,14 @@ class QuorumMember:
 
         self.publisher.subscribe(look)
         try:
-            await found.wait()
+            while not found.is_set():
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(found.wait(), ID_CHECK_SECONDS)
+                if self.raft.replica.id_taken:
+                    raise StartupError(
+                        f"DUPLICATE_BROKER_REGISTRATION: node.id {self.raft.replica.key.id} is that of the controller "
+                        "that leads the quorum; every node needs its own"
+                    )
         finally:
             self.publisher.unsubscribe(look)
 
