@@ -36,7 +36,7 @@ demo: setup  ## run the main job end to end
 
 test: setup  ## all tests, in parallel; ARGS="-k name" narrows
 	@$(PY) -m tests.support.prepare
-	@$(PY) -m pytest -n $(JOBS) --dist worksteal --session-timeout 1200 -m "not soak" $(ARGS)
+	@$(PY) -m pytest -n $(JOBS) --dist worksteal --session-timeout 3000 -m "not soak" $(ARGS)
 
 check: setup  ## ruff, mypy --strict, import-linter, tidy
 	@$(PY) -m ruff check .
