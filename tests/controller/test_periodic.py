@@ -48,7 +48,7 @@ def test_unclean_elections_only_where_the_topic_allows_them() -> None:
     cluster.create("loose", 1, 1)
     for name in ("strict", "loose"):
         owner = cluster.partition(name).leader
-        if not cluster.state.image.brokers[owner].fenced:
+        if owner >= 0:  # both may have been placed on the same broker, which is fenced by now
             cluster.beat(owner, fence=True)
     cluster.apply([ConfigRecord(2, "loose", "unclean.leader.election.enable", "true")])
     assert elect_uncleanly(cluster.state) == [], "nobody who has it is alive"

@@ -286,7 +286,8 @@ class ConsumerGroups(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Those who live settle; left alone, every group ends."""
         settled = [client for client in self.everybody[:5] if not client.classic]
-        for _ in range(12):
+        # Long enough for a member that is gone to be missed (45 s), and for the others to settle after that.
+        for _ in range(24):
             for client in settled:
                 self.beat(client, None, None, None, follows=True, full=False)
             self.world.time.advance(5_000)
