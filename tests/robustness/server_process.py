@@ -29,7 +29,8 @@ def environment() -> dict[str, str]:
 def free_ports(count: int) -> list[int]:
     """Ports below the range that the kernel gives to clients, so that no client of ours can take them."""
     found: list[int] = []
-    candidate = 10_000 + os.getpid() * 7 % 20_000
+    # Far apart for processes that started together: a cluster takes a dozen in a row.
+    candidate = 10_000 + os.getpid() * 997 % 20_000
     while len(found) < count:
         candidate = 10_000 + (candidate - 9_999) % 20_000
         with socket.socket() as probe:

@@ -6,7 +6,6 @@ A controller decides while it is active; a broker alone only follows. Both hear 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 
 from ottla.controller.bootstrap import read_bootstrap
@@ -17,8 +16,6 @@ from ottla.controller.state import ControllerSettings, ControllerState
 from ottla.env.config.broker.config import BrokerConfig
 from ottla.env.logging import get_logger
 from ottla.env.seams import Clock, RandomSource, Storage
-from ottla.metadata.delta import MetadataDelta
-from ottla.metadata.image import MetadataImage
 from ottla.metadata.meta_properties import MetaProperties
 from ottla.metadata.publisher import MetadataPublisher
 from ottla.model.ids import METADATA_DIR, ZERO_UUID, NodeId
@@ -29,7 +26,7 @@ from ottla.raft.errors import RaftError
 from ottla.raft.metadata_log import MetadataLogConfig
 from ottla.raft.node import RaftNode
 from ottla.raft.outbound import Outbound, Reply
-from ottla.raft.roles import Resigned
+from ottla.raft.roles import Follower, Observer, Resigned
 from ottla.raft.snapshot_store import SnapshotRetention
 from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
 from ottla.runtime.quorum_network import QuorumNetwork
@@ -44,8 +41,8 @@ TICK_MS = 500
 RESIGN_TIMEOUT_MS = 1_000
 """How long a stopping leader waits for the others to know."""
 
-ID_CHECK_SECONDS = 0.5
-"""How often a broker that waits for metadata looks whether another node has its id."""
+CAUGHT_UP_CHECK_SECONDS = 0.01
+"""How often a broker that waits for metadata looks whether it has it."""
 
 
 class QuorumMember:
@@ -140,25 +137,22 @@ class QuorumMember:
         self._ticks = asyncio.ensure_future(self._tick())
 
     async def caught_up(self) -> None:
-        """Wait until there is a committed image to work with."""
-        found = asyncio.Event()
+        """Wait until the image holds all that the leader said is committed. A snapshot of our own is not enough: what was
+        created after it would look like strays on our disks.
+        """
+        while not self._is_caught_up():
+            if self.raft.replica.id_taken:
+                raise StartupError(
+                    f"DUPLICATE_BROKER_REGISTRATION: node.id {self.raft.replica.key.id} is that of the controller "
+                    "that leads the quorum; every node needs its own"
+                )
+            await asyncio.sleep(CAUGHT_UP_CHECK_SECONDS)
 
-        def look(_delta: MetadataDelta, image: MetadataImage) -> None:
-            if not image.empty:
-                found.set()
-
-        self.publisher.subscribe(look)
-        try:
-            while not found.is_set():
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(found.wait(), ID_CHECK_SECONDS)
-                if self.raft.replica.id_taken:
-                    raise StartupError(
-                        f"DUPLICATE_BROKER_REGISTRATION: node.id {self.raft.replica.key.id} is that of the controller "
-                        "that leads the quorum; every node needs its own"
-                    )
-        finally:
-            self.publisher.unsubscribe(look)
+    def _is_caught_up(self) -> bool:
+        role = self.raft.replica.role
+        in_touch = isinstance(role, Follower | Observer) and role.in_touch
+        known = self.raft.is_leader or in_touch
+        return known and not self.publisher.image.empty and self.driver.next_offset >= self.raft.high_watermark
 
     async def _tick(self) -> None:
         while True:
