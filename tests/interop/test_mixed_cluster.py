@@ -51,6 +51,10 @@ class Mixed:
 
     def create(self) -> None:
         """Partition 0 led by the head, partition 1 by the member."""
+        # A client that hears of one broker first and of two then drops what it had sent to the address it began with.
+        wait_for(lambda: len(self.admin.list_topics(timeout=10).brokers) == 2, "both brokers are listed")
+        self.admin = AdminClient({"bootstrap.servers": self.servers})
+        assert len(self.admin.list_topics(timeout=10).brokers) == 2
         topic = NewTopic("t", 2, replica_assignment=[[HEAD, MEMBER], [MEMBER, HEAD]])
         self.admin.create_topics([topic])["t"].result(30)
 
