@@ -1,34 +1,47 @@
-"""What security costs: produce throughput plain, over TLS, with ACLs, encrypted at rest; Ottla and Apache Kafka.
+"""What security costs: produce and fetch plain, over TLS, with ACLs, encrypted at rest; Ottla and Apache Kafka.
 
-    python -m bench.security [--megabytes 200] [--rounds 3] [--ottla-only]
+    python -m bench.security [--megabytes 200] [--rounds 3] [--ottla-only] [--variants plain,tls]
 
-Rounds alternate between the variants, so that what else the machine does falls on all of them; the best round counts.
-The rows are `tls`, `acls` and `encrypted`, each as a share of the same server's plain throughput; the server's CPU time
-per GB says the same where the machine is busy with other things.
+Rounds alternate between the servers, so that what else the machine does falls on all of them; the median round counts.
+Each row is a share of the same server's plain figure. The server's CPU seconds per GB say the same where the machine is
+busy with other things. Some 4 minutes with three rounds.
 """
 
 from __future__ import annotations
 
 import argparse
 import base64
-import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import trustme
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from tests.interop.ottla_server import OttlaServer
 from tests.support.apache_kafka import BENCH_JVM, ApacheKafka, free_port
 
+from bench.process import cpu_seconds
+
 VARIANTS = ("plain", "tls", "acls", "encrypted")
 RECORD_BYTES = 1000
+PARTITIONS = 4
 TOPIC = "cost"
+
+
+def write_key(path: Path, authority: trustme.CA) -> None:
+    """Key and chain; the key as PKCS#8, the only form that Kafka's PEM key store reads."""
+    certificate = authority.issue_cert("127.0.0.1")
+    key = load_pem_private_key(certificate.private_key_pem.bytes(), None)
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    path.write_bytes(pem + b"".join(blob.bytes() for blob in certificate.cert_chain_pems))
 
 
 def properties(variant: str, folder: Path, server: ApacheKafka) -> dict[str, str]:
@@ -46,7 +59,7 @@ def properties(variant: str, folder: Path, server: ApacheKafka) -> dict[str, str
     if variant == "tls":
         authority = trustme.CA()
         authority.cert_pem.write_to_path(str(folder / "ca.pem"))
-        authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(folder / "key.pem"))
+        write_key(folder / "key.pem", authority)
         port = free_port()
         (folder / "tls-port").write_text(str(port))
         listeners = f"PLAINTEXT://127.0.0.1:{server.port},SSL://127.0.0.1:{port}"
@@ -69,30 +82,30 @@ def running(kind: str, variant: str) -> Iterator[tuple[dict[str, Any], int]]:
         server.properties |= properties(variant, folder, server)
         server.start()
         try:
-            settings: dict[str, Any] = {"bootstrap.servers": server.bootstrap_servers}
+            settings: dict[str, Any] = {"bootstrap.servers": server.bootstrap_servers, "log_level": 2}
             if variant == "tls":
                 port = (folder / "tls-port").read_text()
                 settings = {
                     "bootstrap.servers": f"127.0.0.1:{port}",
                     "security.protocol": "SSL",
+                    "log_level": 2,
                     "ssl.ca.location": str(folder / "ca.pem"),
                 }
             admin = AdminClient(settings)
-            admin.create_topics([NewTopic(TOPIC, 4, 1)])[TOPIC].result(30)
+            admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(30)
             yield settings, server.pid
         finally:
             server.kill()
 
 
-def throughput(settings: dict[str, Any], megabytes: int) -> float:
-    """MB/s of acks=all, 1 KB records."""
+def produce(settings: dict[str, Any], megabytes: int) -> None:
+    """acks=all, 1 KB records."""
     producer = Producer({**settings, "acks": "all", "linger.ms": 5, "queue.buffering.max.messages": 200_000})
     value = b"v" * RECORD_BYTES
-    started = time.perf_counter()
     for number in range(megabytes * 1_000_000 // RECORD_BYTES):
         while True:
             try:
-                producer.produce(TOPIC, value, partition=number % 4)
+                producer.produce(TOPIC, value, partition=number % PARTITIONS)
                 break
             except BufferError:
                 producer.poll(0.05)
@@ -100,12 +113,28 @@ def throughput(settings: dict[str, Any], megabytes: int) -> float:
             producer.poll(0)
     if producer.flush(300):
         raise RuntimeError("records were not delivered")
-    return megabytes / (time.perf_counter() - started)
 
 
-def cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def fetch(settings: dict[str, Any], megabytes: int) -> None:
+    consumer = Consumer({**settings, "group.id": "bench", "enable.auto.commit": False, "fetch.queue.backoff.ms": 10})
+    consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])
+    left, deadline = megabytes * 1_000_000 // RECORD_BYTES, time.monotonic() + 300
+    while left > 0:
+        left -= len(consumer.consume(5_000, 1.0))
+        if time.monotonic() > deadline:
+            raise RuntimeError("records were not read")
+    consumer.close()
+
+
+LOADS: dict[str, Callable[[dict[str, Any], int], None]] = {"produce": produce, "fetch": fetch}
+
+
+def measured(load: str, settings: dict[str, Any], pid: int, megabytes: int) -> tuple[float, float]:
+    """MB/s, and the server's CPU seconds per GB."""
+    before, started = cpu_seconds(pid), time.perf_counter()
+    LOADS[load](settings, megabytes)
+    took = time.perf_counter() - started
+    return megabytes / took, (cpu_seconds(pid) - before) / megabytes * 1000
 
 
 def main() -> None:
@@ -113,31 +142,31 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--ottla-only", action="store_true")
+    parser.add_argument("--variants", default=",".join(VARIANTS))
     options = parser.parse_args()
     kinds = ["ottla"] if options.ottla_only else ["ottla", "kafka"]
-    best: dict[tuple[str, str], float] = {}
-    cpu: dict[tuple[str, str], float] = {}
+    found: dict[tuple[str, str, str], list[tuple[float, float]]] = defaultdict(list)
     with ExitStack() as stack:
         servers = {
             (kind, variant): stack.enter_context(running(kind, variant))
             for kind in kinds
-            for variant in VARIANTS
+            for variant in options.variants.split(",")
             if kind == "ottla" or variant != "encrypted"
         }
         for settings, _ in servers.values():
-            throughput(settings, max(options.megabytes // 10, 1))  # warm
+            produce(settings, max(options.megabytes // 4, 1))  # warm
         for _ in range(options.rounds):
-            for key, (settings, pid) in servers.items():
-                before = cpu_seconds(pid)
-                best[key] = max(best.get(key, 0.0), throughput(settings, options.megabytes))
-                spent = (cpu_seconds(pid) - before) / options.megabytes * 1000
-                cpu[key] = min(cpu.get(key, spent), spent)
-    print(f"{'server':8} {'variant':10} {'MB/s':>8} {'of plain':>9} {'CPU s/GB':>9} {'of plain':>9}")
-    for key, speed in best.items():
-        plain = (key[0], "plain")
-        print(
-            f"{key[0]:8} {key[1]:10} {speed:8.1f} {speed / best[plain]:9.0%} {cpu[key]:9.2f} {cpu[key] / cpu[plain]:9.0%}"
-        )
+            for (kind, variant), (settings, pid) in servers.items():
+                for load in LOADS:
+                    found[load, kind, variant].append(measured(load, settings, pid, options.megabytes))
+    print(f"{'load':8} {'server':7} {'variant':10} {'MB/s':>8} {'of plain':>9} {'CPU s/GB':>9} {'of plain':>9}")
+    for (load, kind, variant), rounds in sorted(
+        found.items(), key=lambda row: (row[0][0] != "produce", row[0][1] != "ottla")
+    ):
+        speed, cpu = (median(column) for column in zip(*rounds, strict=True))
+        plain = found.get((load, kind, "plain"), rounds)
+        of_speed, of_cpu = (median(column) for column in zip(*plain, strict=True))
+        print(f"{load:8} {kind:7} {variant:10} {speed:8.1f} {speed / of_speed:9.0%} {cpu:9.2f} {cpu / of_cpu:9.0%}")
 
 
 if __name__ == "__main__":
