@@ -357,7 +357,7 @@ def test_read_only_means_read_only(broker) -> None:
 
 
 def test_roles(broker, tmp_path) -> None:
-    from ottla.console.access import hash_password
+    from ottla.security.web import hash_password
 
     users = tmp_path / "users"
     users.write_text("".join(f"{role}:{role}:{hash_password('geheim-1')}\n" for role in ("viewer", "admin")))
@@ -371,6 +371,38 @@ def test_roles(broker, tmp_path) -> None:
         assert console.get("/topics").url.path == "/login"
         console.http.post("/login", data={"name": "admin", "password": "geheim-1"})
         assert console.post("/topics", name="admins-topic", partitions="1").status_code == 200
+        users.write_text(f"viewer:viewer:{hash_password('geheim-1')}\n")
+        assert console.get("/topics").url.path == "/login", "who is taken out of the file is out"
+
+
+def test_programs_come_with_a_token_or_a_password(broker, tmp_path) -> None:
+    from joserfc import jwk, jwt
+
+    from ottla.security.web import hash_password
+
+    key = jwk.RSAKey.generate_key(2048, {"kid": "k"}, private=True)
+    (tmp_path / "jwks").write_text(json.dumps({"keys": [key.as_dict(private=False)]}))
+    (tmp_path / "users").write_text(f"ana:viewer:{hash_password('geheim-1')}\n")
+
+    def bearer(**claims: object) -> dict[str, str]:
+        facts = {"sub": "robot", "aud": "console", "exp": int(time.time()) + 60, **claims}
+        return {"Authorization": "Bearer " + jwt.encode({"alg": "RS256", "kid": "k"}, facts, key)}
+
+    with ServedConsole(
+        bootstrap_servers=broker.bootstrap_servers,
+        users_file=str(tmp_path / "users"),
+        jwks_url=f"file://{tmp_path}/jwks",
+        token_audience=("console",),
+    ) as console:
+        http = console.http
+        assert http.get("/topics", auth=("ana", "geheim-1")).status_code == 200
+        assert http.get("/topics", auth=("ana", "geheim-2")).status_code == 401
+        assert http.get("/topics", headers=bearer()).status_code == 200
+        assert http.get("/topics", headers=bearer(aud="other")).status_code == 401
+        assert http.post("/topics", data={"name": "by-token"}, headers=bearer()).status_code == 403
+        made = http.post("/topics", data={"name": "by-token", "partitions": "1"}, headers=bearer(role="operator"))
+        assert made.status_code == 200
+        assert http.post("/topics", data={"name": "x"}, auth=("ana", "geheim-1")).status_code == 403
 
 
 @pytest.mark.timeout(120)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from ottla.console.access import AccessControl, check_password, hash_password
+from ottla.console.access import AccessControl
 from ottla.console.cluster.history import POINTS, History, Ring, total_lag
 from ottla.console.cluster.librdkafka import librdkafka_settings
 from ottla.console.cluster.snapshot import GroupRow, PartitionRow, Snapshot, TopicRow
@@ -22,6 +22,7 @@ from ottla.console.messages.span import Span, Stretch
 from ottla.console.messages.write import parse_bytes, parse_headers
 from ottla.console.registry_client import Registry
 from ottla.console.render import size, span
+from ottla.security.web import WebAccess, check_password, hash_password
 
 
 class FakeMessage:
@@ -219,7 +220,7 @@ def test_passwords_are_salted_and_checked() -> None:
 def test_a_forged_session_is_no_session(tmp_path) -> None:
     users = tmp_path / "users"
     users.write_text(f"ana:admin:{hash_password('geheim-1')}\n")
-    access = AccessControl(str(users), read_only=False, hosts=())
+    access = AccessControl(WebAccess.from_options(users_file=str(users)), read_only=False, hosts=())
     cookie = access.login("ana", "geheim-1")
     assert cookie is not None
     assert access._open(cookie) is not None

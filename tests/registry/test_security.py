@@ -6,15 +6,18 @@ import base64
 import hashlib
 import json
 import ssl
+import time
 import urllib.request
 from pathlib import Path
 
 import pytest
 import trustme
+from joserfc import jwk, jwt
 
 from ottla.registry.client import RegistryClient, Unreachable
 from ottla.registry.errors import RegistryError
 from ottla.registry.settings import RegistryStartError
+from ottla.security.web import hash_password
 from ottla.testing import Broker
 from tests.registry.instances import RegistryThread, call, register, until
 
@@ -50,6 +53,36 @@ def test_basic_authentication(broker: Broker, users: str) -> None:
         assert RegistryClient(registry.url, user="ann:open").call("GET", "subjects") == []
         with pytest.raises(RegistryError, match="Unauthorized"):
             RegistryClient(registry.url).call("GET", "subjects")
+
+
+@pytest.mark.timeout(60)
+def test_roles_and_tokens(broker: Broker, tmp_path: Path) -> None:
+    key = jwk.RSAKey.generate_key(2048, {"kid": "k"}, private=True)
+    (tmp_path / "jwks").write_text(json.dumps({"keys": [key.as_dict(private=False)]}))
+    roles = ("read", "write", "admin")
+    (tmp_path / "users").write_text("".join(f"{role}:{role}:{hash_password('p')}\n" for role in roles))
+
+    def bearer(**claims: object) -> dict[str, str]:
+        facts = {"sub": "robot", "exp": int(time.time()) + 60, **claims}
+        return {"Authorization": "Bearer " + jwt.encode({"alg": "RS256", "kid": "k"}, facts, key)}
+
+    asked = {
+        ("GET", "/subjects"): "read",
+        ("POST", "/subjects/s"): "read",
+        ("POST", "/compatibility/subjects/s/versions"): "read",
+        ("POST", "/subjects/s/versions"): "write",
+        ("PUT", "/config"): "admin",
+        ("DELETE", "/subjects/s"): "admin",
+    }
+    settings = {"users_file": str(tmp_path / "users"), "jwks_url": f"file://{tmp_path}/jwks"}
+    with RegistryThread(broker.bootstrap_servers, topic="_schemas_roles", **settings) as registry:
+        for (method, path), needed in asked.items():
+            body = {"compatibility": "NONE"} if method == "PUT" else {"schema": '"int"'} if method == "POST" else None
+            for rank, role in enumerate(roles):
+                for headers in (basic(f"{role}:p"), bearer(role=role)):
+                    status = call(registry.url, method, path, body, headers=headers)[0]
+                    assert (status == 403) == (rank < roles.index(needed)), (method, path, role, status)
+        assert call(registry.url, "GET", "/subjects", headers=bearer(exp=1))[0] == 401
 
 
 @pytest.mark.timeout(60)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
+
+from ottla.cli.web_options import web_options
 
 
 @click.command()
@@ -17,12 +20,8 @@ import click
 @click.option("--registry", default="", metavar="URL", help="The schema registry.")
 @click.option("--pipelines", default="", metavar="URL", help="Where `ottla pipeline serve` answers.")
 @click.option("--read-only", is_flag=True, help="Show everything, change nothing.")
-@click.option(
-    "--users", type=click.Path(exists=True, dir_okay=False), help="name:role:hash a line; people must log in."
-)
 @click.option("--allowed-host", multiple=True, help="A further name that browsers may use for this console.")
-@click.option("--tls-certificate", default="", help="PEM file; serves https with --tls-key.")
-@click.option("--tls-key", default="", help="PEM file.")
+@web_options
 @click.option("--until-stdin-closes", is_flag=True, hidden=True, help="End with the process that started this one.")
 @click.option("--hash-password", is_flag=True, help="Read a password, print its hash for the users file, end.")
 def console(
@@ -33,19 +32,17 @@ def console(
     registry: str,
     pipelines: str,
     read_only: bool,
-    users: str | None,
     allowed_host: tuple[str, ...],
-    tls_certificate: str,
-    tls_key: str,
     until_stdin_closes: bool,
     hash_password: bool,
+    **web: Any,
 ) -> None:
     """The web console: topics, messages, groups, schemas, settings, SQL.
 
     For example: ottla console --listen 0.0.0.0:8080 --users users.txt --allowed-host console.example.org
     """
     if hash_password:
-        from ottla.console.access import hash_password as hashed
+        from ottla.security.web import hash_password as hashed
 
         click.echo(hashed(click.prompt("Password", hide_input=True, confirmation_prompt=True)))
         return
@@ -56,9 +53,10 @@ def console(
     from ottla.console.serve import LOOPBACK_NAMES, serve
     from ottla.console.settings import ConsoleSettings
     from ottla.env.config.properties import parse_properties
+    from ottla.security.web import WebAccessError
 
     client = parse_properties(Path(command_config).read_text("utf-8")) if command_config else {}
-    scheme = "https" if tls_certificate else "http"
+    scheme = "https" if web["tls_certificate"] or web["tls_key"] else "http"
     try:
         settings = ConsoleSettings(
             bootstrap_servers=bootstrap_servers,
@@ -66,20 +64,18 @@ def console(
             registry_url=registry,
             pipelines_url=pipelines,
             read_only=read_only,
-            users_file=users or "",
+            **web,
             allowed_hosts=(*LOOPBACK_NAMES, host, *allowed_host),
         )
         serve(
             settings,
             host or "127.0.0.1",
             int(port),
-            certificate=tls_certificate,
-            key=tls_key,
             until_stdin_closes=until_stdin_closes,
             on_up=lambda bound: click.echo(f"the console is up at {scheme}://{host or '127.0.0.1'}:{bound}/"),
         )
     except KeyboardInterrupt:  # Ctrl-C is how it ends
         return
-    except (ConsoleError, OSError) as error:
+    except (ConsoleError, WebAccessError, OSError) as error:
         click.echo(f"ottla console: {error}", err=True)
         sys.exit(1)

@@ -7,6 +7,8 @@ import sys
 
 import click
 
+from ottla.cli.web_options import web_options
+
 
 @click.command()
 @click.option("-b", "--bootstrap-servers", default="127.0.0.1:9092", show_default=True, help="The cluster's brokers.")
@@ -20,9 +22,7 @@ import click
 @click.option("--schema-max-bytes", default=1_000_000, show_default=True, help="The largest schema accepted.")
 @click.option("--client-property", "properties", multiple=True, metavar="NAME=VALUE",
               help="A setting of librdkafka, such as security.protocol=SSL.")  # fmt: skip
-@click.option("--users", "users_file", help="Basic authentication: a file of NAME:PASSWORD lines.")
-@click.option("--tls-certificate", help="Serve HTTPS with this PEM certificate chain.")
-@click.option("--tls-key", help="The PEM key of the certificate.")
+@web_options
 @click.option("--forward-user", envvar="OTTLA_REGISTRY_FORWARD_USER", metavar="NAME:PASSWORD",
               help="Who forwards writes to the elected writer.")  # fmt: skip
 @click.option("--forward-ca", help="PEM certificates to trust when writes are forwarded over HTTPS.")

@@ -2,6 +2,7 @@
 
 - Without a users file everybody who reaches the port is an administrator, as with the broker's port.
 - With one, people log in; a session is a signed cookie (HttpOnly, SameSite=Strict). Roles: viewer, operator, admin.
+  Users, passwords, tokens and roles are `ottla.security.web`'s; a program shows basic or bearer credentials.
 - Every request that changes something carries the session's CSRF token and comes from our own origin.
 - Requests name a host that we serve: a foreign name resolved to this address (DNS rebinding) is refused.
 """
@@ -14,42 +15,29 @@ import json
 import secrets
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from dataclasses import dataclass
-from pathlib import Path
 
 from starlette.requests import Request
 
 from ottla.console.errors import ConsoleError
+from ottla.security.web import WebAccess, WebAccessError, WebUser
 
 COOKIE = "ottla-console"
-ROLES = ("viewer", "operator", "admin")
 _SESSION_S = 12 * 3600
 _FAILED_LOGIN_S = 1.0
-_SCRYPT = {"n": 2**14, "r": 8, "p": 1}
 
-
-@dataclass(frozen=True, slots=True)
-class User:
-    name: str
-    role: str
-
-    def may(self, role: str) -> bool:
-        return ROLES.index(self.role) >= ROLES.index(role)
-
-
-ANYBODY = User("", "admin")
+ANYBODY = WebUser("", "admin")
 
 
 class AccessControl:
-    def __init__(self, users_file: str, *, read_only: bool, hosts: tuple[str, ...]) -> None:
-        self._users_file = users_file
+    def __init__(self, web: WebAccess, *, read_only: bool, hosts: tuple[str, ...]) -> None:
+        self._web = web
         self._read_only = read_only
         self._hosts = frozenset(host.lower() for host in hosts)
         self._secret = secrets.token_bytes(32)
 
     @property
     def login_needed(self) -> bool:
-        return bool(self._users_file)
+        return not self._web.open
 
     # Every request
 
@@ -59,14 +47,31 @@ class AccessControl:
         if self._hosts and name not in self._hosts:
             raise ConsoleError(f"this console is not served as {name!r}; add it with --allowed-host", status=421)
 
-    def user(self, request: Request) -> User | None:
-        """None: must log in first."""
-        if not self.login_needed:
-            return ANYBODY
+    async def identify(self, request: Request) -> WebUser | None:
+        """Who asks, found once for a request; None: must log in first."""
+        shown = request.headers.get("authorization")
+        try:
+            if not self.login_needed:
+                user: WebUser | None = ANYBODY
+            elif shown is not None:
+                user = await self._web.user(shown)
+            else:
+                user = self._of_session(request)
+        except WebAccessError as error:
+            raise ConsoleError(str(error), status=500) from error
+        request.state.user = user
+        return user
+
+    def user(self, request: Request) -> WebUser | None:
+        found: WebUser | None = getattr(request.state, "user", None)
+        return found
+
+    def _of_session(self, request: Request) -> WebUser | None:
+        """As the users file has them now: who is taken out of it is out."""
         claims = self._open(request.cookies.get(COOKIE, ""))
-        if claims is None or float(claims.get("until", 0)) < time.time():
+        if claims is None or float(claims.get("until", 0)) < time.time() or self._web.users is None:
             return None
-        return User(str(claims["name"]), str(claims["role"]))
+        return self._web.users.named(str(claims["name"]))
 
     def csrf(self, request: Request) -> str:
         """Bound to the session cookie, or to this process where there is none."""
@@ -82,7 +87,10 @@ class AccessControl:
             and origin.split("://", 1)[-1].lower() != (request.headers.get("host") or "").lower()
         ):
             raise ConsoleError("a page of another site sent this; refused", status=403)
-        if not hmac.compare_digest(token.encode(), self.csrf(request).encode()):
+        bearer = (request.headers.get("authorization") or "")[:7].lower() == "bearer "
+        if bearer and self.login_needed:
+            pass  # no browser sends a token by itself, so no other page can have sent this
+        elif not hmac.compare_digest(token.encode(), self.csrf(request).encode()):
             raise ConsoleError("the form is too old or not ours; load the page again", status=403)
         if self._read_only:
             raise ConsoleError("this console is read only", status=403)
@@ -94,12 +102,8 @@ class AccessControl:
 
     def login(self, name: str, password: str) -> str | None:
         """The session cookie, or None; the caller waits `failed_login_s` before it says so."""
-        users = load_users(self._users_file)
-        known = users.get(name)
-        stored = known[0] if known else hash_password("nobody", b"0" * 16)
-        if not check_password(password, stored) or known is None:
-            return None
-        return self._seal({"name": name, "role": known[1], "until": time.time() + _SESSION_S})
+        user = self._web.users.find(name, password) if self._web.users is not None else None
+        return self._seal({"name": name, "until": time.time() + _SESSION_S}) if user is not None else None
 
     @property
     def failed_login_s(self) -> float:
@@ -116,37 +120,3 @@ class AccessControl:
             return None
         claims: dict[str, float | str] = json.loads(urlsafe_b64decode(body))
         return claims
-
-
-def load_users(path: str) -> dict[str, tuple[str, str]]:
-    """Name -> (hash, role); one `name:role:hash` a line."""
-    users = {}
-    try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise ConsoleError(f"the users file {path} cannot be read: {error.strerror}", status=500) from error
-    for number, line in enumerate(lines, 1):
-        if not line.strip() or line.startswith("#"):
-            continue
-        parts = line.strip().split(":", 2)
-        if len(parts) != 3 or parts[1] not in ROLES:
-            raise ConsoleError(
-                f"{path}, line {number}: write name:role:hash with a role of {', '.join(ROLES)}", status=500
-            )
-        users[parts[0]] = (parts[2], parts[1])
-    return users
-
-
-def hash_password(password: str, salt: bytes | None = None) -> str:
-    salt = secrets.token_bytes(16) if salt is None else salt
-    made = hashlib.scrypt(password.encode(), salt=salt, **_SCRYPT)
-    return f"scrypt${urlsafe_b64encode(salt).decode()}${urlsafe_b64encode(made).decode()}"
-
-
-def check_password(password: str, stored: str) -> bool:
-    kind, _, rest = stored.partition("$")
-    salt, _, wanted = rest.partition("$")
-    if kind != "scrypt":
-        return False
-    made = hashlib.scrypt(password.encode(), salt=urlsafe_b64decode(salt), **_SCRYPT)
-    return hmac.compare_digest(made, urlsafe_b64decode(wanted))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -58,7 +59,7 @@ def make_app(given: ConsoleSettings) -> Starlette:
         sampler=Sampler(gateway, given.sample_interval_s),
         registry=Registry(given.registry_url),
         searches=Searches(gateway.librdkafka),
-        access=AccessControl(given.users_file, read_only=given.read_only, hosts=given.allowed_hosts),
+        access=AccessControl(given.web_access(), read_only=given.read_only, hosts=given.allowed_hosts),
     )
 
     @contextlib.asynccontextmanager
@@ -91,11 +92,15 @@ async def _guard(request: Request, go_on: Callable[[Request], Awaitable[Response
         site.access.check_host(request)
         if int(request.headers.get("content-length") or 0) > MAX_BODY_BYTES:
             raise ConsoleError(f"more than {MAX_BODY_BYTES >> 20} MiB is too much for one request", status=413)
+        user = await site.access.identify(request)
     except (ConsoleError, ValueError) as error:
         status = error.status if isinstance(error, ConsoleError) else 400
         return PlainTextResponse(str(error), status_code=status, headers=HEADERS)
     path = request.url.path
-    if site.access.user(request) is None and not path.startswith(OPEN_PATHS):
+    if user is None and not path.startswith(OPEN_PATHS):
+        if "authorization" in request.headers:
+            await asyncio.sleep(site.access.failed_login_s)
+            return PlainTextResponse("Unauthorized\n", status_code=401, headers=HEADERS)
         return RedirectResponse("/login", status_code=303)
     response = await go_on(request)
     for name, value in HEADERS.items():

@@ -19,8 +19,6 @@ def serve(
     host: str,
     port: int,
     *,
-    certificate: str = "",
-    key: str = "",
     on_up: Callable[[int], None] | None = None,
     until_stdin_closes: bool = False,
 ) -> None:
@@ -40,11 +38,10 @@ def serve(
             port=port,
             log_level="warning",
             access_log=False,
-            ssl_certfile=certificate or None,
-            ssl_keyfile=key or None,
             server_header=False,
             limit_concurrency=500,
             timeout_graceful_shutdown=2,
+            **settings.web_access().uvicorn_options(),
         )
     )
     if until_stdin_closes:

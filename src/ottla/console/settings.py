@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ottla.security.web import WebAccess
+
 MAX_SEARCHES = 8
 """Searches that may run side by side; each has a thread and a consumer."""
 MAX_TAILS = 16
@@ -28,9 +30,27 @@ class ConsoleSettings:
     pipelines_url: str = ""
     """Where `ottla pipeline serve` answers."""
     read_only: bool = False
-    users_file: str = ""
+    users_file: str | None = None
     """With it everybody must log in; without it whoever reaches the port is an administrator."""
+    jwks_url: str | None = None
+    """Programs may come with a bearer token signed by these keys."""
+    token_issuer: str | None = None
+    token_audience: tuple[str, ...] = ()
+    tls_certificate: str | None = None
+    tls_key: str | None = None
+    tls_client_ca: str | None = None
     allowed_hosts: tuple[str, ...] = ()
     """Host names a browser may use, against DNS rebinding; empty means loopback names and the address listened on."""
     sample_interval_s: float = 5.0
     name: str = "ottla"
+
+    def web_access(self) -> WebAccess:
+        return WebAccess.from_options(
+            users_file=self.users_file,
+            jwks_url=self.jwks_url,
+            issuer=self.token_issuer,
+            audience=self.token_audience,
+            tls_certificate=self.tls_certificate,
+            tls_key=self.tls_key,
+            tls_client_ca=self.tls_client_ca,
+        )

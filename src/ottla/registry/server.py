@@ -11,9 +11,10 @@ from collections.abc import Callable
 import uvicorn
 
 from ottla.registry.http.app import RegistryApp
-from ottla.registry.http.authentication import BasicAuthentication, read_users
+from ottla.registry.http.routes import role_for
 from ottla.registry.service import Registry
 from ottla.registry.settings import RegistrySettings, RegistryStartError
+from ottla.security.web import WebAccess, WebAccessError
 
 
 class RegistryServer:
@@ -35,15 +36,16 @@ class RegistryServer:
 
     async def start(self) -> None:
         settings = self._settings
-        users = read_users(settings.users_file) if settings.users_file else None
-        app = RegistryApp(self.registry, BasicAuthentication(users) if users is not None else None)
-        config = uvicorn.Config(
-            app, log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=5,
-            ssl_certfile=settings.tls_certificate, ssl_keyfile=settings.tls_key, server_header=False,
-            date_header=False, ws="none",
-        )  # fmt: skip
         try:
+            access = web_access(settings)
+            config = uvicorn.Config(
+                access.protect(RegistryApp(self.registry), role_for=role_for),
+                log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=5, server_header=False,
+                date_header=False, ws="none", **access.uvicorn_options(),
+            )  # fmt: skip
             config.load()
+        except WebAccessError as error:
+            raise RegistryStartError(str(error)) from error
         except OSError as error:
             raise RegistryStartError(f"cannot use the TLS certificate {settings.tls_certificate}: {error}") from error
         await self.registry.start()
@@ -70,6 +72,19 @@ class RegistryServer:
             await asyncio.wait({self._task}, timeout=10)
         self._socket.close()
         await self.registry.stop()
+
+
+def web_access(settings: RegistrySettings) -> WebAccess:
+    return WebAccess.from_options(
+        users_file=settings.users_file,
+        jwks_url=settings.jwks_url,
+        issuer=settings.token_issuer,
+        audience=settings.token_audience,
+        tls_certificate=settings.tls_certificate,
+        tls_key=settings.tls_key,
+        tls_client_ca=settings.tls_client_ca,
+        realm="schema-registry",
+    )
 
 
 def bind(host: str, port: int) -> socket.socket:

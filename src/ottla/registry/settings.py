@@ -31,9 +31,14 @@ class RegistrySettings:
     client_properties: dict[str, str] = field(default_factory=dict)
     """Further settings of librdkafka, such as security.protocol."""
     users_file: str | None = None
-    """Basic authentication: NAME:PASSWORD or NAME:pbkdf2_sha256$ITERATIONS$SALT$HASH per line."""
+    """Basic authentication and roles: see `ottla.security.web_users`."""
+    jwks_url: str | None = None
+    """Bearer tokens signed by these keys are taken."""
+    token_issuer: str | None = None
+    token_audience: tuple[str, ...] = ()
     tls_certificate: str | None = None
     tls_key: str | None = None
+    tls_client_ca: str | None = None
     forward_user: str | None = None
     """NAME:PASSWORD that forwarded writes use where authentication is on."""
     forward_ca: str | None = None

@@ -1,12 +1,12 @@
-"""Who may use the HTTP servers (registry, console, connect): TLS, basic and bearer authentication, roles.
+"""Who may use the HTTP servers (registry, console): TLS, basic and bearer authentication, roles.
 
     access = WebAccess.from_options(users_file="users", tls_key="server.pem")
     app = access.protect(app, role_for=lambda method, path: "read" if method == "GET" else "write")
     uvicorn.run(app, **access.uvicorn_options())
 
-The users file has one `NAME:ROLE[,ROLE]:SALTED HASH` a line; `hash_password` makes the hash (scrypt), and `ottla`'s
-commands never take a password as an argument. Roles are `read`, `write` and `admin`, each holding the ones before it.
-Without users and tokens everybody is let in, as by a listener without a login: that is for loopback.
+Roles are `read`, `write` and `admin`, each holding the ones before it (`web_users.py` has the users file). A bearer token
+is a JWT signed by a key of the set at `jwks_url`; its claim `role` names the role. Without users and tokens everybody is
+let in, as by a listener without a login: that is for loopback.
 """
 
 from __future__ import annotations
@@ -14,20 +14,18 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import hashlib
-import hmac
-import os
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROLES = ("read", "write", "admin")
-MAX_REMEMBERED = 1024
-REMEMBER_S = 60.0
+from ottla.security.web_users import ANYBODY, WebAccessError, WebUser, WebUsers, check_password, hash_password, is_role
+
+__all__ = [
+    "ANYBODY", "WebAccess", "WebAccessError", "WebUser", "WebUsers", "check_password", "hash_password", "jwt_bearer",
+]  # fmt: skip
+
 FAILURE_DELAY_S = 0.1
-_SCRYPT = {"n": 2**14, "r": 8, "p": 1, "dklen": 32, "maxmem": 64 * 1024 * 1024}
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -37,95 +35,6 @@ RoleFor = Callable[[str, str], str | None]
 """Method and path -> the role that is needed; None for a page that everybody may see (a health check)."""
 
 
-class WebAccessError(ValueError):
-    """The users file or the TLS files cannot be used; the message holds no secret."""
-
-
-@dataclass(frozen=True, slots=True)
-class WebUser:
-    name: str
-    role: str
-
-    def may(self, role: str) -> bool:
-        return ROLES.index(self.role) >= ROLES.index(role)
-
-
-ANYBODY = WebUser("anonymous", "admin")
-
-
-def hash_password(password: str, salt: bytes | None = None) -> str:
-    """`scrypt$SALT$HASH`, for a line of the users file."""
-    salt = os.urandom(16) if salt is None else salt
-    digest = hashlib.scrypt(password.encode(), salt=salt, **_SCRYPT)
-    return f"scrypt${base64.b64encode(salt).decode()}${base64.b64encode(digest).decode()}"
-
-
-def check_password(password: str, stored: str) -> bool:
-    try:
-        kind, salt, _ = stored.split("$")
-        return kind == "scrypt" and hmac.compare_digest(hash_password(password, base64.b64decode(salt)), stored)
-    except (ValueError, binascii.Error):
-        return False
-
-
-_NOBODY_HASH = "scrypt$AAAAAAAAAAAAAAAAAAAAAA==$" + "A" * 43 + "="
-"""Compared with when the name is unknown, so that it takes as long."""
-
-
-class WebUsers:
-    """The users file, read again when it changes."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._seen: tuple[int, int] | None = None
-        self._users: dict[str, tuple[str, str]] = {}
-        self._known: dict[bytes, tuple[float, WebUser]] = {}
-        self._secret = os.urandom(32)
-        self._refresh()
-
-    def _refresh(self) -> None:
-        try:
-            status = self._path.stat()
-            stamp = (status.st_mtime_ns, status.st_size)
-            if stamp == self._seen:
-                return
-            self._users = dict(map(_user_line, _lines(self._path.read_text())))
-        except OSError as error:
-            raise WebAccessError(f"{self._path}: {error.strerror}") from error
-        self._seen = stamp
-        self._known.clear()
-
-    def find(self, name: str, password: str) -> WebUser | None:
-        """Blocks for some 50 ms the first time; a good password is remembered for a minute, as a keyed hash."""
-        self._refresh()
-        key = hmac.digest(self._secret, f"{name}\0{password}".encode(), "sha256")
-        known = self._known.get(key)
-        if known is not None and known[0] > time.monotonic():
-            return known[1]
-        role, stored = self._users.get(name, ("", _NOBODY_HASH))
-        if not check_password(password, stored) or not role:
-            return None
-        if len(self._known) >= MAX_REMEMBERED:
-            self._known.clear()
-        user = WebUser(name, role)
-        self._known[key] = (time.monotonic() + REMEMBER_S, user)
-        return user
-
-
-def _lines(text: str) -> list[str]:
-    return [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
-
-
-def _user_line(line: str) -> tuple[str, tuple[str, str]]:
-    parts = line.split(":")
-    if len(parts) != 3 or not parts[0]:
-        raise WebAccessError("a line of the users file is not NAME:ROLE:HASH")
-    roles = [role.strip() for role in parts[1].split(",")]
-    if not roles or any(role not in ROLES for role in roles):
-        raise WebAccessError(f"user {parts[0]}: a role is one of {', '.join(ROLES)}")
-    return parts[0], (max(roles, key=ROLES.index), parts[2])
-
-
 class WebAccess:
     def __init__(
         self,
@@ -133,6 +42,7 @@ class WebAccess:
         users: WebUsers | None = None,
         bearer: Callable[[str], WebUser | None] | None = None,
         tls_key: Path | None = None,
+        tls_certificate: Path | None = None,
         tls_client_ca: Path | None = None,
         realm: str = "ottla",
     ) -> None:
@@ -140,6 +50,7 @@ class WebAccess:
         self.users = users
         self.bearer = bearer
         self._tls_key = tls_key
+        self._tls_certificate = tls_certificate or tls_key
         self._tls_client_ca = tls_client_ca
         self._realm = realm
 
@@ -152,15 +63,20 @@ class WebAccess:
         issuer: str | None = None,
         audience: tuple[str, ...] = (),
         tls_key: str | None = None,
+        tls_certificate: str | None = None,
         tls_client_ca: str | None = None,
+        realm: str = "ottla",
     ) -> WebAccess:
-        """From what a command line gives. `jwks_url` is the operator's own word, so it is allowed by itself."""
-        bearer = jwt_bearer(jwks_url, issuer=issuer, audience=audience) if jwks_url is not None else None
+        """From what a command line gives: nothing and "" are the same. `jwks_url` is the operator's own word, so it is
+        allowed by itself. One file may hold key and certificate: then either option names it.
+        """
         return cls(
-            users=WebUsers(Path(users_file)) if users_file is not None else None,
-            bearer=bearer,
-            tls_key=Path(tls_key) if tls_key is not None else None,
-            tls_client_ca=Path(tls_client_ca) if tls_client_ca is not None else None,
+            users=WebUsers(Path(users_file)) if users_file else None,
+            bearer=jwt_bearer(jwks_url, issuer=issuer or None, audience=audience) if jwks_url else None,
+            tls_key=Path(tls_key or tls_certificate or "") if tls_key or tls_certificate else None,
+            tls_certificate=Path(tls_certificate) if tls_certificate else None,
+            tls_client_ca=Path(tls_client_ca) if tls_client_ca else None,
+            realm=realm,
         )
 
     @property
@@ -168,14 +84,18 @@ class WebAccess:
         """Whether everybody is let in."""
         return self.users is None and self.bearer is None
 
+    @property
+    def scheme(self) -> str:
+        return "http" if self._tls_key is None else "https"
+
     def uvicorn_options(self) -> dict[str, Any]:
         """TLS settings of uvicorn.run or uvicorn.Config; none without a key."""
         if self._tls_key is None:
             return {}
-        for path in (self._tls_key, self._tls_client_ca):
+        for path in (self._tls_certificate, self._tls_key, self._tls_client_ca):
             if path is not None and not path.is_file():
-                raise WebAccessError(f"{path} is not a file")
-        options: dict[str, Any] = {"ssl_certfile": str(self._tls_key), "ssl_keyfile": str(self._tls_key)}
+                raise WebAccessError(f"cannot use the TLS certificate {path}: not a file")
+        options: dict[str, Any] = {"ssl_certfile": str(self._tls_certificate), "ssl_keyfile": str(self._tls_key)}
         if self._tls_client_ca is not None:
             import ssl
 
@@ -258,6 +178,6 @@ def jwt_bearer(
         except (TokenRefused, JwksError):
             return None
         role = claims.get(role_claim, "read")
-        return WebUser(str(claims["sub"]), role) if role in ROLES else None
+        return WebUser(str(claims["sub"]), role) if is_role(role) else None
 
     return find

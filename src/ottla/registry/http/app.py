@@ -9,7 +9,6 @@ from urllib.parse import parse_qsl, unquote
 from ottla.env.logging import get_logger
 from ottla.registry.errors import RegistryError
 from ottla.registry.http.answers import CONTENT_TYPES, JSON_V1, MAX_BODY_BYTES, Answer, Request, failure
-from ottla.registry.http.authentication import BasicAuthentication
 from ottla.registry.http.forwarding import FORWARDED, OFFSET, Elected, forward
 from ottla.registry.http.routes import find_route
 from ottla.registry.service import Registry
@@ -21,9 +20,8 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class RegistryApp:
-    def __init__(self, registry: Registry, authentication: BasicAuthentication | None = None) -> None:
+    def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._authentication = authentication
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -39,10 +37,6 @@ class RegistryApp:
         await _send(found, headers, scope["method"], send)
 
     async def _answer(self, scope: Scope, headers: dict[str, str], receive: Receive) -> Answer:
-        if self._authentication is not None and not self._authentication.allows(headers.get("authorization")):
-            refused = failure(RegistryError(401, "Unauthorized"))
-            refused.headers["www-authenticate"] = 'Basic realm="schema-registry"'
-            return refused
         method: str = scope["method"]
         body = await _read_body(receive) if method in {"POST", "PUT", "DELETE"} else b""
         if body and method in {"POST", "PUT"}:

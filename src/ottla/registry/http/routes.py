@@ -83,3 +83,13 @@ def find_route(request: Request) -> Route:
     if method not in methods:
         raise RegistryError(405, "HTTP 405 Method Not Allowed")
     return methods[method]
+
+
+def role_for(method: str, path: str) -> str:
+    """Who may (`ottla.security.web`): readers look up and check, writers register, admins delete and configure."""
+    if method in {"GET", "HEAD"}:
+        return "read"
+    if method != "POST":
+        return "admin"
+    parts = path.strip("/").split("/")
+    return "write" if parts[-1:] == ["versions"] and "compatibility" not in parts[:-3] else "read"

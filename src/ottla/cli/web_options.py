@@ -1,0 +1,26 @@
+"""The options of every HTTP server for who may use it; `ottla.security.web` gives them their meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_FILE = click.Path(exists=True, dir_okay=False)
+_OPTIONS = (
+    click.option("--users", "users_file", type=_FILE, help="Who may log in: NAME:ROLE:HASH a line (docs/security.md)."),
+    click.option("--jwks-url", help="Take bearer tokens that are signed by a key of this set (file:, http:, https:)."),
+    click.option("--token-issuer", help="The issuer that tokens must name."),
+    click.option("--token-audience", multiple=True, help="An audience that tokens must name."),
+    click.option("--tls-certificate", help="Serve HTTPS with this PEM certificate chain."),
+    click.option("--tls-key", help="The PEM key of the certificate, where it is not in the same file."),
+    click.option("--tls-client-ca", type=_FILE, help="Clients must show a certificate of these authorities (PEM)."),
+)
+
+
+def web_options(command: _Command) -> _Command:
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command

@@ -1,0 +1,163 @@
+"""The users file of the HTTP servers: who they are, what they may do, how a password is checked.
+
+    NAME:ROLE[,ROLE]:HASH     roles read, write, admin (the console's words for them: viewer, operator, admin)
+    NAME:HASH or NAME:SECRET  the short form, with every right; a secret that holds a colon must be hashed
+
+A hash is `scrypt$SALT$HASH` (base64; `hash_password` makes it, `ottla console --hash-password` prints it) or
+`pbkdf2_sha256$ITERATIONS$SALT$HASH` (hex). The file is read again when it changes.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+ROLES = ("read", "write", "admin")
+_RANK = {"read": 0, "viewer": 0, "write": 1, "operator": 1, "admin": 2}
+MAX_REMEMBERED = 1024
+REMEMBER_S = 60.0
+_MAX_ITERATIONS = 10_000_000
+_SCRYPT = {"n": 2**14, "r": 8, "p": 1, "dklen": 32, "maxmem": 64 * 1024 * 1024}
+_SCHEMES = ("scrypt$", "pbkdf2_sha256$")
+
+
+class WebAccessError(ValueError):
+    """The users file or the TLS files cannot be used; the message holds no secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebUser:
+    name: str
+    role: str
+
+    def may(self, role: str) -> bool:
+        return _RANK[self.role] >= _RANK[role]
+
+
+ANYBODY = WebUser("anonymous", "admin")
+
+
+def is_role(role: object) -> bool:
+    return isinstance(role, str) and role in _RANK
+
+
+def hash_password(password: str, salt: bytes | None = None) -> str:
+    """`scrypt$SALT$HASH`, for a line of the users file."""
+    salt = os.urandom(16) if salt is None else salt
+    digest = hashlib.scrypt(password.encode(), salt=salt, **_SCRYPT)
+    return f"scrypt${base64.b64encode(salt).decode()}${base64.b64encode(digest).decode()}"
+
+
+def check_password(password: str, stored: str) -> bool:
+    try:
+        kind, *parts = stored.split("$")
+        if kind == "scrypt":
+            salt, wanted = (_base64(part) for part in parts)
+            made = hashlib.scrypt(password.encode(), salt=salt, **_SCRYPT)
+        elif kind == "pbkdf2_sha256":
+            iterations = int(parts[0])
+            salt, wanted = (bytes.fromhex(part) for part in parts[1:])
+            if not 0 < iterations <= _MAX_ITERATIONS:
+                return False
+            made = hashlib.pbkdf2_hmac("sha256", password.encode(), salt, iterations, len(wanted))
+        else:
+            return False
+    except (ValueError, IndexError, binascii.Error):
+        return False
+    return hmac.compare_digest(made, wanted)
+
+
+def _base64(text: str) -> bytes:
+    """The common alphabet or the one of addresses: the console's hashes were written in the latter."""
+    return base64.b64decode(text.replace("-", "+").replace("_", "/"), validate=True)
+
+
+_NOBODY_HASH = "scrypt$AAAAAAAAAAAAAAAAAAAAAA==$" + "A" * 43 + "="
+"""Compared with when the name is unknown, so that it takes as long."""
+
+
+class _Entry(NamedTuple):
+    user: WebUser
+    secret: str
+
+    def matches(self, password: str) -> bool:
+        if self.secret.startswith(_SCHEMES):
+            return check_password(password, self.secret)
+        return hmac.compare_digest(self.secret.encode(), password.encode())
+
+
+_NOBODY = _Entry(WebUser("", "read"), _NOBODY_HASH)
+
+
+class WebUsers:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen: tuple[int, int] | None = None
+        self._entries: dict[str, _Entry] = {}
+        self._remembered: dict[bytes, tuple[float, WebUser]] = {}
+        self._secret = os.urandom(32)
+        self._refresh()
+
+    def _refresh(self) -> None:
+        try:
+            status = self._path.stat()
+            stamp = (status.st_mtime_ns, status.st_size)
+            if stamp == self._seen:
+                return
+            lines = self._path.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise WebAccessError(f"the users file {self._path} cannot be read: {_reason(error)}") from None
+        self._entries = {
+            entry.user.name: entry
+            for number, line in enumerate(lines, 1)
+            if line.strip() and not line.startswith("#")
+            for entry in [_entry(line.strip(), f"{self._path}, line {number}")]
+        }
+        self._seen = stamp
+        self._remembered.clear()
+
+    def find(self, name: str, password: str) -> WebUser | None:
+        """Blocks for some 50 ms the first time; a good password is remembered for a minute, as a keyed hash."""
+        self._refresh()
+        key = hmac.digest(self._secret, f"{name}\0{password}".encode(), "sha256")
+        known = self._remembered.get(key)
+        if known is not None and known[0] > time.monotonic():
+            return known[1]
+        entry = self._entries.get(name, _NOBODY)
+        if not entry.matches(password) or entry is _NOBODY:
+            return None
+        if len(self._remembered) >= MAX_REMEMBERED:
+            self._remembered.clear()
+        self._remembered[key] = (time.monotonic() + REMEMBER_S, entry.user)
+        return entry.user
+
+    def named(self, name: str) -> WebUser | None:
+        """Who has logged in before, as the file has them now: for sessions."""
+        self._refresh()
+        entry = self._entries.get(name)
+        return entry.user if entry is not None else None
+
+
+def _reason(error: OSError | UnicodeDecodeError) -> str:
+    return (error.strerror or "not readable") if isinstance(error, OSError) else "not UTF-8"
+
+
+def _entry(line: str, where: str) -> _Entry:
+    name, *rest = line.split(":")
+    if not name or not rest or len(rest) > 2 or not rest[-1]:
+        raise WebAccessError(f"{where}: write NAME:ROLE:HASH or NAME:SECRET")
+    if len(rest) == 1:
+        return _Entry(WebUser(name, "admin"), rest[0])
+    roles = [role.strip() for role in rest[0].split(",")]
+    if not all(map(is_role, roles)):
+        raise WebAccessError(f"{where}: a role is one of {', '.join(_RANK)}")
+    if not rest[1].startswith(_SCHEMES):
+        raise WebAccessError(f"{where}: no hash of a password behind the role (ottla console --hash-password)")
+    return _Entry(WebUser(name, max(roles, key=_RANK.__getitem__)), rest[1])
