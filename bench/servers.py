@@ -201,4 +201,31 @@ class Ottla(Server):
         return done.stdout.strip() or "checkout"
 
 
-KINDS: dict[str, type[Server]] = {"ottla": Ottla, "kafka": ApacheKafka}
+class Taking(Ottla):
+    """Takes the bytes and drops them: what the client itself can do at most. See floor_server."""
+
+    name = "taking the bytes"
+
+    def format(self) -> None:
+        (self.folder / "data").mkdir(parents=True, exist_ok=True)
+
+    def _command(self) -> list[str]:
+        return [sys.executable, "-m", "bench.floor_server", str(self.port), *self._arguments()]
+
+    def _arguments(self) -> list[str]:
+        return []
+
+    def _environment(self) -> dict[str, str]:
+        return {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
+
+
+class Writing(Taking):
+    """Takes the bytes and writes them to files: what the kernel asks of any broker that does."""
+
+    name = "writing the bytes"
+
+    def _arguments(self) -> list[str]:
+        return [str(self.folder / "data")]
+
+
+KINDS: dict[str, type[Server]] = {"ottla": Ottla, "kafka": ApacheKafka, "taking": Taking, "writing": Writing}

@@ -53,7 +53,7 @@ def _measure(sizes: Sizes, shape: Shape, bed: Bed, role: str) -> Measured:
             # A JIT needs a few seconds of small requests once, and a moment for each shape.
             warm_s = sizes.seconds * 2 if bed.first_time(role, NAME) else sizes.seconds / 4
             warmed = blast(connection, [b"".join(frames)], shape.burst, shape.window, warm_s)
-            bed.settle()
+            bed.settle(free_memory=True)
             with cpu_of(server) as cpu:
                 done = blast(connection, [b"".join(frames)], shape.burst, shape.window, sizes.seconds)
         require_written(server, topic, 1, warmed.answered + done.answered)

@@ -1,0 +1,39 @@
+"""The server that the loads are compared with takes what a broker takes, counts it, and writes it only when asked."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from bench.floor_server import FloorServer
+from bench.wire import Connection, batch, produce, produced
+from tests.support.apache_kafka import free_port
+
+
+@pytest.mark.parametrize("writing", [False, True])
+def test_it_counts_what_it_takes(tmp_path: Path, writing: bool) -> None:
+    port = free_port()
+    server = FloorServer(port, tmp_path if writing else None)
+    threading.Thread(target=server.run, daemon=True).start()
+    with _connected(port) as connection:
+        connection.create_topic("t", 2)
+        records = batch(b"x" * 100, count=3)
+        for number in range(5):
+            connection.socket.sendall(produce(number, "t", 1, records))
+            error, offset = produced(connection.receive())
+            assert (error, offset) == (0, number * 3)
+        assert connection.end_offsets("t", 2) == [0, 15]
+        files = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+        assert files == ({"t-0": b"", "t-1": records * 5} if writing else {})
+        connection.delete_topic("t")
+        assert list(tmp_path.iterdir()) == []
+
+
+def _connected(port: int) -> Connection:
+    for _ in range(200):
+        try:
+            return Connection(port)
+        except OSError:
+            threading.Event().wait(0.01)
+    raise AssertionError("the floor server does not listen")
