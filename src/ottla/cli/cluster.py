@@ -28,7 +28,14 @@ _at_once = click.option("--at-once", default=20, show_default=True, help="Partit
 
 @click.group()
 def cluster() -> None:
-    """Look at a cluster and move partitions between its nodes."""
+    r"""Look at a cluster and move partitions between its nodes.
+
+    \b
+    Examples:
+      ottla cluster status
+      ottla cluster drain 2
+      ottla cluster reassign orders:0 --replicas 2,3,1
+    """
 
 
 @cluster.command()

@@ -51,11 +51,21 @@ class _LazyGroup(click.Group):
             return None
         module, name, _ = _COMMANDS[cmd_name]
         command: click.Command = getattr(importlib.import_module(module), name)
+        _keep_lines(command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as above
         with formatter.section("Commands"):
             formatter.write_dl([(name, _COMMANDS[name][2]) for name in sorted(_COMMANDS)])
+
+
+def _keep_lines(command: click.Command) -> None:
+    """click keeps the lines of a paragraph that begins with a backspace; a raw docstring has it as two characters."""
+    if command.help is not None:
+        command.help = command.help.replace("\\b\n", "\b\n")
+    if isinstance(command, click.Group):
+        for part in command.commands.values():
+            _keep_lines(part)
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

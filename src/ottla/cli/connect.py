@@ -11,7 +11,12 @@ import click
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def connect() -> None:
-    """Connectors: data in from files and databases, out to tables, each record exactly once."""
+    r"""Connectors: data in from files and databases, out to tables, each record exactly once.
+
+    \b
+    Examples:
+      ottla connect run orders-source.yaml orders-sink.yaml
+    """
 
 
 @connect.command()

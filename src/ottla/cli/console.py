@@ -37,9 +37,12 @@ def console(
     hash_password: bool,
     **web: Any,
 ) -> None:
-    """The web console: topics, messages, groups, schemas, settings, SQL.
+    r"""The web console: topics, messages, groups, schemas, settings, SQL.
 
-    For example: ottla console --listen 0.0.0.0:8080 --users users.txt --allowed-host console.example.org
+    \b
+    Examples:
+      ottla console -b broker:9092
+      ottla console --listen 0.0.0.0:8080 --users users.txt --allowed-host console.example.org
     """
     if hash_password:
         from ottla.security.web import hash_password as hashed

@@ -52,7 +52,14 @@ def _run_options(command: Command) -> Command:
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def pipeline() -> None:
-    """Data pipelines on Spark: plain functions between topics and tables, exactly once."""
+    r"""Data pipelines on Spark: plain functions between topics and tables, exactly once.
+
+    \b
+    Examples:
+      ottla pipeline validate shop.py
+      ottla pipeline start shop.py
+      ottla pipeline graph shop.py
+    """
 
 
 @pipeline.command()

@@ -23,7 +23,14 @@ _TYPES = {".avsc": "AVRO", ".avro": "AVRO", ".json": "JSON", ".proto": "PROTOBUF
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @click.pass_context
 def schema(context: click.Context, url: str, user: str | None, ca: str | None, output: str) -> None:
-    """List, get, register, check, compare and delete schemas."""
+    r"""List, get, register, check, compare and delete schemas.
+
+    \b
+    Examples:
+      ottla schema register orders-value order.avsc
+      ottla schema check orders-value order.avsc
+      ottla schema diff orders-value 1 2
+    """
     from ottla.registry.client import RegistryClient
 
     context.obj = (RegistryClient(url, user=user, ca_file=ca), output == "json")

@@ -10,7 +10,12 @@ import click
 
 @click.group()
 def server() -> None:
-    """Run one node from a server.properties file."""
+    r"""Run one node from a server.properties file.
+
+    \b
+    Examples:
+      ottla server start server.properties
+    """
 
 
 @server.command()

@@ -10,7 +10,13 @@ import click
 
 @click.group()
 def storage() -> None:
-    """Make ids, format log directories, look at them."""
+    r"""Make ids, format log directories, look at them.
+
+    \b
+    Examples:
+      ottla storage format -t "$(ottla storage random-uuid)" -c server.properties --standalone
+      ottla storage info -c server.properties
+    """
 
 
 @storage.command("random-uuid")

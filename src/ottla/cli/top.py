@@ -24,7 +24,13 @@ if TYPE_CHECKING:
 @click.option("--every", default=2.0, show_default=True, type=click.FloatRange(0.2, 60), help="Seconds between looks.")
 @click.option("--count", default=0, help="Look this many times, then end; 0 goes on until Ctrl-C.")
 def top(bootstrap_servers: str, command_config: str | None, every: float, count: int) -> None:
-    """Brokers, the busiest topics and the groups that are behind, live."""
+    r"""Brokers, the busiest topics and the groups that are behind, live.
+
+    \b
+    Examples:
+      ottla top
+      ottla top -b broker:9092
+    """
     from rich.live import Live
 
     from ottla.client.cluster import Cluster
