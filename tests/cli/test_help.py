@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import click
 import pytest
 from click.testing import CliRunner
+
 from ottla.cli.commands import ottla
 
 SCREEN_LINES = 50

@@ -60,7 +60,7 @@ class _LazyGroup(click.Group):
 
 
 def _keep_lines(command: click.Command) -> None:
-    """click keeps the lines of a paragraph that begins with a backspace; a raw docstring has it as two characters."""
+    """Click keeps the lines of a paragraph that begins with a backspace; a raw docstring has it as two characters."""
     if command.help is not None:
         command.help = command.help.replace("\\b\n", "\b\n")
     if isinstance(command, click.Group):

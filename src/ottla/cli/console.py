@@ -41,7 +41,7 @@ def console(
 
     \b
     Examples:
-      ottla console -b broker:9092
+      ottla console --bootstrap-servers broker:9092
       ottla console --listen 0.0.0.0:8080 --users users.txt --allowed-host console.example.org
     """
     if hash_password:
