@@ -10,12 +10,14 @@ from ottla.pipelines import Pipeline, delta, parquet, sql_table, topic
 
 OUT = os.environ["OTTLA_TEST_OUT"]
 DATABASE = os.environ.get("OTTLA_TEST_DATABASE", f"sqlite:///{OUT}/rows.db")
+PARQUET = os.environ.get("OTTLA_TEST_PARQUET", f"{OUT}/parquet")
+SUFFIX = os.environ.get("OTTLA_TEST_SUFFIX", "")
 SOURCE = topic("in", value="json", schema="n long, word string")
 
 copy = Pipeline("copy")
 
 
-@copy.step(reads={"rows": SOURCE}, writes=topic("out", value="json", key="word"))
+@copy.step(reads={"rows": SOURCE}, writes=topic(f"out{SUFFIX}", value="json", key="word"))
 def to_log(rows):
     return rows.select("n", F.upper("word").alias("word"))
 
@@ -30,14 +32,14 @@ def to_sql(rows):
     return rows.select("n")
 
 
-@copy.step(reads={"rows": SOURCE}, writes=parquet(f"{OUT}/parquet"))
+@copy.step(reads={"rows": SOURCE}, writes=parquet(PARQUET, partition_by=["word"]))
 def to_parquet(rows):
-    return rows.select("n")
+    return rows.select("n", "word")
 
 
 @copy.step(
-    reads={"rows": topic("out", value="json", schema="n long, word string")},
-    writes=topic("counts", value="json", key="word"),
+    reads={"rows": topic(f"out{SUFFIX}", value="json", schema="n long, word string")},
+    writes=topic(f"counts{SUFFIX}", value="json", key="word"),
     output_mode="update",
 )
 def count(rows):

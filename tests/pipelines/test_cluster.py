@@ -1,4 +1,4 @@
-"""The same pipeline file on a real standalone Spark cluster: a master and two workers, against both servers."""
+"""The same pipeline file on local[*] and on a real standalone Spark cluster, against both servers: equal results."""
 
 from __future__ import annotations
 
@@ -15,18 +15,22 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from ottla.connect.exactly_once import Outgoing, Sender
 from ottla.pipelines.session import use_java
+from ottla.tables.query import topic_table
 from tests.interop.ottla_server import OttlaServer
 from tests.pipelines.conftest import PROPERTIES, Topics
-from tests.pipelines.test_kill_rounds import WORDS, Driver, check
+from tests.pipelines.rounds import Driver, Outputs, check, send
 from tests.support.apache_kafka import ApacheKafka, free_port
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
+ROWS = 600
+EXECUTOR = ("spark.executor.memory=512m", "spark.executor.cores=1", "spark.executor.extraJavaOptions=-XX:+UseSerialGC")
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[str]:
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """A master and two workers of one core each: their address and the folder of the workers."""
+    folder = tmp_path_factory.mktemp("spark-cluster")
     use_java()
     port, web = free_port(), free_port()
     command = [str(Path(pyspark.__file__).parent / "bin" / "spark-class")]
@@ -41,53 +45,61 @@ def cluster(tmp_path: Path) -> Iterator[str]:
         ["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", str(web)],
         *[
             ["org.apache.spark.deploy.worker.Worker", "--cores", "1", "--memory", "900m", "--webui-port", "0",
-             "--work-dir", str(tmp_path / f"worker{n}"), master]
+             "--work-dir", str(folder / f"worker{n}"), master]
             for n in range(2)
         ],
     ]  # fmt: skip
     started = []
-    with (tmp_path / "cluster.log").open("wb") as log:
+    with (folder / "cluster.log").open("wb") as log:
         for role in roles:
             process = subprocess.Popen([*command, *role], env=environment, stdout=log, stderr=subprocess.STDOUT)
             started.append(process)
     try:
-        deadline = time.monotonic() + 120
-        while time.monotonic() < deadline:
-            try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{web}/json/", timeout=5) as answer:
-                    if json.load(answer)["aliveworkers"] == 2:
-                        break
-            except OSError:
-                pass
-            time.sleep(0.5)
-        else:
-            pytest.fail((tmp_path / "cluster.log").read_text()[-2000:])
-        yield master
+        _await_workers(f"http://127.0.0.1:{web}/json/", folder / "cluster.log")
+        yield master, folder
     finally:
         for process in started:
             process.kill()
             process.wait(30)
 
 
+def _await_workers(address: str, log: Path) -> None:
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        try:
+            with urllib.request.urlopen(address, timeout=5) as answer:
+                if json.load(answer)["aliveworkers"] == 2:
+                    return
+        except OSError:
+            pass
+        time.sleep(0.5)
+    pytest.fail(log.read_text()[-2000:])
+
+
 @pytest.mark.parametrize("kind", [OttlaServer, pytest.param(ApacheKafka, marks=pytest.mark.interop)])
 def test_master_and_two_workers(cluster, kind, tmp_path, request):
     if kind is ApacheKafka:
         request.getfixturevalue("requires_apache_kafka")
+    master, workers = cluster
+    ran_before = len(list(workers.glob("worker*/app-*")))
     server = kind(tmp_path / "server", properties=PROPERTIES)
     server.start()
     try:
-        topics = Topics(server)
-        for name in ("in", "out", "counts"):
-            topics.make(name, 4)
-        (tmp_path / "out").mkdir()
-        draw = random.Random(7)
-        sender = Sender({"bootstrap.servers": server.bootstrap_servers})
-        sender.send(
-            Outgoing("in", None, json.dumps({"n": n, "word": draw.choice(WORDS)}).encode()) for n in range(1000)
-        )
-        sender.flush()
-        driver = Driver(server.bootstrap_servers, tmp_path, cluster)
-        driver.finish(600)
-        check(server, tmp_path, 1000)
+        Topics(server).make("in", 4)
+        send(server, range(ROWS), random.Random(7))
+        found = {}
+        for name, where, conf in (("local", "local[*]", ()), ("cluster", master, EXECUTOR)):
+            folder = tmp_path / name
+            outputs = Outputs.local(folder / "out", f"-{name}")
+            Driver(server.bootstrap_servers, folder, outputs, where, *conf).finish(400)
+            check(server, outputs, ROWS)
+            found[name] = _counts(server, outputs)
+        assert found["local"] == found["cluster"]
+        assert len(list(workers.glob("worker*/app-*"))) - ran_before == 2, "both workers took part"
     finally:
         server.kill()
+
+
+def _counts(server: ApacheKafka, outputs: Outputs) -> dict[bytes, bytes]:
+    rows = topic_table({"bootstrap.servers": server.bootstrap_servers}, f"counts{outputs.suffix}").to_pylist()
+    return {row["key"]: row["value"] for row in rows}

@@ -10,10 +10,10 @@ import sys
 import fastavro
 import pytest
 
+from ottla.connect.schema_registry import framed, latest_schema, register_schema, unframed
 from ottla.pipelines.codecs import decoded, encoded
 from ottla.pipelines.ports import Format
 from ottla.pipelines.protobuf import _indexes_size
-from ottla.pipelines.registry import framed, latest_schema, register_schema, unframed
 from ottla.tables.topics import TableError
 from ottla.testing import Broker
 from tests.interop.ottla_server import ROOT

@@ -25,6 +25,9 @@ CONNECTORS = {
     "delta-sink": "ottla.connect.sinks.connectors:DeltaSinkConnector",
     "iceberg-sink": "ottla.connect.sinks.connectors:IcebergSinkConnector",
     "parquet-sink": "ottla.connect.sinks.connectors:ParquetSinkConnector",
+    "mirror-source": "ottla.connect.sources.cluster:ClusterSource",
+    "mirror-sink": "ottla.connect.sinks.cluster:ClusterSink",
+    "org.apache.kafka.connect.mirror.MirrorSourceConnector": "ottla.connect.sources.cluster:ClusterSource",
 }
 """Short names; any other `connector.class` is MODULE:CLASS of one's own."""
 

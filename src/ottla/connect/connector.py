@@ -1,12 +1,11 @@
 """What a connector is. One of your own is a class with one of these shapes: `connector.class: my_module:MySource`.
 
     class Ticks(Source):
-        @abstractmethod
-    def poll(self, after):
+        def poll(self, after):
             start = int((after or {}).get("n", 0))
-            return [Change(topic="ticks", key=None, value={"n": n}, place={"n": n + 1}) for n in range(start, start + 10)]
+            return [Change(topic="ticks", value={"n": n}, place={"n": n + 1}) for n in range(start, start + 10)]
 
-A source says with each record where it stands (`place`); the runtime keeps the last place in the same transaction as the
+A source says with its last record where it stands (`place`); the runtime keeps that in the same transaction as the
 records and hands it back to `poll`, so nothing is read twice or lost. A sink is given rows with the work that they are.
 """
 
@@ -15,10 +14,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from ottla.connect.exactly_once import Outgoing
 from ottla.connect.sinks.base import Work
 
 Place = dict[str, Any]
@@ -39,8 +39,14 @@ class Change:
 
 
 class Source(ABC):
+    raw_records: ClassVar[bool] = False
+    """Keys and values are bytes unless the configuration names converters."""
+
     def __init__(self, config: Mapping[str, str]) -> None:
         self.config = config
+
+    def begin(self, target: Mapping[str, str]) -> None:  # noqa: B027 - most have nothing to prepare
+        """Before the first poll: the client settings of the cluster that the changes go to."""
 
     @abstractmethod
     def poll(self, after: Place | None) -> Sequence[Change]:
@@ -55,6 +61,8 @@ class Source(ABC):
 
 
 class Sink(ABC):
+    raw_records: ClassVar[bool] = False
+
     def __init__(self, config: Mapping[str, str]) -> None:
         self.config = config
 
@@ -68,3 +76,18 @@ class Sink(ABC):
 
     def close(self) -> None:  # noqa: B027 - most have nothing open
         """Give back what is open."""
+
+
+class RecordSink(Sink):
+    """A sink of whole records, not of rows: key, value, headers, partition and time."""
+
+    def put(self, rows: pa.Table, work: Work) -> None:
+        raise TypeError(f"{type(self).__name__} takes records, not {rows.num_rows} rows of {work.application}")
+
+    def topic(self, name: str, partitions: int) -> str:  # noqa: ARG002 - for those that make topics
+        """What a topic that is read is called in the records."""
+        return name
+
+    @abstractmethod
+    def put_records(self, records: Sequence[Outgoing], work: Work) -> None:
+        """All records or none; work that was put before changes nothing."""

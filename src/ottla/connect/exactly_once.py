@@ -92,7 +92,7 @@ class ExactlyOnce:
     ) -> None:
         self._client = client
         self._name = f"ottla-{application}-{task}"
-        self._version = version
+        self.version = version
         self._marker_topic = marker_topic or MARKER_TOPIC
         self._own_marker_topic = marker_topic is None
         self._consumer: Any = None
@@ -114,14 +114,23 @@ class ExactlyOnce:
         if self._consumer is not None:
             self._consumer.close()
 
-    def done(self) -> Written | None:
-        """What the committed attempt wrote, when this version is already there."""
+    def reached(self) -> int | None:
+        """The last version that is there."""
+        marker = self._marker()
+        return marker.offset - 1 if marker.offset >= 0 else None
+
+    def _marker(self) -> Any:
         from confluent_kafka import TopicPartition
 
         marker = _call(self._consumer.committed, [TopicPartition(self._marker_topic, 0)], TIMEOUT_S)[0]
         if marker.error is not None:
             raise TableError(f"the marker of {self._name} cannot be read: {marker.error.str()}")
-        if marker.offset <= self._version:
+        return marker
+
+    def done(self) -> Written | None:
+        """What the committed attempt wrote, when this version is already there."""
+        marker = self._marker()
+        if marker.offset <= self.version:
             return None
         noted = json.loads(marker.metadata or "{}")
         return Written(int(noted.get("rows", -1)), int(noted.get("bytes", -1)))
@@ -135,8 +144,8 @@ class ExactlyOnce:
         try:
             written = self._sender.send(records)
             self._sender.flush()
-            note = json.dumps({"rows": written.rows, "bytes": written.size, "version": self._version})
-            marker = TopicPartition(self._marker_topic, 0, self._version + 1, note)
+            note = json.dumps({"rows": written.rows, "bytes": written.size, "version": self.version})
+            marker = TopicPartition(self._marker_topic, 0, self.version + 1, note)
             group = self._consumer.consumer_group_metadata()
             _call(producer.send_offsets_to_transaction, [marker], group, TIMEOUT_S)
             _call(producer.commit_transaction, TIMEOUT_S)

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
 
 from ottla.connect.config import connector_class, flag, need, number, words
-from ottla.connect.connector import Change, Place, Sink, Source
+from ottla.connect.connector import Change, Place, RecordSink, Sink, Source
 from ottla.connect.converters import ConvertError, converter
 from ottla.connect.exactly_once import Outgoing, Sender, _call, ensure_marker_topic
 from ottla.connect.sinks.base import DELETED, Work
@@ -35,6 +36,8 @@ def run_connector(
 ) -> int:
     """Until `stopping` says so, or, with `once`, until nothing is left; how many records went through."""
     kind = connector_class(config)
+    if getattr(kind, "raw_records", False):
+        config = {"key.converter": "bytes", "value.converter": "bytes", **config}
     made = kind(config)
     try:
         if isinstance(made, Source):
@@ -75,12 +78,12 @@ class _SourceRun:
         self._client = client
         self._places = config.get("offset.storage.topic", "connect-offsets")
         self._transform = chain(config)
-        self._key_out, _ = converter(config, "key")
-        self._value_out, _ = converter(config, "value")
+        self._key, self._value = converter(config, "key"), converter(config, "value")
         self._errors = _Errors(config)
 
     def run(self, *, once: bool, stopping: Callable[[], bool]) -> int:
         ensure_marker_topic(self._client, self._places)
+        self._source.begin(self._client)
         sender = Sender(self._client, {"transactional.id": f"connect-{self._name}", "transaction.timeout.ms": 300_000})
         _call(sender.producer.init_transactions, _TIMEOUT_S)
         place, count = self._last_place(), 0
@@ -108,11 +111,8 @@ class _SourceRun:
             if made is None:
                 return []
             headers: list[tuple[str, str | bytes | None]] = [*made.headers]
-            return [
-                Outgoing(
-                    made.topic, self._key_out(made.key), self._value_out(made.value), headers, -1, made.timestamp_ms
-                )
-            ]
+            key, value = self._key.write(made.topic, made.key), self._value.write(made.topic, made.value)
+            return [Outgoing(made.topic, key, value, headers, made.partition, made.timestamp_ms)]
         except (ConvertError, ValueError, TypeError, KeyError) as problem:
             return self._errors.letter(change, str(change.value).encode(), problem, "TRANSFORMATION")
 
@@ -128,12 +128,12 @@ class _SinkRun:
         self._sink = sink
         self._tells = _tells(sink)
         self._name = need(config, "name")
-        self._topics = words(config, "topics") or [need(config, "topics")]
+        self._regex = config.get("topics.regex")
+        self._topics = words(config, "topics") if self._regex else words(config, "topics") or [need(config, "topics")]
         self._client = client
         self._flush = number(config, "flush.size", 1000)
         self._transform = chain(config)
-        _, self._key_in = converter(config, "key")
-        _, self._value_in = converter(config, "value")
+        self._key, self._value = converter(config, "key"), converter(config, "value")
         self._keys = words(config, "pk.fields")
         self._deletes = flag(config, "delete.enabled", default=False)
         self._errors = _Errors(config)
@@ -172,7 +172,9 @@ class _SinkRun:
     def _begin(self, cluster: Cluster, offsets: Any) -> dict[TopicPartition, int]:
         from confluent_kafka import TopicPartition as Place_
 
-        partitions = sorted(cluster.partitions(self._topics))
+        topics = cluster.topics_like(self._regex) if self._regex else self._topics
+        partitions = sorted(cluster.partitions(topics)) if topics else []
+        self._counts = Counter(partition.topic for partition in partitions)
         first = cluster.offsets(dict.fromkeys(partitions, EARLIEST))
         committed = _call(offsets.committed, [Place_(*one) for one in partitions], _TIMEOUT_S)
         found = {}
@@ -197,23 +199,34 @@ class _SinkRun:
             isolation_level=READ_COMMITTED,
             with_headers=True,
         )
-        rows: list[dict[str, Any]] = []
+        changes: list[Change] = []
         letters: list[Outgoing] = []
         count = 0
         for batch in read_range(self._settings, plan):
             for record in batch.to_pylist():
                 count += 1
-                rows += self._row(record, letters)
+                changes += self._change(record, letters)
+        work = Work(application=self._application(partition), version=end - 1 if self._tells else start)
+        if isinstance(self._sink, RecordSink):
+            records = self._records(self._sink, self._counts[partition.topic], changes, letters)
+            self._send(letters)
+            if records:
+                self._sink.put_records(records, work)
+            return count
+        rows = [row for change in changes for row in self._row(change, letters)]
+        self._send(letters)
+        if rows:
+            self._sink.put(_table(rows), work)
+        return count
+
+    def _send(self, letters: list[Outgoing]) -> None:
         if letters:
             sender = Sender(self._client)
             sender.send(letters)
             sender.flush()
-        if rows:
-            version = end - 1 if self._tells else start
-            self._sink.put(_table(rows), Work(application=self._application(partition), version=version))
-        return count
 
-    def _row(self, record: dict[str, Any], letters: list[Outgoing]) -> list[dict[str, Any]]:
+    def _change(self, record: dict[str, Any], letters: list[Outgoing]) -> list[Change]:
+        """The record as it goes to the sink; nothing when a transform drops it or it is bad."""
         change = Change(
             topic=record["topic"],
             value=None,
@@ -223,18 +236,36 @@ class _SinkRun:
             offset=record["offset"],
         )
         try:
-            change.key, change.value = self._key_in(record["key"]), self._value_in(record["value"])
+            change.key, change.value = self._key.read(record["key"]), self._value.read(record["value"])
             made = self._transform(change)
-            if made is None:
-                return []
-            if made.value is None:
-                return [self._tombstone(made)] if self._deletes and self._keys else []
-            if not isinstance(made.value, dict):
-                raise ConvertError(f"a {type(made.value).__name__} has no columns; HoistField$Value gives it one")
         except (ConvertError, ValueError, TypeError, KeyError) as problem:
             letters += self._errors.letter(change, record["value"], problem, "VALUE_CONVERTER")
             return []
-        return [{**made.value, DELETED: False} if self._deletes else made.value]
+        return [] if made is None else [made]
+
+    def _row(self, change: Change, letters: list[Outgoing]) -> list[dict[str, Any]]:
+        if change.value is None:
+            return [self._tombstone(change)] if self._deletes and self._keys else []
+        if not isinstance(change.value, dict):
+            problem = ConvertError(f"a {type(change.value).__name__} has no columns; HoistField$Value gives it one")
+            value = change.value if isinstance(change.value, bytes) else json.dumps(change.value, default=str).encode()
+            letters += self._errors.letter(change, value, problem, "VALUE_CONVERTER")
+            return []
+        return [{**change.value, DELETED: False} if self._deletes else change.value]
+
+    def _records(
+        self, sink: RecordSink, partitions: int, changes: list[Change], letters: list[Outgoing]
+    ) -> list[Outgoing]:
+        found = []
+        for one in changes:
+            topic = sink.topic(one.topic, partitions)
+            try:
+                key, value = self._key.write(topic, one.key), self._value.write(topic, one.value)
+            except (ConvertError, ValueError, TypeError, KeyError) as problem:
+                letters += self._errors.letter(one, str(one.value).encode(), problem, "VALUE_CONVERTER")
+                continue
+            found.append(Outgoing(topic, key, value, [*one.headers], one.partition, one.timestamp_ms))
+        return found
 
     def _tombstone(self, change: Change) -> dict[str, Any]:
         key = change.key

@@ -29,8 +29,8 @@ from pyspark.sql.types import (
     StructType,
 )  # fmt: skip
 
+from ottla.connect.schema_registry import framed, latest_schema, register_schema, schema_by_id, unframed
 from ottla.pipelines.ports import Format
-from ottla.pipelines.registry import framed, latest_schema, register_schema, schema_by_id, unframed
 from ottla.tables.topics import TableError
 
 _CORRUPT = "__corrupt"

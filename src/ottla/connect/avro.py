@@ -1,0 +1,160 @@
+"""The Avro converter: values framed with the id of their schema in a Confluent-compatible registry.
+
+Reading needs nothing but the registry. Writing uses the schema that is given (`value.converter.schema`), the newest one of
+the subject (`use.latest.version`), or one derived from the values: each field is optional, and a field that was not there
+before makes a new version, which the registry's BACKWARD rule allows.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import json
+import re
+from collections.abc import Mapping
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+from ottla.connect.converters import Converter, ConvertError
+from ottla.connect.schema_registry import framed, latest_schema, register_schema, schema_by_id, unframed
+from ottla.tables.topics import TableError
+
+_NOT_A_NAME = re.compile(r"[^A-Za-z0-9_]")
+_PRIMITIVES: tuple[tuple[type, str], ...] = (
+    (bool, "boolean"), (int, "long"), (float, "double"), (str, "string"), (bytes, "bytes"),
+    (datetime, "string"), (date, "string"), (Decimal, "string"),
+)  # fmt: skip
+_WIDER = {frozenset(("long", "double")): "double"}
+
+
+def avro_converter(config: Mapping[str, str], side: str) -> Converter:
+    prefix = f"{side}.converter."
+    registry = config.get(f"{prefix}schema.registry.url", "")
+    if not registry:
+        raise TableError(f"the avro converter needs the setting {prefix}schema.registry.url")
+    writer = _Writer(
+        registry,
+        side,
+        given=config.get(f"{prefix}schema"),
+        latest=config.get(f"{prefix}use.latest.version", "false").lower() == "true",
+    )
+    return Converter(writer.write, functools.partial(_read, registry))
+
+
+def _read(registry: str, data: bytes | None) -> Any:
+    import fastavro
+
+    if data is None:
+        return None
+    try:
+        schema_id, rest = unframed(data)
+        return fastavro.schemaless_reader(io.BytesIO(rest), _parsed(schema_by_id(registry, schema_id)), None)
+    except (ValueError, EOFError, IndexError, TypeError, KeyError) as problem:
+        raise ConvertError(f"the value is no Avro of its schema: {type(problem).__name__} {problem}") from problem
+
+
+@functools.lru_cache(maxsize=1000)
+def _parsed(text: str) -> Any:
+    import fastavro
+
+    return fastavro.parse_schema(json.loads(text))
+
+
+class _Writer:
+    """Knows, per topic, the schema in use and its id."""
+
+    def __init__(self, registry: str, side: str, *, given: str | None, latest: bool) -> None:
+        self._registry = registry
+        self._side = side
+        self._given = given
+        self._latest = latest
+        self._known: dict[str, tuple[int, str]] = {}
+
+    def write(self, topic: str, value: Any) -> bytes | None:
+        import fastavro
+
+        if value is None:
+            return None
+        schema_id, text = self._schema(topic, value)
+        out = io.BytesIO()
+        try:
+            fastavro.schemaless_writer(out, _parsed(text), _avro_value(value))
+        except (ValueError, TypeError, KeyError) as problem:
+            raise ConvertError(f"the value does not fit the Avro schema of {topic}: {problem}") from problem
+        return framed(schema_id, out.getvalue())
+
+    def _schema(self, topic: str, value: Any) -> tuple[int, str]:
+        subject = f"{topic}-{self._side}"
+        known = self._known.get(topic)
+        if self._given is not None or self._latest:
+            if known is None:
+                known = self._fixed(subject)
+        else:
+            before = json.loads(known[1]) if known is not None else None
+            derived = _merged(before, _derived(value, _NOT_A_NAME.sub("_", topic)))
+            if known is None or derived != before:
+                text = json.dumps(derived)
+                known = register_schema(self._registry, subject, text, "AVRO"), text
+        self._known[topic] = known
+        return known
+
+    def _fixed(self, subject: str) -> tuple[int, str]:
+        if self._given is None:
+            return latest_schema(self._registry, subject)
+        return register_schema(self._registry, subject, self._given, "AVRO"), self._given
+
+
+def _derived(value: Any, name: str) -> Any:
+    """The schema of one value; fields of records are optional."""
+    if isinstance(value, dict):
+        fields = [
+            {"name": field, "type": ["null", _derived(inner, f"{name}_{field}")], "default": None}
+            if inner is not None
+            else {"name": field, "type": ["null"], "default": None}
+            for field, inner in value.items()
+        ]
+        return {"type": "record", "name": name, "fields": fields}
+    if isinstance(value, list | tuple):
+        items: Any = ["null"]
+        for inner in value:
+            items = _merged(items, ["null", _derived(inner, f"{name}_item")] if inner is not None else ["null"])
+        return {"type": "array", "items": items}
+    for kind, avro in _PRIMITIVES:
+        if isinstance(value, kind):
+            return avro
+    raise ConvertError(f"a {type(value).__name__} has no Avro type")
+
+
+def _merged(one: Any, other: Any) -> Any:
+    """A schema that takes the values of both; ConvertError where there is none."""
+    if one is None or one == other:
+        return other
+    if isinstance(one, list) and isinstance(other, list):
+        rest = [each for each in (*one, *other) if each != "null"]
+        kept = functools.reduce(_merged, rest, None)
+        return ["null"] if kept is None else ["null", kept]
+    if isinstance(one, dict) and isinstance(other, dict) and one["type"] == other["type"] == "record":
+        fields = {field["name"]: field for field in one["fields"]}
+        for field in other["fields"]:
+            before = fields.get(field["name"])
+            fields[field["name"]] = (
+                field if before is None else field | {"type": _merged(before["type"], field["type"])}
+            )
+        return one | {"fields": list(fields.values())}
+    if isinstance(one, dict) and isinstance(other, dict) and one["type"] == other["type"] == "array":
+        return one | {"items": _merged(one["items"], other["items"])}
+    wider = _WIDER.get(frozenset((one, other))) if isinstance(one, str) and isinstance(other, str) else None
+    if wider is None:
+        raise ConvertError(
+            f"{json.dumps(other)} where the values before had {json.dumps(one)}: Cast$Value makes them one"
+        )
+    return wider
+
+
+def _avro_value(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _avro_value(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_avro_value(inner) for inner in value]
+    return str(value) if isinstance(value, date | Decimal) else value

@@ -1,0 +1,53 @@
+"""Another Kafka or Ottla cluster as a sink: each piece is one transaction there, with its marker (exactly_once)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import ClassVar
+
+from ottla.connect.connector import RecordSink
+from ottla.connect.exactly_once import ExactlyOnce, Outgoing
+from ottla.connect.remote_topics import RemoteTopics, cluster_settings, ensure_topic
+from ottla.connect.sinks.base import Work
+
+
+class ClusterSink(RecordSink):
+    """target.cluster.bootstrap.servers (and further target.cluster.* client settings), topics or topics.regex,
+    source.cluster.alias, replication.policy.class."""
+
+    raw_records: ClassVar[bool] = True
+
+    def __init__(self, config: Mapping[str, str]) -> None:
+        super().__init__(config)
+        self._client = cluster_settings(config, "target")
+        self._topics = RemoteTopics(config)
+        self._attempts: dict[str, ExactlyOnce] = {}
+        self._made: dict[str, int] = {}
+        self._open = ExitStack()
+
+    def topic(self, name: str, partitions: int) -> str:
+        target = self._topics.name(name)
+        if self._made.get(target) != partitions:
+            ensure_topic(self._client, target, partitions)
+            self._made[target] = partitions
+        return target
+
+    def put_records(self, records: Sequence[Outgoing], work: Work) -> None:
+        attempt = self._attempt(work.application)
+        attempt.version = work.version
+        if attempt.done() is None:
+            attempt.write(records)
+
+    def reached(self, application: str) -> int | None:
+        return self._attempt(application).reached()
+
+    def close(self) -> None:
+        self._open.close()
+
+    def _attempt(self, application: str) -> ExactlyOnce:
+        """One transactional producer for each partition that is read: a new worker fences the one before."""
+        if application not in self._attempts:
+            attempt = ExactlyOnce(self._client, application, 0, -1, None)
+            self._attempts[application] = self._open.enter_context(attempt)
+        return self._attempts[application]

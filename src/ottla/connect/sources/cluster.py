@@ -1,0 +1,110 @@
+"""Topics of another Kafka or Ottla cluster as a source: MirrorMaker's idea and names, exactly once.
+
+Records keep key, value, headers, timestamp and partition. The place is the next offset of each partition there; it is
+committed in one transaction with the records here. Only committed records are read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+from ottla.connect.config import flag, number
+from ottla.connect.connector import Change, Place, Source
+from ottla.connect.remote_topics import RemoteTopics, cluster_settings, ensure_topic
+from ottla.model.ids import TopicPartition
+from ottla.tables.fetch import FetchPlan, read_range
+from ottla.tables.topics import EARLIEST, LATEST, READ_COMMITTED, Cluster, settings_from
+
+OFFSET_HEADERS = ("__mirror.topic", "__mirror.partition", "__mirror.offset")
+"""Where a record came from, with `offset.headers.enabled`."""
+
+
+class ClusterSource(Source):
+    """source.cluster.bootstrap.servers (and further source.cluster.* client settings), topics, topics.exclude,
+    source.cluster.alias, replication.policy.class, refresh.topics.interval.seconds, batch.max.rows,
+    offset.headers.enabled."""
+
+    raw_records: ClassVar[bool] = True
+
+    def __init__(self, config: Mapping[str, str]) -> None:
+        super().__init__(config)
+        self._settings = settings_from(cluster_settings(config, "source"), "ottla-mirror")
+        self._topics = RemoteTopics(config)
+        self._most = number(config, "batch.max.rows", 5000)
+        self._refresh_s = number(config, "refresh.topics.interval.seconds", 600)
+        self._with_offsets = flag(config, "offset.headers.enabled", default=False)
+        self._cluster = Cluster(self._settings)
+        self._target: Mapping[str, str] = {}
+        self._partitions: list[TopicPartition] = []
+        self._looked_at: float | None = None
+        self._made: dict[str, int] = {}
+        self._passed: dict[TopicPartition, int] = {}
+        """Offsets that held nothing to give out: markers and aborted records."""
+
+    def begin(self, target: Mapping[str, str]) -> None:
+        self._target = target
+
+    def poll(self, after: Place | None) -> Sequence[Change]:
+        self._look()
+        if not self._partitions:
+            return []
+        places: Place = dict(after or {})
+        first = self._cluster.offsets(dict.fromkeys(self._partitions, EARLIEST))
+        ends = self._cluster.offsets(dict.fromkeys(self._partitions, LATEST), isolation_level=READ_COMMITTED)
+        found: list[Change] = []
+        for partition in self._partitions:
+            begin = max(int(places.get(str(partition), 0)), self._passed.get(partition, 0), first[partition] or 0)
+            end = ends[partition] or 0
+            while begin < end and len(found) < self._most:
+                upto = min(end, begin + self._most - len(found))
+                found += self._read(partition, begin, upto)
+                begin = self._passed[partition] = upto
+                places[str(partition)] = upto
+        if found:
+            found[-1].place = places
+        return found
+
+    def close(self) -> None:
+        self._cluster.close()
+
+    def _look(self) -> None:
+        """Which topics there are; new ones are made here before their first record."""
+        if self._looked_at is not None and time.monotonic() - self._looked_at < self._refresh_s:
+            return
+        chosen = self._topics.chosen(self._cluster.topics_like(".*"))
+        self._partitions = sorted(self._cluster.partitions(chosen)) if chosen else []
+        for topic in chosen:
+            count = sum(partition.topic == topic for partition in self._partitions)
+            if self._made.get(topic) != count:
+                ensure_topic(self._target, self._topics.name(topic), count)
+                self._made[topic] = count
+        self._looked_at = time.monotonic()
+
+    def _read(self, partition: TopicPartition, start: int, end: int) -> Iterator[Change]:
+        plan = FetchPlan(
+            topic=partition.topic,
+            partition=partition.partition,
+            start=start,
+            end=end,
+            isolation_level=READ_COMMITTED,
+            with_headers=True,
+        )
+        for batch in read_range(self._settings, plan):
+            for record in batch.to_pylist():
+                yield self._change(partition, record)
+
+    def _change(self, partition: TopicPartition, record: dict[str, Any]) -> Change:
+        headers = [(one["key"], one["value"]) for one in record["headers"] or []]
+        if self._with_offsets:
+            facts = (partition.topic, partition.partition, record["offset"])
+            headers += [(name, str(fact).encode()) for name, fact in zip(OFFSET_HEADERS, facts, strict=True)]
+        return Change(
+            topic=self._topics.name(partition.topic),
+            key=record["key"],
+            value=record["value"],
+            headers=headers,
+            timestamp_ms=int(record["timestamp"].timestamp() * 1000),
+            partition=partition.partition,
+        )
