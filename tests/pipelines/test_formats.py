@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import subprocess
-import sys
 
 import fastavro
 import pytest
@@ -16,7 +13,7 @@ from ottla.pipelines.ports import Format
 from ottla.pipelines.protobuf import _indexes_size
 from ottla.tables.topics import TableError
 from ottla.testing import Broker
-from tests.interop.ottla_server import ROOT
+from tests.support.schema_registry import schema_registry
 
 pytestmark = pytest.mark.timeout(240)
 AVRO = json.dumps(
@@ -34,19 +31,8 @@ AVRO = json.dumps(
 
 @pytest.fixture(scope="module")
 def registry():
-    with Broker() as broker:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "ottla.cli.main", "registry", "-b", broker.bootstrap_servers, "-l", "127.0.0.1:0",
-             "--alone", "--replication-factor", "1", "--until-stdin-closes"],
-            cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        try:
-            said = process.stdout.readline()
-            yield re.search(r"http://\S+", said)[0]
-        finally:
-            process.stdin.close()
-            process.wait(30)
-            process.stdout.close()
+    with Broker() as broker, schema_registry(broker.bootstrap_servers) as address:
+        yield address
 
 
 def test_avro_with_a_registry_csv_and_json(spark, registry):

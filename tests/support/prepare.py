@@ -5,6 +5,8 @@ Always succeeds; one line says what is there and what the tests will skip.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 
 from tests.support.browser import axe_source, chromium
@@ -21,8 +23,18 @@ def _report(name: str, get: Callable[[], object]) -> None:
         print(f"interop: {name} is here")
 
 
+def _in_the_background(name: str, module: str) -> None:
+    """What takes minutes to build: a test that needs it waits for the file lock, and says what went wrong."""
+    subprocess.Popen(
+        ["nice", sys.executable, "-m", module],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    print(f"interop: {name} is here or being built")
+
+
 if __name__ == "__main__":
     _report(f"Apache Kafka {VERSION}", fetch)
     _report("kcat", kcat)
     _report("Chromium", chromium)
     _report("axe-core", axe_source)
+    _in_the_background("versitygw", "tests.support.s3")

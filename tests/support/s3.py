@@ -105,3 +105,7 @@ def _await(endpoint: str, process: subprocess.Popen[bytes], log: Path) -> None:
         else:
             return
     raise RuntimeError(f"versitygw did not start: {log.read_text()[-500:]}")
+
+
+if __name__ == "__main__":
+    versitygw()

@@ -1,0 +1,155 @@
+"""Topics of another cluster, in and out by configuration: whole records, each exactly once, also through a crash."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+from confluent_kafka import Producer
+
+from ottla.connect.exactly_once import ExactlyOnce, Sender
+from ottla.connect.remote_topics import RemoteTopics
+from ottla.connect.sources.cluster import ClusterSource
+from ottla.connect.worker import run_connector
+from ottla.tables.query import topic_table
+from ottla.tables.topics import Cluster, TableError, settings_from
+from ottla.testing import Broker
+from tests.support.apache_kafka import ApacheKafka
+
+pytestmark = pytest.mark.timeout(180)
+PROPERTIES = {"offsets.topic.num.partitions": "4", "transaction.state.log.num.partitions": "4", "num.partitions": "3",
+              "auto.create.topics.enable": "true"}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def here():
+    with Broker(properties=PROPERTIES) as broker:
+        yield {"bootstrap.servers": broker.bootstrap_servers}
+
+
+@pytest.fixture(scope="module", params=["ottla", pytest.param("apache", marks=pytest.mark.interop)])
+def there(request, tmp_path_factory):
+    if request.param == "ottla":
+        with Broker(properties=PROPERTIES) as broker:
+            yield {"bootstrap.servers": broker.bootstrap_servers}
+        return
+    request.getfixturevalue("requires_apache_kafka")
+    server = ApacheKafka(tmp_path_factory.mktemp("apache"), properties=PROPERTIES)
+    try:
+        yield {"bootstrap.servers": server.start().bootstrap_servers}
+    finally:
+        server.kill()
+
+
+def write(client, topic, numbers, **settings):
+    producer = Producer({**client, "log_level": 3, **settings})
+    if settings:
+        producer.init_transactions(30)
+        producer.begin_transaction()
+    for n in numbers:
+        producer.produce(
+            topic, f"v{n}".encode(), f"k{n}".encode(), timestamp=1_700_000_000_000 + n, headers=[("n", str(n))]
+        )
+    assert producer.flush(30) == 0
+    return producer
+
+
+def records(client, topic):
+    rows = topic_table(client, topic, with_headers=True).to_pylist()
+    return Counter(
+        (row["key"], row["value"], row["partition"], row["timestamp"], json.dumps(row["headers"], default=str))
+        for row in rows
+    )
+
+
+def test_a_cluster_as_source(here, there, request):
+    name = f"west-{request.node.callspec.id}"
+    orders = f"orders-{request.node.callspec.id}"
+    config = {"name": name, "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
+              "source.cluster.alias": name, "source.cluster.bootstrap.servers": there["bootstrap.servers"],
+              "topics": "orders-.*, nothing", "topics.exclude": ".*secret", "batch.max.rows": "70"}  # fmt: skip
+    write(there, orders, range(200))
+    write(there, "orders-secret", range(5))
+    write(there, "other", range(5))
+    assert run_connector(config, here, once=True) == 200
+    # What was aborted there does not come, and a source that finds only that ends all the same.
+    write(there, orders, range(900, 950), **{"transactional.id": orders}).abort_transaction(30)
+    assert run_connector(config, here, once=True) == 0
+    write(there, orders, range(200, 230))
+    assert run_connector(config, here, once=True) == 30
+    assert records(here, f"{name}.{orders}") == records(there, orders)
+    with Cluster(settings_from(here)) as cluster:
+        assert cluster.topics_like(f"{name}.*") == [f"{name}.{orders}"]
+        assert len(cluster.partitions([f"{name}.{orders}"])) == 3
+
+
+def test_a_source_that_dies_before_its_commit_repeats_nothing(here, there, request, monkeypatch):
+    name, topic = f"dies-{request.node.callspec.id}", f"dies-in-{request.node.callspec.id}"
+    config = {"name": name, "connector.class": "mirror-source", "source.cluster.alias": name, "topics": topic,
+              "source.cluster.bootstrap.servers": there["bootstrap.servers"], "batch.max.rows": "40",
+              "offset.headers.enabled": "true"}  # fmt: skip
+    write(there, topic, range(100))
+    flush, calls = Sender.flush, []
+
+    def dying(self, timeout_s=300.0):
+        flush(self, timeout_s)
+        calls.append(1)
+        if len(calls) in {1, 3}:
+            raise TableError("killed")  # the records are there, their transaction is open
+
+    monkeypatch.setattr(Sender, "flush", dying)
+    for _ in range(2):
+        with pytest.raises(TableError, match="killed"):
+            run_connector(config, here, once=True)
+    run_connector(config, here, once=True)
+    rows = topic_table(here, f"{name}.{topic}", with_headers=True).to_pylist()
+    assert Counter(row["value"] for row in rows) == Counter(f"v{n}".encode() for n in range(100))
+    came = {(int(h["__mirror.partition"]), int(h["__mirror.offset"])) for h in map(_headers, rows)}
+    assert len(came) == 100
+
+
+def _headers(row):
+    return {one["key"]: one["value"] for one in row["headers"]}
+
+
+def test_a_cluster_as_sink(here, there, request, monkeypatch):
+    kind = request.node.callspec.id
+    topics = [f"out-{kind}-a", f"out-{kind}-b"]
+    config = {"name": f"out-{kind}", "connector.class": "mirror-sink", "topics.regex": f"out-{kind}-.*", "flush.size": "20",
+              "target.cluster.bootstrap.servers": there["bootstrap.servers"], "source.cluster.alias": "east"}  # fmt: skip
+    for topic in topics:
+        write(here, topic, range(100))
+    written, crashes = ExactlyOnce.write, []
+
+    def dying(self, records):
+        done = written(self, records)
+        crashes.append(1)
+        if len(crashes) in {2, 5}:
+            raise TableError("killed")  # committed there, not yet noted here
+        return done
+
+    monkeypatch.setattr(ExactlyOnce, "write", dying)
+    for _ in range(2):
+        with pytest.raises(TableError, match="killed"):
+            run_connector(config, here, once=True)
+    run_connector(config, here, once=True)
+    assert run_connector(config, here, once=True) == 0
+    for topic in topics:
+        assert records(there, f"east.{topic}") == records(here, topic)
+
+
+def test_names_and_circles():
+    found = RemoteTopics({"source.cluster.alias": "a", "target.cluster.alias": "b", "topics.exclude": "x.*"})
+    assert found.chosen(["t", "b.t", "xt", "c.t"]) == ["t", "c.t"]
+    assert found.name("t") == "a.t"
+    same = RemoteTopics({"replication.policy.class": "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"})
+    assert same.name("t") == "t"
+    for config, words in [
+        ({"topics": "("}, "regular expressions"),
+        ({"replication.policy.class": "Mine"}, "is one of DefaultReplicationPolicy"),
+    ]:
+        with pytest.raises(TableError, match=words):
+            RemoteTopics(config)
+    with pytest.raises(TableError, match=r"needs the setting source\.cluster\.bootstrap\.servers"):
+        ClusterSource({"name": "x"})
