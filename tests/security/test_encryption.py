@@ -154,7 +154,12 @@ def test_a_new_master_key_wraps_the_topic_keys_again_without_a_restart(tmp_path:
 def test_without_the_key_of_its_topic_a_file_is_gone(tmp_path: Path) -> None:
     disk, path = storage(tmp_path), segment(tmp_path)
     disk.open(path, create=True).pwrite(b"to be forgotten", 0)
-    disk._stores[str(tmp_path)].forget("t")
+    disk.renew_key(str(tmp_path), "t")
+    disk.destroy_old_keys(str(tmp_path), "t")
+    assert storage(tmp_path).read_bytes(path) == b"to be forgotten", "a file that is in the log keeps its own key"
+    Path(path).rename(f"{path}.deleted")
+    disk.destroy_old_keys(str(tmp_path), "t")
+    Path(f"{path}.deleted").rename(path)
     with pytest.raises(OSError, match="cannot be read"):
         storage(tmp_path).open(path)
 

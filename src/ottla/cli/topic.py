@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla.cli.connecting import connected
+from ottla.cli.forget import forget
 
 if TYPE_CHECKING:
     from ottla.cli.connecting import Target
@@ -192,3 +193,6 @@ def delete(target: Target, names: tuple[str, ...], yes: bool) -> None:  # noqa: 
         for name in names:
             delete_topic(cluster, name)
             click.echo(f"deleted {name}")
+
+
+topic.add_command(forget)

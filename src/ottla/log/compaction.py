@@ -51,7 +51,7 @@ class CleanerStats(NamedTuple):
     map_full: bool
 
 
-class _Pace:
+class Pace:
     """Tells when a slice of work is used up."""
 
     __slots__ = ("_clock", "_until")
@@ -105,7 +105,7 @@ class _Compaction:
     def __init__(self, log: PartitionLog, upper: Offset, clock: Clock, memory_bytes: int) -> None:
         self._log = log
         self._upper = upper
-        self._pace = _Pace(clock)
+        self._pace = Pace(clock)
         self._time_ms: TimestampMs = clock.time_ms()
         self._map = OffsetMap(memory_bytes)
         self._full = False
@@ -201,45 +201,52 @@ class _Compaction:
         yield sync
         if not sync.done:
             sync()
-        self._check_present(group)
+        check_present(self._log, group)
         self._bytes_written += output.segment.size
         self._log.replace_segments([output.segment], group, self._time_ms)
         self._output = None
         yield None
         self._pace.restart()
 
-    def _check_present(self, segments: list[Segment]) -> None:
-        present = self._log.segments
-        if self._log.log_dir.offline or any(segment not in present for segment in segments):
-            raise LogChangedError(str(self._log.topic_partition))
-
     # ------------------------------------------------------------------------------------------------ reading
 
     def _batches(self, segment: Segment, position: int) -> Iterator[tuple[bytes, BatchHeader]]:
-        """Each whole batch; the segment must still be in the log at every read."""
-        end = segment.size
-        while end - position >= HEADER_BYTES:
-            self._check_present([segment])
-            chunk = segment.file.pread(min(READ_BYTES, end - position), position)
-            size = parse_header(chunk, 0).size
-            if size > len(chunk):
-                chunk = segment.file.pread(min(size, end - position), position)
-            at = 0
-            while len(chunk) - at >= HEADER_BYTES:
-                header = parse_header(chunk, at)
-                if header.size > len(chunk) - at or header.size < HEADER_BYTES:
-                    break
-                yield chunk[at : at + header.size], header
-                at += header.size
-            if at == 0:
-                return
-            self._bytes_read += at
-            position += at
+        for batch, header in read_batches(self._log, segment, position):
+            self._bytes_read += header.size
+            yield batch, header
 
     def _breathe(self) -> Steps:
         if self._pace.used_up():
             yield None
             self._pace.restart()
+
+
+def check_present(log: PartitionLog, segments: list[Segment]) -> None:
+    """LogChangedError when one of them has left the log."""
+    present = log.segments
+    if log.log_dir.offline or any(segment not in present for segment in segments):
+        raise LogChangedError(str(log.topic_partition))
+
+
+def read_batches(log: PartitionLog, segment: Segment, position: int = 0) -> Iterator[tuple[bytes, BatchHeader]]:
+    """Each whole batch; the segment must still be in the log at every read."""
+    end = segment.size
+    while end - position >= HEADER_BYTES:
+        check_present(log, [segment])
+        chunk = segment.file.pread(min(READ_BYTES, end - position), position)
+        size = parse_header(chunk, 0).size
+        if size > len(chunk):
+            chunk = segment.file.pread(min(size, end - position), position)
+        at = 0
+        while len(chunk) - at >= HEADER_BYTES:
+            header = parse_header(chunk, at)
+            if header.size > len(chunk) - at or header.size < HEADER_BYTES:
+                break
+            yield chunk[at : at + header.size], header
+            at += header.size
+        if at == 0:
+            return
+        position += at
 
 
 def group_segments(segments: list[Segment], log: PartitionLog) -> list[list[Segment]]:

@@ -13,7 +13,6 @@ plain and stays so: encryption can be switched on over existing data, and covers
 
 from __future__ import annotations
 
-import hmac
 import io
 import os
 import re
@@ -24,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.env.logging import get_logger
 from ottla.env.seams import File, Storage
-from ottla.security.keystore import KeyStore, MasterKeys
+from ottla.security.keystore import KeyStore, MasterKeys, derived_key
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -73,7 +72,7 @@ class EncryptedFile:
     def _open_header(self, header: bytes) -> None:
         if header[8] != _VERSION:
             raise OSError(f"{self.path}: encryption of version {header[8]} is not known here")
-        self._cipher = _cipher(self._keys.by_id(header[16:32]).key, header[32:64])
+        self._cipher = _cipher(self._keys.file_key(header[16:32], header[32:64]))
         self._physical_end = HEADER_BYTES
 
     def _scan(self) -> None:
@@ -192,7 +191,7 @@ class EncryptedFile:
     def _new_header(self) -> bytes:
         key = self._keys.for_topic(self._topic)
         salt = os.urandom(32)
-        self._cipher = _cipher(key.key, salt)
+        self._cipher = _cipher(derived_key(key, salt))
         return MAGIC + bytes([_VERSION]) + bytes(7) + key.id + salt
 
     def size(self) -> int:
@@ -229,10 +228,10 @@ class EncryptedFile:
         self._inner.close()
 
 
-def _cipher(topic_key: bytes, salt: bytes) -> Any:
+def _cipher(file_key: bytes) -> Any:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-    return AESGCM(hmac.digest(topic_key, b"ottla file key" + salt, "sha256"))
+    return AESGCM(file_key)
 
 
 class EncryptedStorage:
@@ -250,6 +249,27 @@ class EncryptedStorage:
         """KeyStoreError when a directory's keys cannot be had with these master keys."""
         for store in self._stores.values():
             store.load()
+
+    # Erasure (`ottla.log.erasure.KeyCustody`)
+
+    def renew_key(self, directory: str, topic: str) -> None:
+        self._stores[directory].renew(topic)
+
+    def destroy_old_keys(self, directory: str, topic: str) -> None:
+        """What is about to be removed anyway does not keep its key."""
+        headers = []
+        for folder in self._inner.list_dir(directory):
+            path = f"{directory}/{folder}"
+            if _topic(f"{path}/") != topic or folder.endswith("-delete") or not self._inner.is_dir(path):
+                continue
+            for name in self._inner.list_dir(path):
+                if _SECRET.fullmatch(name) is not None and not name.endswith((".deleted", ".cleaned")):
+                    header = self._inner.open(f"{path}/{name}")
+                    start = header.pread(HEADER_BYTES, 0)
+                    header.close()
+                    if len(start) == HEADER_BYTES and start.startswith(MAGIC):
+                        headers.append((start[16:32], start[32:64]))
+        self._stores[directory].destroy_old(topic, headers)
 
     exists: Callable[[str], bool]
     is_dir: Callable[[str], bool]

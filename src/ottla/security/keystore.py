@@ -3,17 +3,22 @@
 Every log directory has its own `encryption-keys` file, so that it can be read wherever it is taken together with the
 master key. The master keys are `ID:BASE64` lines, the first one in use: a new first line is a rotation. The topic keys
 are then wrapped again, at start or before the next new file, and no data is written anew.
+
+A file's key comes from its topic's key and the file's salt. When a topic's key is destroyed to erase records
+(`ottla.log.erasure`), files that hold none of them keep their own keys here, one entry each, until they are gone.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import hmac
 import json
 import os
 import re
 import shlex
 import subprocess
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from ottla.env.config.broker.config import BrokerConfig
@@ -125,6 +130,11 @@ class TopicKey(NamedTuple):
         return f"TopicKey({self.topic}, [hidden])"
 
 
+def derived_key(topic_key: TopicKey, salt: bytes) -> bytes:
+    """The key of one file."""
+    return hmac.digest(topic_key.key, b"ottla file key" + salt, "sha256")
+
+
 class KeyStore:
     """The topic keys of one log directory."""
 
@@ -134,6 +144,8 @@ class KeyStore:
         self._masters = masters
         self._by_id: dict[bytes, TopicKey] = {}
         self._by_topic: dict[str, TopicKey] = {}
+        self._files: dict[bytes, TopicKey] = {}
+        """By salt: files whose topic's key is no more."""
         self._loaded = False
 
     def for_topic(self, topic: str) -> TopicKey:
@@ -150,21 +162,37 @@ class KeyStore:
             self._save()
         return found
 
-    def by_id(self, key_id: bytes) -> TopicKey:
-        self.load(again=key_id not in self._by_id)
+    def file_key(self, key_id: bytes, salt: bytes) -> bytes:
+        """Of a file with this header; OSError when it was destroyed."""
+        self.load(again=key_id not in self._by_id and salt not in self._files)
         found = self._by_id.get(key_id)
-        if found is None:
+        if found is not None:
+            return derived_key(found, salt)
+        kept = self._files.get(salt)
+        if kept is None:
             raise OSError(f"{self._path} has no key {key_id.hex()}: the data that it encrypts cannot be read")
-        return found
+        return kept.key
 
-    def forget(self, topic: str) -> None:
-        """Destroy a topic's key: whatever it encrypts, wherever a copy is, can never be read again."""
-        self.load()
-        gone = [key for key in self._by_id.values() if key.topic == topic]
-        for key in gone:
-            del self._by_id[key.id]
-        if self._by_topic.pop(topic, None) is not None or gone:
-            self._save()
+    def renew(self, topic: str) -> None:
+        """A new key for the topic's next files; those before stay until `destroy_old`."""
+        self.load(again=True)
+        self._add(TopicKey(os.urandom(16), topic, os.urandom(KEY_BYTES)))
+        self._save()
+
+    def destroy_old(self, topic: str, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        """Destroy the keys of the topic but the newest. The files with these headers (key id, salt) can still be read;
+        every other file and copy that they encrypt never again.
+        """
+        self.load(again=True)
+        newest = self._by_topic.get(topic)
+        kept = {
+            salt: TopicKey(salt, topic, self.file_key(key_id, salt))
+            for key_id, salt in headers
+            if newest is None or key_id != newest.id
+        }
+        self._files = {salt: key for salt, key in self._files.items() if key.topic != topic} | kept
+        self._by_id = {id_: key for id_, key in self._by_id.items() if key.topic != topic or key is newest}
+        self._save()
 
     def _add(self, key: TopicKey) -> None:
         self._by_id[key.id] = key
@@ -197,7 +225,10 @@ class KeyStore:
             raise KeyStoreError(
                 f"{self._path}: master key {master.id} is not the one that wrapped {topic}'s key"
             ) from None
-        self._add(TopicKey(key_id, topic, key))
+        if entry.get("file", False):
+            self._files[key_id] = TopicKey(key_id, topic, key)
+        else:
+            self._add(TopicKey(key_id, topic, key))
         return master.id
 
     def _save(self) -> None:
@@ -205,7 +236,7 @@ class KeyStore:
 
         master = self._masters.current
         entries = []
-        for key in self._by_id.values():
+        for key in (*self._by_id.values(), *self._files.values()):
             nonce = os.urandom(_NONCE_BYTES)
             wrapped = nonce + AESGCM(master.key).encrypt(nonce, key.key, key.id + key.topic.encode())
             entries.append(
@@ -214,6 +245,7 @@ class KeyStore:
                     "topic": key.topic,
                     "master": master.id,
                     "wrapped": base64.b64encode(wrapped).decode(),
+                    **({"file": True} if key.id in self._files else {}),
                 }
             )
         self._storage.write_atomic(self._path, json.dumps({"version": 1, "keys": entries}, indent=1).encode())

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ottla.broker.schema_validation import SchemaValidation
     from ottla.env.config.broker.config import BrokerConfig
     from ottla.env.seams import Clock, RandomSource
+    from ottla.log.erasure import Eraser
     from ottla.server.node import Node
 
 _SYNC_THREADS = 8
@@ -177,12 +178,28 @@ class BrokerPart:
             dedupe_buffer_bytes=config.log_cleaner_dedupe_buffer_size,
             load_factor=config.log_cleaner_io_buffer_load_factor,
         )
-        self._housekeeping = Housekeeping(config, self._clock, broker.logs, broker.replicas, cleaner)
+        self._housekeeping = Housekeeping(
+            config,
+            self._clock,
+            broker.logs,
+            broker.replicas,
+            cleaner,
+            self._eraser() if config.encrypts_at_rest else None,
+        )
         self._housekeeping.start()
         self._replication.start()
         let_in()
         if not alone:
             await registration.unfence()
+
+    def _eraser(self) -> Eraser | None:
+        from ottla.log.erasure import Eraser
+        from ottla.security.encryption import EncryptedStorage
+
+        for log_dir in self.broker.logs.online_directories():
+            if isinstance(log_dir.storage, EncryptedStorage):
+                return Eraser(self.broker.logs, self._clock, log_dir.storage)
+        return None
 
     def _load_logs(self) -> None:
         """What the metadata does not know is put aside."""

@@ -7,7 +7,7 @@ logged and tried again at its next turn; it never stops the others.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ottla.env.config.broker.config import BrokerConfig
     from ottla.env.seams import Clock
     from ottla.log.cleaner import Cleaner
+    from ottla.log.erasure import Eraser
     from ottla.log.log_store import LogStore
     from ottla.log.partition_log import PartitionLog
     from ottla.replication.replicas import Replicas
@@ -29,6 +30,7 @@ DELETED_FILES_CHECK_MS = 1_000
 ROLLED_SEGMENTS_CHECK_MS = 5_000
 MOVE_CHUNK_BYTES = 1024 * 1024
 MOVE_PAUSE_MS = 10
+ERASURE_CHECK_MS = 1_000
 CLEAN_SLICE_MS = 2.0
 CLEAN_PAUSE_MS = 4.0
 _FOREVER_MS = 2**53
@@ -36,13 +38,20 @@ _FOREVER_MS = 2**53
 
 class Housekeeping:
     def __init__(
-        self, config: BrokerConfig, clock: Clock, logs: LogStore, replicas: Replicas, cleaner: Cleaner
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        logs: LogStore,
+        replicas: Replicas,
+        cleaner: Cleaner,
+        eraser: Eraser | None = None,
     ) -> None:
         self._config = config
         self._clock = clock
         self._logs = logs
         self._replicas = replicas
         self._cleaner = cleaner
+        self._eraser = eraser
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -63,7 +72,7 @@ class Housekeeping:
         self._every(config.log_flush_scheduler_interval_ms, self._flush_due)
         self._every(ROLLED_SEGMENTS_CHECK_MS, self._flush_rolled)
         self._every(MOVE_PAUSE_MS, self._move, idle_ms=DELETED_FILES_CHECK_MS)
-        if config.log_cleaner_enable:
+        if config.log_cleaner_enable or self._eraser is not None:
             self._tasks.append(asyncio.ensure_future(self._clean()))
 
     async def stop(self) -> None:
@@ -138,21 +147,27 @@ class Housekeeping:
     # Compaction
 
     async def _clean(self) -> None:
-        """Log by log, the dirtiest first; a pause when nothing is worth it."""
+        """What is to be erased, then log by log, the dirtiest first; a pause when nothing is worth it."""
+        pause_ms = self._config.log_cleaner_backoff_ms
+        if self._eraser is not None:
+            pause_ms = min(pause_ms, ERASURE_CHECK_MS)
         while True:
             worked = False
             try:
-                worked = await self._clean_one()
+                if self._eraser is not None:
+                    worked = await self._in_slices(self._eraser.erase_next())
+                if self._config.log_cleaner_enable and not worked:
+                    worked = await self._in_slices(self._cleaner.clean_next())
             except (KafkaError, OSError) as error:
                 log.error("cleaning.failed", reason=str(error))
-            await asyncio.sleep(0 if worked else self._config.log_cleaner_backoff_ms / 1000)
+            await asyncio.sleep(0 if worked else pause_ms / 1000)
 
-    async def _clean_one(self) -> bool:
+    async def _in_slices(self, steps: Iterable[Callable[[], None] | None]) -> bool:
         """In slices of two milliseconds with pauses twice as long, so that produce and fetch go on in between."""
         loop = asyncio.get_running_loop()
         began = self._clock.monotonic_ms()
         worked = False
-        for sync in self._cleaner.clean_next():
+        for sync in steps:
             worked = True
             if sync is not None:
                 await loop.run_in_executor(None, sync)

@@ -17,12 +17,7 @@ from ottla.server.errors import StartupError
 
 def open_storage(config: BrokerConfig) -> Storage:
     """The disk, behind encryption where a master key is given."""
-    settings = (
-        config.ottla_encryption_master_key_file,
-        config.ottla_encryption_master_key_env,
-        config.ottla_encryption_master_key_command,
-    )
-    if not any(settings):
+    if not config.encrypts_at_rest:
         return DiskStorage()
     from ottla.security.encryption import EncryptedStorage
     from ottla.security.keystore import KeyStoreError, MasterKeys

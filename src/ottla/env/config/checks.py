@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, Final, NamedTuple
 
+from ottla.model.erasures import ENTRY
+
 CLASSIC_CODECS: Final = 5
 """Compression ids of the wire: none, gzip, snappy, lz4, zstd."""
 
@@ -77,6 +79,22 @@ def list_of(allowed: Sequence[str] = (), *, may_be_empty: bool = True) -> Check:
     words = f"any of {', '.join(allowed)}" if allowed else ("a list" if may_be_empty else "a list, not empty")
     return Check(verdict, words, unique=True)
 
+
+MAX_FORGOTTEN_CHARACTERS: Final = 256 * 1024
+
+
+def _forgotten(name: str, value: Any) -> Refusal | None:
+    for item in value:
+        if ENTRY.fullmatch(item) is None:
+            return Refusal(
+                "an entry is the key's hash and PARTITION:OFFSET pairs (`ottla topic forget`)", value=item[:80]
+            )
+    if sum(map(len, value)) > MAX_FORGOTTEN_CHARACTERS:
+        return Refusal(f"Configuration '{name}' is full: take out the entries that every replica has done", whole=True)
+    return None
+
+
+forgotten_keys: Final = Check(_forgotten, "HASH-PARTITION:OFFSET..., a list", unique=True)
 
 not_empty: Final = Check(lambda _, v: None if v else Refusal("String must be non-empty"), "text, not empty")
 

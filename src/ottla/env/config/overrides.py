@@ -52,6 +52,8 @@ def validate_topic_overrides(
         raise _invalid(f"conflict topic config setting min.compaction.lag.ms ({low}) > max.compaction.lag.ms ({high})")
     if values.get("ottla.schema.validation", "off") != "off" and not broker.ottla_schema_registry_url:
         raise _invalid("ottla.schema.validation needs a registry to ask: set ottla.schema.registry.url on the brokers")
+    if values.get("ottla.encryption.forget") and not broker.encrypts_at_rest:
+        raise _invalid("ottla.encryption.forget needs encryption at rest: set ottla.encryption.master.key.file")
     if values.get("remote.storage.enable", False):
         raise _invalid(_TIERS_OFF)
     was_tiered = (existing or {}).get("remote.storage.enable", "false").lower() == "true"

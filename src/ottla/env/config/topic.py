@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from .checks import at_least, between, gzip_level, list_of, one_of, throttled_replicas
+from .checks import at_least, between, forgotten_keys, gzip_level, list_of, one_of, throttled_replicas
 from .effects import NO_TIERS
 from .settings import (
     BOOLEAN,
@@ -181,6 +181,11 @@ class TopicSettings(Settings):
     )
     ottla_schema_quarantine_topic: str = setting(
         STRING, "", None, "Where quarantined records go; the topic's name with .quarantine when empty.",
+        internal=True, undeclared=True,
+    )
+    ottla_encryption_forget: tuple[str, ...] = setting(
+        LIST, (), forgotten_keys,
+        "Keys whose values are erased, and up to which offsets; `ottla topic forget` adds to it.",
         internal=True, undeclared=True,
     )
 # fmt: on

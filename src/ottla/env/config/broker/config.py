@@ -251,6 +251,11 @@ class BrokerConfig(BrokerSettings):
         return getattr(self.for_listener(listener_name), setting.attribute) if text is None else parse(setting, text)
 
     @property
+    def encrypts_at_rest(self) -> bool:
+        file, environment = self.ottla_encryption_master_key_file, self.ottla_encryption_master_key_env
+        return any((file, environment, self.ottla_encryption_master_key_command))
+
+    @property
     def connection_limits(self) -> dict[str, int]:
         """Address -> most connections from it."""
         pairs = parse_map("max.connections.per.ip.overrides", self.max_connections_per_ip_overrides)

@@ -1,0 +1,163 @@
+"""`ottla topic forget`: one key's values are gone from every file and from every earlier copy of a file."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ottla.cli.topic import topic
+from ottla.model.erasures import Erasure, key_hash
+from ottla.protocol.records import batch_payload, iterate_batches
+from ottla.testing import Broker
+from tests.security.test_encryption import master_line, storage
+
+TOPIC = "people"
+PARTITIONS = 2
+KEYS = (b"ada", b"bob", b"eve")
+
+
+def properties(tmp_path: Path, **more: str) -> dict[str, str]:
+    (tmp_path / "master").write_text(master_line())
+    return {
+        "ottla.encryption.master.key.file": str(tmp_path / "master"),
+        "log.segment.bytes": str(1 << 20),
+        "offsets.topic.num.partitions": "1",
+        **more,
+    }
+
+
+def make_topic(broker: Broker) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(20)
+
+
+def secret(key: bytes, number: int) -> bytes:
+    return b"SECRET-OF-" + key + b"-%05d" % number
+
+
+def write(broker: Broker, count: int, codec: str = "none", *, first: int = 0) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "compression.type": codec, "linger.ms": 5})
+    for number in range(first, first + count):
+        key = KEYS[number % len(KEYS)]
+        producer.produce(
+            TOPIC, secret(key, number) + b"." * 300, key, partition=number % PARTITIONS,
+            headers={"h": b"HEADER-OF-" + key},
+        )  # fmt: skip
+    assert producer.flush(60) == 0
+
+
+def read(broker: Broker, count: int) -> dict[tuple[int, int], tuple[bytes, bytes | None, Any]]:
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g", "check.crcs": True})
+    consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])
+    found = {}
+    for _ in range(200):
+        for message in consumer.consume(5000, 0.2):
+            assert message.error() is None
+            found[message.partition(), message.offset()] = message.key(), message.value(), message.headers()
+        if len(found) >= count:
+            break
+    consumer.close()
+    return found
+
+
+def forget(broker: Broker, *words: str) -> Any:
+    return CliRunner().invoke(topic, ["forget", TOPIC, "-b", broker.bootstrap_servers, "--yes", *words])
+
+
+def readable(tmp_path: Path, directory: Path) -> bytes:
+    """All that the files of the topic yield with the keys that are there now: plain payloads, one after the other."""
+    found = b""
+    disk = storage(tmp_path)
+    for path in sorted(directory.glob(f"{TOPIC}-*/*")):
+        if ".log" not in path.name:
+            found += path.read_bytes()
+            continue
+        with contextlib.suppress(OSError):  # no key for it
+            found += b"".join(payloads(disk.read_bytes(str(path))))
+    return found
+
+
+def payloads(data: bytes) -> list[bytes]:
+    return [bytes(batch_payload(data, position, header)) for position, header in iterate_batches(data)]
+
+
+def of(key: bytes, found: dict[Any, Any]) -> list[tuple[bytes | None, Any]]:
+    return [(value, headers) for its, value, headers in found.values() if its == key]
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_one_key_is_forgotten_and_the_others_are_not(tmp_path: Path, codec: str) -> None:
+    data = tmp_path / "node" / "data"
+    with Broker(directory=tmp_path / "node", properties=properties(tmp_path)) as broker:
+        make_topic(broker)
+        write(broker, 9000, codec)
+        before = read(broker, 9000)
+        shutil.copytree(data, tmp_path / "backup")
+        done = forget(broker, "--key", "bob")
+        assert done.exit_code == 0, done.output
+        write(broker, 3, codec, first=9000)
+        after = read(broker, 9003)
+        assert after.keys() > before.keys(), "no offset is missing"
+        assert len([each for each in of(b"bob", after) if each == (None, None)]) == 3000
+        assert len([each for each in of(b"bob", after) if each[0] is not None]) == 1, "written after it"
+        for key in (b"ada", b"eve"):
+            assert of(key, after)[:3000] == of(key, before)
+    # No file, nor a copy from before, yields the value with the keys that are left; the other keys' values are there.
+    # storage() looks for the keys below tmp_path, so the data lie there for that look.
+    for source in (data, tmp_path / "backup"):
+        look = tmp_path / "look"
+        shutil.copytree(source, look / "files")
+        shutil.copy(data / "encryption-keys", look / "encryption-keys")
+        (look / "master").write_text(master_line())
+        left = readable(look, look / "files")
+        shutil.rmtree(look)
+        assert b"SECRET-OF-bob-08" not in left
+        assert b"HEADER-OF-bob" not in left.replace(b"HEADER-OF-bob", b"", 1), "one record was written after it"
+        if source == data:
+            assert b"SECRET-OF-ada" in left
+    with Broker(directory=tmp_path / "node", properties=properties(tmp_path)) as broker:
+        again = read(broker, 9003)
+        assert again == after, "after a restart"
+        write(broker, 3, codec, first=9003)
+        assert len(read(broker, 9006)) == 9006
+
+
+def test_the_look_can_fail(tmp_path: Path) -> None:
+    """Before it is forgotten the same look finds the value."""
+    with Broker(directory=tmp_path / "node", properties=properties(tmp_path)) as broker:
+        make_topic(broker)
+        write(broker, 30)
+    look = tmp_path / "look"
+    shutil.copytree(tmp_path / "node" / "data", look / "files")
+    shutil.copy(tmp_path / "node" / "data" / "encryption-keys", look / "encryption-keys")
+    assert b"SECRET-OF-bob" in readable(look, look / "files")
+
+
+def test_bad_input_is_one_line(tmp_path: Path) -> None:
+    with Broker(directory=tmp_path / "plain") as broker:
+        make_topic(broker)
+        assert "nothing to forget" in forget(broker, "--key", "bob").output
+        write(broker, 3)
+        refused = forget(broker, "--key", "bob")
+        assert refused.exit_code != 0
+        assert "needs encryption at rest" in refused.output
+        assert forget(broker).exit_code == 2
+        assert forget(broker, "--key-hex", "zz").exit_code == 2
+        assert len(of(b"bob", read(broker, 3))) == 1
+
+
+def test_entries_say_what_and_up_to_where() -> None:
+    erasure = Erasure(key_hash("t", b"k"), {1: 7, 0: 2**40})
+    assert Erasure.parse(str(erasure)) == erasure
+    assert key_hash("t", b"k") != key_hash("u", b"k")
+    for bad in ("", "abc", str(erasure) + "-", str(erasure).replace(":", ";"), "g" + str(erasure)[1:]):
+        with pytest.raises(ValueError, match="an entry is"):
+            Erasure.parse(bad)
