@@ -145,26 +145,36 @@ def _erase(log: PartitionLog, due: list[Erasure], clock: Clock) -> Generator[Blo
         log.roll(clock.time_ms())
     erased = 0
     for segment in affected:
-        output = CleanedSegment(log, segment)
-        try:
-            for batch, header in read_batches(log, segment):
-                condemned = _condemned(batch, header, topic, ends)
-                output.append(_without(batch, header, condemned) if condemned else batch)
-                erased += len(condemned)
-                if pace.used_up():
-                    yield None
-                    pace.restart()
-            for aborted in segment.aborted_transactions():
-                output.note_aborted(aborted)
-            sync = output.finish()
-            yield sync
-            if not sync.done:
-                sync()
-            check_present(log, [segment])
-        except BaseException:
-            output.discard()
-            raise
+        erased += yield from _rewrite(log, segment, ends, clock, pace)
+    return erased
+
+
+def _rewrite(
+    log: PartitionLog, segment: Segment, ends: dict[str, Offset], clock: Clock, pace: Pace
+) -> Generator[BlockingSync | None, None, int]:
+    output = CleanedSegment(log, segment)
+    finished = False
+    erased = 0
+    try:
+        for batch, header in read_batches(log, segment):
+            condemned = _condemned(batch, header, log.topic_partition.topic, ends)
+            output.append(_without(batch, header, condemned) if condemned else batch)
+            erased += len(condemned)
+            if pace.used_up():
+                yield None
+                pace.restart()
+        for aborted in segment.aborted_transactions():
+            output.note_aborted(aborted)
+        sync = output.finish()
+        yield sync
+        if not sync.done:
+            sync()
+        check_present(log, [segment])
         log.replace_segments([output.segment], [segment], clock.time_ms())
+        finished = True
+    finally:
+        if not finished:
+            output.discard()
     return erased
 
 
