@@ -3,8 +3,8 @@
     python -m bench.floor_server PORT [FOLDER]
 
 Without a folder the batches are counted and dropped: a rate that a client reaches here is the client's own limit. With
-a folder each batch is also written to a file of its partition: what the kernel asks for two copies of the bytes. No
-CRC, no index, no producer state, no topics that outlive it, nothing is ever read back. One thread per connection with
+a folder each batch is also written to a file of its partition, and read back by sendfile: what the kernel asks for its
+copies of the bytes. No CRC, no producer state, no groups, no topics that outlive it. One thread per connection with
 blocking calls, because a few connections are all that a load opens. Each answers from 127.0.0.1 alone.
 """
 
@@ -15,6 +15,8 @@ import socket
 import struct
 import sys
 import threading
+import time
+from bisect import bisect_right
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from ottla.protocol.api import decode_request_header, encode_response, request_c
 from ottla.protocol.generated.api_versions_response import ApiVersion, ApiVersionsResponse
 from ottla.protocol.generated.create_topics_response import CreatableTopicResult, CreateTopicsResponse
 from ottla.protocol.generated.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
+from ottla.protocol.generated.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData
 from ottla.protocol.generated.index import APIS
 from ottla.protocol.generated.init_producer_id_response import InitProducerIdResponse
 from ottla.protocol.generated.list_offsets_response import (
@@ -43,6 +46,24 @@ HOST = "127.0.0.1"
 _LAST_OFFSET_DELTA_AT = 23
 _BUFFER = 2 * 1024 * 1024
 _UNKNOWN_TOPIC = 3
+_EMPTY_FETCH_S = 0.005
+_EARLIEST = -2
+
+
+class Region:
+    """A part of a file in an answer."""
+
+    def __init__(self, fd: int, position: int, length: int) -> None:
+        self.fd, self.position, self.length = fd, position, length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def send(self, peer: socket.socket) -> None:
+        while self.length:
+            sent = os.sendfile(peer.fileno(), self.fd, self.position, self.length)
+            self.position += sent
+            self.length -= sent
 
 
 class Partition:
@@ -50,16 +71,28 @@ class Partition:
 
     def __init__(self, path: Path | None) -> None:
         self.end = 0
-        self.fd = None if path is None else os.open(path, os.O_CREAT | os.O_WRONLY)
-        self._position = 0
+        self.fd = None if path is None else os.open(path, os.O_CREAT | os.O_RDWR)
+        self._offsets: list[int] = []
+        self._positions = [0]
 
     def take(self, batch: memoryview) -> int:
         first = self.end
-        self.end += int(struct.unpack_from(">i", batch, _LAST_OFFSET_DELTA_AT)[0]) + 1
         if self.fd is not None:
-            os.pwrite(self.fd, batch, self._position)
-            self._position += len(batch)
+            struct.pack_into(">q", batch, 0, first)
+            os.pwrite(self.fd, batch, self._positions[-1])
+            self._offsets.append(first)
+            self._positions.append(self._positions[-1] + len(batch))
+        self.end += int(struct.unpack_from(">i", batch, _LAST_OFFSET_DELTA_AT)[0]) + 1
         return first
+
+    def find(self, offset: int, max_bytes: int) -> Region | None:
+        """Whole batches from the one that holds `offset`, one at least."""
+        if self.fd is None or offset >= self.end:
+            return None
+        index = bisect_right(self._offsets, offset) - 1
+        start = self._positions[index]
+        last = max(bisect_right(self._positions, start + max_bytes) - 1, index + 1)
+        return Region(self.fd, start, self._positions[last] - start)
 
 
 class Topic:
@@ -85,6 +118,7 @@ class FloorServer:
         self._producers = 0
         self._answers: dict[int, Callable[[Any], Any]] = {
             0: self._produce,
+            1: self._fetch,
             2: self._list_offsets,
             3: self._metadata,
             18: self._api_versions,
@@ -113,15 +147,23 @@ class FloorServer:
                     (size,) = struct.unpack_from(">i", view, start)
                     if end - start - 4 < size:
                         break
-                    peer.sendall(self._answer(view[start + 4 : start + 4 + size]))
+                    self._answer(peer, view[start + 4 : start + 4 + size])
                     start += 4 + size
                 view[: end - start] = view[start:end]
                 start, end = 0, end - start
 
-    def _answer(self, frame: memoryview) -> bytes:
+    def _answer(self, peer: socket.socket, frame: memoryview) -> None:
         api_key, version, correlation_id, _, at = decode_request_header(frame)
         request, _ = request_class(api_key).decode(frame, at, version)
-        return b"".join(encode_response(self._answers[api_key](request), version, correlation_id))
+        run: list[bytes] = []
+        for piece in encode_response(self._answers[api_key](request), version, correlation_id):
+            if isinstance(piece, Region):
+                peer.sendall(b"".join(run), socket.MSG_MORE)
+                piece.send(peer)
+                run = []
+            else:
+                run.append(piece)
+        peer.sendall(b"".join(run))
 
     def _produce(self, request: Any) -> ProduceResponse:
         topics = []
@@ -133,6 +175,24 @@ class FloorServer:
             ]
             topics.append(TopicProduceResponse(data.name, data.topic_id, partitions))
         return ProduceResponse(topics)
+
+    def _fetch(self, request: Any) -> FetchResponse:
+        left, topics, found = request.max_bytes, [], False
+        for asked in request.topics:
+            topic = self._topics[asked.topic] if asked.topic else self._by_id[asked.topic_id]
+            partitions = []
+            for part in asked.partitions:
+                partition = topic.partitions[part.partition]
+                region = partition.find(part.fetch_offset, min(left, part.partition_max_bytes)) if left > 0 else None
+                left -= len(region) if region is not None else 0
+                found = found or region is not None
+                data = PartitionData(part.partition, 0, partition.end, partition.end, 0)
+                data.records = b"" if region is None else region  # a piece is whatever has a length
+                partitions.append(data)
+            topics.append(FetchableTopicResponse(asked.topic, asked.topic_id, partitions))
+        if not found:
+            time.sleep(_EMPTY_FETCH_S)
+        return FetchResponse(0, 0, 0, topics)
 
     def _list_offsets(self, request: Any) -> ListOffsetsResponse:
         return ListOffsetsResponse(
@@ -154,6 +214,9 @@ class FloorServer:
                 for asked in request.topics
             ],
         )
+
+    def _offset(self, topic: str, part: Any) -> int:
+        return self._topics[topic].partitions[part.partition_index].end if part.timestamp != _EARLIEST else 0
 
     def _metadata(self, request: Any) -> MetadataResponse:
         names = list(self._topics) if request.topics is None else [asked.name for asked in request.topics]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from bench.floor_server import FloorServer
-from bench.wire import Connection, batch, produce, produced
+from bench.wire import Connection, batch, fetch, fetched, produce, produced
 from tests.support.apache_kafka import free_port
 
 
@@ -25,7 +25,11 @@ def test_it_counts_what_it_takes(tmp_path: Path, writing: bool) -> None:
             assert (error, offset) == (0, number * 3)
         assert connection.end_offsets("t", 2) == [0, 15]
         files = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-        assert files == ({"t-0": b"", "t-1": records * 5} if writing else {})
+        sized = {name: len(data) for name, data in files.items()}
+        assert sized == ({"t-0": 0, "t-1": len(records) * 5} if writing else {})
+        connection.socket.sendall(fetch(9, "t", 1, offset=4, max_bytes=2 * len(records)))
+        found = bytes(fetched(connection.receive()))
+        assert found == (files["t-1"][len(records) : 3 * len(records)] if writing else b"")
         connection.delete_topic("t")
         assert list(tmp_path.iterdir()) == []
 
