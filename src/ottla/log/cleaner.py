@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 from ottla.env.logging import get_logger
 from ottla.env.seams import Clock
 from ottla.log.checkpoints import CorruptCheckpointError, read_offsets, write_offsets
-from ottla.log.compaction import CleanerStats, LogChangedError, compact
+from ottla.log.compaction import CleanerStats, LogChangedError, Moved, compact
 from ottla.log.compaction_output import BlockingSync
 from ottla.log.file_names import CLEANER_CHECKPOINT
 from ottla.log.log_directory import LogDirectory
@@ -57,7 +57,7 @@ class LogToClean(NamedTuple):
 
 
 class Cleaner:
-    __slots__ = ("_checkpoints", "_clock", "_logs", "_uncleanable", "dedupe_buffer_bytes", "load_factor")
+    __slots__ = ("_checkpoints", "_clock", "_logs", "_uncleanable", "dedupe_buffer_bytes", "load_factor", "moved")
 
     def __init__(
         self,
@@ -72,6 +72,7 @@ class Cleaner:
         self._clock = clock
         self.dedupe_buffer_bytes = dedupe_buffer_bytes
         self.load_factor = load_factor
+        self.moved = Moved()
         self._checkpoints: dict[str, dict[TopicPartition, Offset]] = {}
         self._uncleanable: set[str] = set()
 
@@ -89,6 +90,7 @@ class Cleaner:
                 chosen.first_uncleanable_offset,
                 clock=self._clock,
                 memory_bytes=memory,
+                moved=self.moved,
             )
             self._note_cleaned(log, stats.end_offset)
         except LogChangedError:

@@ -51,6 +51,15 @@ class CleanerStats(NamedTuple):
     map_full: bool
 
 
+class Moved:
+    """How many bytes compaction has read and written: what log.cleaner.io.max.bytes.per.second is about."""
+
+    __slots__ = ("bytes",)
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+
 class Pace:
     """Tells when a slice of work is used up."""
 
@@ -74,13 +83,14 @@ def compact(
     *,
     clock: Clock,
     memory_bytes: int,
+    moved: Moved | None = None,
 ) -> Generator[BlockingSync | None, None, CleanerStats]:
     """Clean [first_dirty_offset, first_uncleanable_offset) as far as the map reaches.
 
     LogChangedError when the log lost a segment meanwhile; OSError and KafkaError are the directory's. An abandoned
     generator (`close`) removes its files.
     """
-    compaction = _Compaction(log, first_uncleanable_offset, clock, memory_bytes)
+    compaction = _Compaction(log, first_uncleanable_offset, clock, memory_bytes, moved or Moved())
     try:
         yield from compaction.map_keys(first_dirty_offset)
         yield from compaction.rewrite()
@@ -100,9 +110,12 @@ def run(steps: Generator[BlockingSync | None, None, CleanerStats]) -> CleanerSta
 
 
 class _Compaction:
-    __slots__ = ("_bytes_read", "_bytes_written", "_full", "_log", "_map", "_output", "_pace", "_time_ms", "_upper")
+    __slots__ = (
+        "_bytes_read", "_bytes_written", "_full", "_log", "_map", "_moved", "_output", "_pace", "_time_ms", "_upper",
+    )  # fmt: skip
 
-    def __init__(self, log: PartitionLog, upper: Offset, clock: Clock, memory_bytes: int) -> None:
+    def __init__(self, log: PartitionLog, upper: Offset, clock: Clock, memory_bytes: int, moved: Moved) -> None:
+        self._moved = moved
         self._log = log
         self._upper = upper
         self._pace = Pace(clock)
@@ -194,6 +207,7 @@ class _Compaction:
                 for kept in filter_batch(batch, header, rules):
                     if kept:
                         output.append(kept)
+                        self._moved.bytes += len(kept)
                     yield from self._breathe()
                 while rules.transactions.kept:
                     output.note_aborted(rules.transactions.kept.pop())
@@ -213,6 +227,7 @@ class _Compaction:
     def _batches(self, segment: Segment, position: int) -> Iterator[tuple[bytes, BatchHeader]]:
         for batch, header in read_batches(self._log, segment, position):
             self._bytes_read += header.size
+            self._moved.bytes += header.size
             yield batch, header
 
     def _breathe(self) -> Steps:

@@ -75,6 +75,8 @@ class LogStore:
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._futures: dict[TopicPartition, PartitionLog] = {}
         self._deleted: list[tuple[TimestampMs, LogDirectory, str]] = []
+        self.copied_bytes = 0
+        """By moves between the directories, since the start."""
         self._loaded = False
         self.previous_broker_epoch = UNKNOWN_BROKER_EPOCH
         """The broker epoch of the last clean shutdown, when all directories agree on it."""
@@ -284,6 +286,7 @@ class LogStore:
         piece = current.read(future.log_end_offset, max_bytes)
         if piece.length:
             future.append_as_follower(piece.read(), now_ms=now_ms)
+            self.copied_bytes += piece.length
         future.advance_high_watermark(current.high_watermark)
         return future.log_end_offset == current.log_end_offset
 

@@ -250,6 +250,8 @@ class BrokerPart:
     def on_config(self, config: BrokerConfig) -> None:
         """Settings that follow the cluster's have changed."""
         self.broker.config = config
+        if self._housekeeping is not None:
+            self._housekeeping.follow(config)
         self.broker.replicas.verify_transactions(enabled=config.transaction_partition_verification_enable)
 
     def on_directory_failed(self, partitions: list[TopicPartition]) -> None:

@@ -53,6 +53,14 @@ class Housekeeping:
         self._cleaner = cleaner
         self._eraser = eraser
         self._tasks: list[asyncio.Task[None]] = []
+        self._may_move = 0.0
+        self._move_checked_ms = clock.monotonic_ms()
+
+    def follow(self, config: BrokerConfig) -> None:
+        """Settings of the cluster have changed; intervals stay as they were at the start, as Kafka's do."""
+        self._config = config
+        self._cleaner.dedupe_buffer_bytes = config.log_cleaner_dedupe_buffer_size
+        self._cleaner.load_factor = config.log_cleaner_io_buffer_load_factor
 
     def start(self) -> None:
         config = self._config
@@ -120,7 +128,17 @@ class Housekeeping:
         self._logs.remove_due_files(self._clock.time_ms())
 
     def _move(self) -> bool:
-        return self._replicas.advance_moves(MOVE_CHUNK_BYTES)
+        """A piece of each move, as large as replica.alter.log.dirs.io.max.bytes.per.second lets it be."""
+        now_ms = self._clock.monotonic_ms()
+        rate = self._config.replica_alter_log_dirs_io_max_bytes_per_second / 1000
+        self._may_move = min(self._may_move + rate * (now_ms - self._move_checked_ms), MOVE_CHUNK_BYTES)
+        self._move_checked_ms = now_ms
+        if self._may_move < 1:
+            return True
+        before = self._logs.copied_bytes
+        left = self._replicas.advance_moves(int(self._may_move))
+        self._may_move -= self._logs.copied_bytes - before
+        return left
 
     async def _flush_due(self) -> None:
         for partition_log in self._logs.logs_to_flush(self._clock.time_ms()):
@@ -165,13 +183,17 @@ class Housekeeping:
     async def _in_slices(self, steps: Iterable[Callable[[], None] | None]) -> bool:
         """In slices of two milliseconds with pauses twice as long, so that produce and fetch go on in between."""
         loop = asyncio.get_running_loop()
-        began = self._clock.monotonic_ms()
+        clock, moved = self._clock, self._cleaner.moved
+        began = clock.monotonic_ms()
+        start_ms, start_bytes = began, moved.bytes
         worked = False
         for sync in steps:
             worked = True
             if sync is not None:
                 await loop.run_in_executor(None, sync)
-            elif self._clock.monotonic_ms() - began >= CLEAN_SLICE_MS:
-                await asyncio.sleep(CLEAN_PAUSE_MS / 1000)
-                began = self._clock.monotonic_ms()
+            elif clock.monotonic_ms() - began >= CLEAN_SLICE_MS:
+                rate = max(self._config.log_cleaner_io_max_bytes_per_second, 1.0)
+                due_ms = start_ms + (moved.bytes - start_bytes) * 1000 / rate
+                await asyncio.sleep(max(CLEAN_PAUSE_MS, due_ms - clock.monotonic_ms()) / 1000)
+                began = clock.monotonic_ms()
         return worked
