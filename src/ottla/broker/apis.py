@@ -74,6 +74,8 @@ _BROKER = (
     ServedApi(69, "consumer_group_describe"),
     ServedApi(74, "list_config_resources"),
     ServedApi(75, "describe_topic_partitions"),
+    ServedApi(88, "streams_group_heartbeat"),
+    ServedApi(89, "streams_group_describe"),
 )
 
 BROKER_APIS: dict[int, ServedApi] = {api.api_key: api for api in _BROKER}

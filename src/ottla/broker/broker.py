@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ottla.broker.producer_ids import ProducerIds
     from ottla.broker.quotas import Quotas
     from ottla.broker.schema_validation import SchemaValidation
+    from ottla.broker.streams_topics import StreamsTopics
     from ottla.broker.telemetry import ClientTelemetry
     from ottla.coordinator.groups.coordinator import GroupCoordinator
     from ottla.coordinator.transactions.coordinator import TransactionCoordinator
@@ -97,6 +98,7 @@ class Broker:
     on_broker_disconnected: Callable[[NodeId, int], None] = lambda _broker, _epoch: None
     """The connection broke by which a broker of that epoch sent its heartbeats to us as the controller."""
     _groups: GroupCoordinator | None = None
+    _streams_topics: StreamsTopics | None = None
     _transactions: TransactionCoordinator | None = None
 
     @property
@@ -109,6 +111,14 @@ class Broker:
     @property
     def has_groups(self) -> bool:
         return self._groups is not None
+
+    @property
+    def streams_topics(self) -> StreamsTopics:
+        if self._streams_topics is None:
+            from ottla.broker.streams_topics import StreamsTopics
+
+            self._streams_topics = StreamsTopics(self.clock)
+        return self._streams_topics
 
     @property
     def transactions(self) -> TransactionCoordinator:

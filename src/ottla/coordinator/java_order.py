@@ -19,8 +19,9 @@ _LOAD_FACTOR = 0.75
 _M32 = 0xFFFFFFFF
 
 
-def strings_in_java_order(items: Iterable[str]) -> list[str]:
-    return _in_java_order(items, java_hash)
+def strings_in_java_order(items: Iterable[str], *, initial_capacity: int = 0) -> list[str]:
+    """`initial_capacity`: of a map that was made with one."""
+    return _in_java_order(items, java_hash, initial_capacity=initial_capacity)
 
 
 def uuids_in_java_order(items: Iterable[Uuid]) -> list[Uuid]:
@@ -31,15 +32,17 @@ def partitions_in_java_order(items: Iterable[int]) -> list[int]:
     return _in_java_order(items, lambda partition: partition, copied=True)
 
 
-def _in_java_order(items: Iterable[ItemT], hash_of: Callable[[ItemT], int], *, copied: bool = False) -> list[ItemT]:
+def _in_java_order(
+    items: Iterable[ItemT], hash_of: Callable[[ItemT], int], *, copied: bool = False, initial_capacity: int = 0
+) -> list[ItemT]:
     found = list(items)
-    mask = _capacity(len(found), copied=copied) - 1
+    mask = _capacity(len(found), copied=copied, initial=initial_capacity) - 1
     return sorted(found, key=lambda item: _spread(hash_of(item)) & mask)
 
 
-def _capacity(size: int, *, copied: bool) -> int:
+def _capacity(size: int, *, copied: bool, initial: int) -> int:
     """A map that grew by insertion is at most three quarters full; one made from a collection takes a little more."""
-    capacity = _MIN_CAPACITY
+    capacity = 1 << (initial - 1).bit_length() if initial else _MIN_CAPACITY
     wanted = int(size / _LOAD_FACTOR) + 1 if copied else size / _LOAD_FACTOR
     while capacity < wanted:
         capacity *= 2

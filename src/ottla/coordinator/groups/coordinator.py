@@ -33,6 +33,7 @@ from ottla.protocol.generated.list_groups_response import ListedGroup
 from ottla.protocol.generated.offset_commit_request import OffsetCommitRequest
 from ottla.protocol.generated.offset_delete_request import OffsetDeleteRequest
 from ottla.protocol.generated.offset_fetch_request import OffsetFetchRequestGroup
+from ottla.protocol.generated.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
 from ottla.protocol.generated.sync_group_request import SyncGroupRequest
 from ottla.protocol.generated.txn_offset_commit_request import TxnOffsetCommitRequest
 from ottla.replication.replicas import Replicas
@@ -140,6 +141,22 @@ class GroupCoordinator:
 
     def describe_consumer_group(self, group_id: str, waiter: Waiter) -> None:
         self._run_named(group_id, lambda machine: machine.describe_consumer_group(group_id, waiter), waiter)
+
+    # Streams groups
+
+    def streams_heartbeat(self, caller: Caller, request: StreamsGroupHeartbeatRequest, waiter: Waiter) -> None:
+        """The answer is a `StreamsAnswer`."""
+        from ottla.coordinator.groups.streams.validation import validate_heartbeat
+
+        try:
+            validate_heartbeat(request)
+        except KafkaError as error:
+            waiter(error)
+            return
+        self._run(request.group_id, lambda machine: machine.streams_heartbeat(caller, request, waiter), waiter)
+
+    def describe_streams_group(self, group_id: str, waiter: Waiter) -> None:
+        self._run_named(group_id, lambda machine: machine.describe_streams_group(group_id, waiter), waiter)
 
     # Offsets. An empty group id is allowed here: old consumers without a group commit under it.
 

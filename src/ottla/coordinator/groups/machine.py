@@ -40,6 +40,7 @@ from ottla.protocol.generated.leave_group_request import LeaveGroupRequest
 from ottla.protocol.generated.offset_commit_request import OffsetCommitRequest
 from ottla.protocol.generated.offset_delete_request import OffsetDeleteRequest
 from ottla.protocol.generated.offset_fetch_request import OffsetFetchRequestGroup
+from ottla.protocol.generated.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
 from ottla.protocol.generated.sync_group_request import SyncGroupRequest
 from ottla.protocol.generated.txn_offset_commit_request import TxnOffsetCommitRequest
 
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
     from ottla.coordinator.groups.consumer.group import ConsumerGroup
     from ottla.coordinator.groups.consumer.replay import ConsumerReplay
     from ottla.coordinator.groups.consumer.service import ConsumerGroups
+    from ottla.coordinator.groups.streams.replay import StreamsReplay
+    from ottla.coordinator.groups.streams.service import StreamsGroups
 
 _REPLACEABLE = (GroupKind.CONSUMER, GroupKind.STREAMS)
 
@@ -79,9 +82,20 @@ class GroupMachine:
 
         return ConsumerReplay(self._shelf)
 
-    @property
-    def _has_consumer_groups(self) -> bool:
-        return any(group.kind is GroupKind.CONSUMER for group in self._shelf.groups.values())
+    @cached_property
+    def _streams(self) -> StreamsGroups:
+        from ottla.coordinator.groups.streams.service import StreamsGroups
+
+        return StreamsGroups(self._shelf)
+
+    @cached_property
+    def _streams_replay(self) -> StreamsReplay:
+        from ottla.coordinator.groups.streams.replay import StreamsReplay
+
+        return StreamsReplay(self._shelf)
+
+    def _has(self, kind: GroupKind) -> bool:
+        return any(group.kind is kind for group in self._shelf.groups.values())
 
     def _consumer_group(self, group_id: str) -> ConsumerGroup | None:
         group = self._shelf.groups.get(group_id)
@@ -148,6 +162,16 @@ class GroupMachine:
         draft.answer(waiter, self._consumer.describe(group_id))
         return draft.decide()
 
+    # Streams groups
+
+    def streams_heartbeat(self, caller: Caller, request: StreamsGroupHeartbeatRequest, waiter: Waiter) -> GroupDecision:
+        return self._streams.heartbeat(caller, request, waiter)
+
+    def describe_streams_group(self, group_id: str, waiter: Waiter) -> GroupDecision:
+        draft = Draft()
+        draft.answer(waiter, self._streams.describe(group_id))
+        return draft.decide()
+
     # Offsets
 
     def commit_offsets(self, version: int, request: OffsetCommitRequest, waiter: Waiter) -> GroupDecision:
@@ -190,7 +214,8 @@ class GroupMachine:
             self._replay_offset(offset, producer_id, record)
         elif isinstance(record, GroupKindRecord):
             # A record of a kind that no machine here knows is left alone, as it is in the log.
-            self._consumer_replay.replay(record)
+            is_streams = type(record.key).__name__.startswith("StreamsGroup")
+            (self._streams_replay if is_streams else self._consumer_replay).replay(record)
         else:
             self._replay_group(record)
 
@@ -206,16 +231,20 @@ class GroupMachine:
                 self._rebalance.touch(group, member)
             if len(group.members) > self._shelf.settings.group_max_size:
                 self._rebalance.prepare(group, draft, "the loaded group is over capacity")
-        if self._has_consumer_groups:
+        if self._has(GroupKind.CONSUMER):
             self._consumer.on_loaded()
+        if self._has(GroupKind.STREAMS):
+            self._streams.on_loaded()
         self._expiry.schedule()
         return draft.decide()
 
     def on_metadata(self, delta: MetadataDelta, image: MetadataImage, version: int) -> None:
         """Also while the shard is loading: the image is what decisions are made against."""
         self._shelf.on_metadata(delta, image, version)
-        if self._has_consumer_groups:
+        if self._has(GroupKind.CONSUMER):
             self._consumer.on_metadata(delta)
+        if self._has(GroupKind.STREAMS):
+            self._streams.on_metadata(delta)
 
     def on_unloaded(self) -> GroupDecision:
         """Another broker leads now: whoever waits here must look for it."""

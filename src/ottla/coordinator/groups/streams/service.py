@@ -1,0 +1,37 @@
+"""The requests of streams groups, put together: what the group machine calls."""
+
+from __future__ import annotations
+
+from ottla.coordinator.groups.shelf import Shelf
+from ottla.coordinator.groups.streams.describe import StreamsDescribe
+from ottla.coordinator.groups.streams.fencing import Fencing
+from ottla.coordinator.groups.streams.group import StreamsGroup
+from ottla.coordinator.groups.streams.heartbeat import StreamsHeartbeat
+from ottla.metadata.delta import MetadataDelta
+
+
+class StreamsGroups:
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+        self._fencing = Fencing(shelf)
+        self.heartbeat = StreamsHeartbeat(shelf, self._fencing).heartbeat
+        self.describe = StreamsDescribe(shelf).describe
+
+    def on_loaded(self) -> None:
+        """Sessions begin now."""
+        for group in self._groups():
+            self._fencing.on_loaded(group)
+
+    def on_metadata(self, delta: MetadataDelta) -> None:
+        """Groups whose topology names a topic that changed look again with their next heartbeat."""
+        topics = self._shelf.image.topics_by_id
+        changed = {topics[each].name for each in (*delta.partitions, *delta.topics_created) if each in topics}
+        changed |= {topic.name for topic in delta.topics_deleted.values()}
+        if not changed and not delta.reloaded:
+            return
+        for group in self._groups():
+            required = group.topology.required_topics if group.topology is not None else frozenset()
+            group.refresh_due = group.refresh_due or delta.reloaded or not changed.isdisjoint(required)
+
+    def _groups(self) -> list[StreamsGroup]:
+        return [group for group in self._shelf.groups.values() if isinstance(group, StreamsGroup)]

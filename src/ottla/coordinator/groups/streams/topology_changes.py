@@ -1,0 +1,114 @@
+"""What a heartbeat does to a group's topology and epoch: initialise the one, move the other on.
+
+The group's epoch moves when a member came or changed, when topics of the topology changed, when the topology became
+valid or stopped being so, and when the settings that an assignment depends on changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ottla.coordinator.decisions import Draft
+from ottla.coordinator.groups.shelf import Shelf
+from ottla.coordinator.groups.streams.configuration import ConfiguredSubtopology, ConfiguredTopology, configure
+from ottla.coordinator.groups.streams.group import StreamsGroup
+from ottla.coordinator.groups.streams.group_records import group_record, topology_record
+from ottla.coordinator.groups.streams.tasks import TargetTasks
+from ottla.coordinator.groups.streams.timings import StreamsTimings
+from ottla.coordinator.groups.streams.topology import StreamsTopology, topology_value
+from ottla.env.logging import get_logger
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.protocol.generated.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest, Topology
+
+log = get_logger(__name__)
+
+_NOT_VALIDATED = -1
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyChange:
+    group: StreamsGroup
+    group_epoch: int
+    configured: ConfiguredTopology
+
+    def apply(self) -> None:
+        """Set what is not durable."""
+        self.group.configured = self.configured
+        self.group.refresh_due = False
+
+
+class TopologyChanges:
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+
+    def update(
+        self,
+        group: StreamsGroup,
+        request: StreamsGroupHeartbeatRequest,
+        timings: StreamsTimings,
+        draft: Draft,
+        *,
+        member_changed: bool,
+    ) -> TopologyChange:
+        topology = _topology(group, request.topology, draft)
+        metadata_hash = group.metadata_hash
+        configured = group.configured
+        if group.topology is None or configured is None or group.refresh_due:
+            image = self._shelf.image
+            metadata_hash = self._shelf.topic_hashes.group_hash(topology.required_topics, image)
+            if group.topology is None or configured is None or metadata_hash != group.metadata_hash:
+                configured = configure(topology, image)
+        validated_epoch = topology.epoch if configured.is_ready else _NOT_VALIDATED
+        bump = (
+            member_changed
+            or metadata_hash != group.metadata_hash
+            or validated_epoch != group.validated_topology_epoch
+            or timings.assignment_configs != group.assignment_configs
+        )
+        epoch = group.group_epoch
+        if bump:
+            epoch += 1
+            draft.records.append(
+                group_record(group.group_id, epoch, metadata_hash, validated_epoch, timings.assignment_configs)
+            )
+            log.info("group.epoch_bumped", group=group.group_id, epoch=epoch)
+        return TopologyChange(group, epoch, configured)
+
+
+def validate_tasks(subtopologies: Mapping[str, ConfiguredSubtopology], owned: TargetTasks | None) -> None:
+    """KafkaError when the member says that it owns a task that the topology does not have."""
+    for tasks in owned or ():
+        for subtopology, partitions in tasks.items():
+            known = subtopologies.get(subtopology)
+            if known is None:
+                raise _invalid(f"Subtopology {subtopology} does not exist in the topology.")
+            for partition in sorted(partitions):
+                if not 0 <= partition < known.tasks:
+                    raise _invalid(
+                        f"Task {partition} for subtopology {subtopology} is invalid. Number of tasks for this "
+                        f"subtopology: {known.tasks}"
+                    )
+
+
+def _topology(group: StreamsGroup, brought: Topology | None, draft: Draft) -> StreamsTopology:
+    """The group's topology; the first member's becomes it."""
+    if brought is None:
+        if group.topology is None:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the group has no topology")
+        return group.topology
+    value = topology_value(brought)
+    topology = StreamsTopology(value)
+    if topology.epoch < 0 or len(topology.subtopologies) != len(value.subtopologies):
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the topology has a negative epoch or a subtopology twice")
+    if group.topology is None:
+        draft.records.append(topology_record(group.group_id, value))
+        log.info("topology.initialized", group=group.group_id, epoch=topology.epoch)
+        return topology
+    if group.topology.epoch <= topology.epoch and group.topology != topology:
+        raise _invalid("Topology updates are not supported yet.")
+    return group.topology
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)
