@@ -17,6 +17,7 @@ from ottla.coordinator.groups.classic.group_records import group_record
 from ottla.coordinator.groups.classic.members import Member, Protocols
 from ottla.coordinator.groups.classic.rebalance import Rebalance, joined
 from ottla.coordinator.groups.classic.states import GroupState
+from ottla.coordinator.groups.group import GroupKind
 from ottla.coordinator.groups.shelf import Shelf, session_key
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.join_group_request import JoinGroupRequest
@@ -46,7 +47,9 @@ class Join:
     def join(self, caller: Caller, request: JoinGroupRequest, waiter: Waiter) -> GroupDecision:
         draft = Draft()
         group = self._shelf.classic(request.group_id)
-        if group is None:
+        if group is None and self._has_another_kind(request.group_id):
+            draft.answer(waiter, _refused(UNKNOWN_MEMBER_ID, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        elif group is None:
             draft.answer(waiter, _refused(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
         elif not self._accepts(group, request.member_id):
             self._rebalance.drop(group, request.member_id)
@@ -60,6 +63,12 @@ class Join:
         else:
             self._join_new_dynamic(group, caller, request, waiter, draft)
         return draft.decide()
+
+    def _has_another_kind(self, group_id: str) -> bool:
+        """A group whose members do not know the classic protocol; an empty streams group may be replaced."""
+        group = self._shelf.groups.get(group_id)
+        kind = None if group is None else group.kind
+        return kind is GroupKind.SHARE or (group is not None and kind is GroupKind.STREAMS and not group.is_empty)
 
     def _accepts(self, group: ClassicGroup, member_id: str) -> bool:
         """New members up to group.max.size. While a rebalance is prepared those who have come are counted, so that a
