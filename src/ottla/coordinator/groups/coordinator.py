@@ -7,10 +7,12 @@ with a response or with the KafkaError that the whole request failed with.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 from ottla.coordinator.decisions import GroupDecision, Waiter
 from ottla.coordinator.groups.classic.join import UNKNOWN_MEMBER_ID, Caller
+from ottla.coordinator.groups.group import GroupKind
 from ottla.coordinator.groups.machine import GroupMachine
 from ottla.coordinator.groups.shelf import OperationTimers
 from ottla.coordinator.records import decode, encode
@@ -38,6 +40,10 @@ from ottla.protocol.generated.sync_group_request import SyncGroupRequest
 from ottla.protocol.generated.txn_offset_commit_request import TxnOffsetCommitRequest
 from ottla.replication.replicas import Replicas
 
+if TYPE_CHECKING:
+    from ottla.coordinator.groups.share.coordination import ShareCoordination
+    from ottla.coordinator.groups.share.persister import SharePersister
+
 log = get_logger(__name__)
 
 Operation = Callable[[GroupMachine], GroupDecision]
@@ -45,9 +51,16 @@ Operation = Callable[[GroupMachine], GroupDecision]
 
 class GroupCoordinator:
     def __init__(
-        self, settings: GroupSettings, clock: Clock, random: RandomSource, timers: Timers, replicas: Replicas
+        self,
+        settings: GroupSettings,
+        clock: Clock,
+        random: RandomSource,
+        timers: Timers,
+        replicas: Replicas,
+        persister: Callable[[], SharePersister] | None = None,
     ) -> None:
         self.settings = settings
+        self._persister = persister
         self._image = MetadataImage()
         self._image_version = 0
         spec = ShardSpec(
@@ -158,6 +171,17 @@ class GroupCoordinator:
     def describe_streams_group(self, group_id: str, waiter: Waiter) -> None:
         self._run_named(group_id, lambda machine: machine.describe_streams_group(group_id, waiter), waiter)
 
+    # Share groups
+
+    @cached_property
+    def share(self) -> ShareCoordination:
+        """Made for the first share group."""
+        from ottla.coordinator.groups.share.coordination import ShareCoordination
+        from ottla.coordinator.groups.share.persister import NoPersister
+
+        persister = NoPersister() if self._persister is None else self._persister()
+        return ShareCoordination(self.shards, persister, lambda: self._image)
+
     # Offsets. An empty group id is allowed here: old consumers without a group commit under it.
 
     def commit_offsets(self, version: int, request: OffsetCommitRequest, waiter: Waiter) -> None:
@@ -194,7 +218,15 @@ class GroupCoordinator:
         self._run(group_id, lambda machine: machine.describe_group(version, group_id, waiter), waiter)
 
     def delete_group(self, group_id: str, waiter: Waiter) -> None:
-        self._run(group_id, lambda machine: machine.delete_group(group_id, waiter), waiter)
+        def delete(machine: GroupMachine) -> GroupDecision:
+            group = machine.groups.get(group_id)
+            if group is not None and group.kind is GroupKind.SHARE:
+                return machine.share.offsets.delete_group(
+                    group_id, partial(self.share.finish_deletion, group_id, waiter)
+                )
+            return machine.delete_group(group_id, waiter)
+
+        self._run(group_id, delete, waiter)
 
     def list_groups(self, states: list[str], types: list[str], waiter: Waiter) -> None:
         """The groups of all shards of this node, as one list; one shard that cannot answer fails the whole."""

@@ -56,7 +56,7 @@ class Expiry:
 
     def _expire_group(self, group: Group, draft: Draft) -> None:
         left = self._expire_offsets(group, draft)
-        if not left and group.is_empty and not self._store.has_open_transactions(group.group_id):
+        if not left and group.expires and group.is_empty and not self._store.has_open_transactions(group.group_id):
             draft.records += group.tombstones()
 
     def _expire_offsets(self, group: Group, draft: Draft) -> int:

@@ -30,6 +30,8 @@ class GroupKind(Enum):
 
 class Group(ABC):
     kind: ClassVar[GroupKind]
+    expires: ClassVar[bool] = True
+    """An empty one without offsets goes by itself."""
     group_id: str
     protocol_type: str | None
 

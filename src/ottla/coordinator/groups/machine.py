@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from ottla.coordinator.groups.consumer.group import ConsumerGroup
     from ottla.coordinator.groups.consumer.replay import ConsumerReplay
     from ottla.coordinator.groups.consumer.service import ConsumerGroups
+    from ottla.coordinator.groups.share.replay import ShareReplay
+    from ottla.coordinator.groups.share.service import ShareGroups
     from ottla.coordinator.groups.streams.replay import StreamsReplay
     from ottla.coordinator.groups.streams.service import StreamsGroups
 
@@ -93,6 +95,19 @@ class GroupMachine:
         from ottla.coordinator.groups.streams.replay import StreamsReplay
 
         return StreamsReplay(self._shelf)
+
+    @cached_property
+    def share(self) -> ShareGroups:
+        """The requests of share groups."""
+        from ottla.coordinator.groups.share.service import ShareGroups
+
+        return ShareGroups(self._shelf)
+
+    @cached_property
+    def _share_replay(self) -> ShareReplay:
+        from ottla.coordinator.groups.share.replay import ShareReplay
+
+        return ShareReplay(self._shelf)
 
     def _has(self, kind: GroupKind) -> bool:
         return any(group.kind is kind for group in self._shelf.groups.values())
@@ -189,7 +204,10 @@ class GroupMachine:
         return self._offsets.delete(request, waiter)
 
     def forget_topics(self, topics: Mapping[str, Uuid]) -> GroupDecision:
-        return self._expiry.forget_topics(topics)
+        decision = self._expiry.forget_topics(topics)
+        if self._has(GroupKind.SHARE):
+            decision.records.extend(self.share.offsets.forget_topics(frozenset(topics.values())).records)
+        return decision
 
     # Groups
 
@@ -214,8 +232,13 @@ class GroupMachine:
             self._replay_offset(offset, producer_id, record)
         elif isinstance(record, GroupKindRecord):
             # A record of a kind that no machine here knows is left alone, as it is in the log.
-            is_streams = type(record.key).__name__.startswith("StreamsGroup")
-            (self._streams_replay if is_streams else self._consumer_replay).replay(record)
+            name = type(record.key).__name__
+            if name.startswith("StreamsGroup"):
+                self._streams_replay.replay(record)
+            elif name.startswith("ShareGroup"):
+                self._share_replay.replay(record)
+            else:
+                self._consumer_replay.replay(record)
         else:
             self._replay_group(record)
 
@@ -235,6 +258,8 @@ class GroupMachine:
             self._consumer.on_loaded()
         if self._has(GroupKind.STREAMS):
             self._streams.on_loaded()
+        if self._has(GroupKind.SHARE):
+            self.share.on_loaded()
         self._expiry.schedule()
         return draft.decide()
 
@@ -245,6 +270,8 @@ class GroupMachine:
             self._consumer.on_metadata(delta)
         if self._has(GroupKind.STREAMS):
             self._streams.on_metadata(delta)
+        if self._has(GroupKind.SHARE):
+            self.share.on_metadata(delta)
 
     def on_unloaded(self) -> GroupDecision:
         """Another broker leads now: whoever waits here must look for it."""

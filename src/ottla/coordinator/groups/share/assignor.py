@@ -1,0 +1,71 @@
+"""The simple assignor of share groups: all members busy, partitions shared evenly, as little moved as possible.
+
+A partition may have several members. When all members want the same topics, these are spread together, otherwise topic
+by topic. With as many partitions as members or more, each partition has one member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import ceil
+
+from ottla.coordinator.groups.share.members import Partitions
+from ottla.model.ids import Uuid
+
+Place = tuple[Uuid, int]
+
+
+def assign(
+    members: Mapping[str, frozenset[Uuid]], partitions: Mapping[Uuid, frozenset[int]], targets: Mapping[str, Partitions]
+) -> dict[str, Partitions]:
+    """Member -> what it reads. `members` has the topics that each wants, `partitions` those that may be read."""
+    wanted = sorted(frozenset().union(*members.values()))
+    spread: dict[str, set[Place]] = {member_id: set() for member_id in members}
+    alike = len(set(members.values())) <= 1
+    for topics in [wanted] if alike else [[topic] for topic in wanted]:
+        places = [(topic, index) for topic in topics for index in sorted(partitions.get(topic, ()))]
+        readers = [member_id for member_id, names in members.items() if alike or topics[0] in names]
+        _spread(places, readers, targets, spread)
+    return {member_id: _by_topic(places) for member_id, places in spread.items()}
+
+
+def _spread(
+    places: list[Place], readers: list[str], targets: Mapping[str, Partitions], spread: dict[str, set[Place]]
+) -> None:
+    if not places or not readers:
+        return
+    sharing = ceil(len(readers) / len(places))
+    each = sharing * len(places) / len(readers)
+    desired = {reader: ceil(each * (i + 1)) - ceil(each * i) for i, reader in enumerate(readers)}
+    held: dict[Place, list[str]] = {place: [] for place in places}
+    kept: dict[str, list[Place]] = {reader: [] for reader in readers}
+    for reader in readers:
+        for place in _places(targets.get(reader, {})):
+            if place in held and len(kept[reader]) < desired[reader] and len(held[place]) < sharing:
+                held[place].append(reader)
+                kept[reader].append(place)
+    unfilled = [reader for reader in readers if len(kept[reader]) < desired[reader]]
+    for place in places:
+        for reader in list(unfilled):
+            if len(held[place]) >= sharing:
+                break
+            if reader not in held[place]:
+                held[place].append(reader)
+                kept[reader].append(place)
+                # Whoever got one goes to the end, or out when it has enough.
+                unfilled.remove(reader)
+                if len(kept[reader]) < desired[reader]:
+                    unfilled.append(reader)
+    for reader, found in kept.items():
+        spread[reader].update(found)
+
+
+def _places(partitions: Partitions) -> Iterable[Place]:
+    return ((topic, index) for topic, indexes in partitions.items() for index in sorted(indexes))
+
+
+def _by_topic(places: Iterable[Place]) -> Partitions:
+    found: dict[Uuid, set[int]] = {}
+    for topic, index in sorted(places):
+        found.setdefault(topic, set()).add(index)
+    return {topic: frozenset(indexes) for topic, indexes in found.items()}

@@ -1,0 +1,142 @@
+"""Which share-partitions have a state with the share coordinator: asked for, there, or going.
+
+A partition is given to members only once its state is there. What was asked for and not answered is asked for again
+after group.share.initialize.retry.interval.ms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from ottla.coordinator.groups.share.group import SharedTopic, ShareGroup
+from ottla.coordinator.groups.share.group_records import state_partitions_record
+from ottla.coordinator.groups.shelf import Shelf
+from ottla.coordinator.records import GroupKindRecord
+from ottla.metadata.image import MetadataImage
+from ottla.model.ids import Uuid
+
+UNKNOWN_START_OFFSET = -1
+_UNKNOWN = "<UNKNOWN>"
+
+Indexes = Mapping[Uuid, frozenset[int]]
+
+
+class StateRequest(NamedTuple):
+    """Share-partitions that the share coordinator shall know, and from where on."""
+
+    group_id: str
+    state_epoch: int
+    start_offsets: Mapping[Uuid, Mapping[int, int]]
+
+
+def missing(group: ShareGroup, topics: Iterable[str], shelf: Shelf) -> dict[Uuid, SharedTopic]:
+    """Partitions of these topics that nobody has asked for yet, or not lately."""
+    now_ms = shelf.clock.time_ms()
+    retry_ms = shelf.settings.group_share_initialize_retry_interval_ms
+    found: dict[Uuid, SharedTopic] = {}
+    for name in topics:
+        topic = shelf.image.topics_by_name.get(name)
+        if topic is None:
+            continue
+        there = _partitions(group.initialized, topic.id)
+        asked = group.initializing.get(topic.id)
+        if asked is not None and now_ms - asked.since_ms < retry_ms:
+            there |= asked.partitions
+        if len(there) < len(topic.partitions):
+            found[topic.id] = SharedTopic(name, frozenset(topic.partitions) - there, now_ms)
+    return found
+
+
+def initializing_record(group: ShareGroup, topics: Mapping[Uuid, SharedTopic], image: MetadataImage) -> GroupKindRecord:
+    deleting = _named(group.deleting - topics.keys(), image)
+    return state_partitions_record(group.group_id, _joined(group.initializing, topics), group.initialized, deleting)
+
+
+def initialized_record(group: ShareGroup, partitions: Indexes, shelf: Shelf) -> GroupKindRecord:
+    now_ms = shelf.clock.time_ms()
+    names = _named(partitions, shelf.image)
+    there = {topic_id: SharedTopic(names[topic_id], each, now_ms) for topic_id, each in partitions.items()}
+    return state_partitions_record(
+        group.group_id,
+        _without(group.initializing, partitions),
+        _joined(group.initialized, there),
+        _named(group.deleting, shelf.image),
+    )
+
+
+def uninitialized_record(group: ShareGroup, partitions: Indexes, shelf: Shelf) -> GroupKindRecord:
+    """They could not be initialized: the next heartbeat asks again."""
+    return state_partitions_record(
+        group.group_id,
+        _without(group.initializing, partitions),
+        group.initialized,
+        _named(group.deleting, shelf.image),
+    )
+
+
+def deleting_record(
+    group: ShareGroup, topics: Collection[Uuid], shelf: Shelf, *, whole_group: bool = False
+) -> GroupKindRecord:
+    """The states of these topics are going."""
+    initialized = {topic_id: each for topic_id, each in group.initialized.items() if topic_id not in topics}
+    deleting = _named(group.deleting | frozenset(topics), shelf.image)
+    initializing = {} if whole_group else group.initializing
+    return state_partitions_record(group.group_id, initializing, {} if whole_group else initialized, deleting)
+
+
+def deleted_record(group: ShareGroup, topics: Collection[Uuid], shelf: Shelf) -> GroupKindRecord:
+    deleting = _named(group.deleting - frozenset(topics), shelf.image)
+    return state_partitions_record(group.group_id, group.initializing, group.initialized, deleting)
+
+
+def forgotten_record(group: ShareGroup, topics: Collection[Uuid], shelf: Shelf) -> GroupKindRecord | None:
+    """The topics are gone; None when the group did not know any of them."""
+    gone = frozenset(topics)
+    if not gone & (group.initializing.keys() | group.initialized.keys() | group.deleting):
+        return None
+    return state_partitions_record(
+        group.group_id,
+        {topic_id: each for topic_id, each in group.initializing.items() if topic_id not in gone},
+        {topic_id: each for topic_id, each in group.initialized.items() if topic_id not in gone},
+        _named(group.deleting - gone, shelf.image),
+    )
+
+
+def is_assignment_due(group: ShareGroup) -> bool:
+    """Partitions have got their state since the last assignment, or lost it."""
+    if not group.members or not group.initialized:
+        return False
+    assigned: dict[Uuid, set[int]] = {}
+    for target in group.targets.values():
+        for topic_id, partitions in target.items():
+            assigned.setdefault(topic_id, set()).update(partitions)
+    return any(
+        topic.name in group.topics and assigned.get(topic_id) != set(topic.partitions)
+        for topic_id, topic in group.initialized.items()
+    )
+
+
+def _partitions(topics: Mapping[Uuid, SharedTopic], topic_id: Uuid) -> frozenset[int]:
+    topic = topics.get(topic_id)
+    return frozenset() if topic is None else topic.partitions
+
+
+def _joined(older: Mapping[Uuid, SharedTopic], newer: Mapping[Uuid, SharedTopic]) -> dict[Uuid, SharedTopic]:
+    joined = dict(older)
+    for topic_id, topic in newer.items():
+        joined[topic_id] = topic._replace(partitions=topic.partitions | _partitions(older, topic_id))
+    return joined
+
+
+def _without(topics: Mapping[Uuid, SharedTopic], partitions: Indexes) -> dict[Uuid, SharedTopic]:
+    left = {
+        topic_id: topic._replace(partitions=topic.partitions - partitions.get(topic_id, frozenset()))
+        for topic_id, topic in topics.items()
+    }
+    return {topic_id: topic for topic_id, topic in left.items() if topic.partitions}
+
+
+def _named(topic_ids: Iterable[Uuid], image: MetadataImage) -> dict[Uuid, str]:
+    topics = image.topics_by_id
+    return {topic_id: topics[topic_id].name if topic_id in topics else _UNKNOWN for topic_id in topic_ids}

@@ -1,0 +1,184 @@
+"""Start offsets of a share group, changed by an administrator: only while nobody is in the group.
+
+Each change is two events of the group, one before the share coordinator is asked and one after it has answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from ottla.coordinator.decisions import Draft, GroupDecision, Waiter
+from ottla.coordinator.groups.share.describe import share_group
+from ottla.coordinator.groups.share.group import SharedTopic, ShareGroup
+from ottla.coordinator.groups.share.initialization import (
+    Indexes,
+    StateRequest,
+    deleted_record,
+    deleting_record,
+    forgotten_record,
+    initialized_record,
+    initializing_record,
+    uninitialized_record,
+)
+from ottla.coordinator.groups.shelf import Shelf
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import Uuid
+from ottla.protocol.generated.alter_share_group_offsets_request import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestTopic,
+)
+from ottla.protocol.generated.alter_share_group_offsets_response import (
+    AlterShareGroupOffsetsResponse,
+    AlterShareGroupOffsetsResponsePartition,
+    AlterShareGroupOffsetsResponseTopic,
+)
+from ottla.protocol.generated.delete_share_group_offsets_request import DeleteShareGroupOffsetsRequest
+from ottla.protocol.generated.delete_share_group_offsets_response import DeleteShareGroupOffsetsResponseTopic
+
+
+class Alteration(NamedTuple):
+    response: AlterShareGroupOffsetsResponse
+    state_request: StateRequest
+
+
+class Deletion(NamedTuple):
+    """What is refused at once, and what the share coordinator has to forget."""
+
+    refused: list[DeleteShareGroupOffsetsResponseTopic]
+    partitions: Indexes
+
+
+class ShareOffsets:
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+
+    def initialized_partitions(self, group_id: str, waiter: Waiter) -> GroupDecision:
+        """Answered with topic id -> partitions; a group that does not exist has none."""
+        draft = Draft()
+        group = self._shelf.groups.get(group_id)
+        known = group.initialized if isinstance(group, ShareGroup) else {}
+        draft.answer(waiter, {topic_id: each.partitions for topic_id, each in known.items()})
+        return draft.decide()
+
+    # Altering: the group is made when it is not there
+
+    def alter(self, request: AlterShareGroupOffsetsRequest, waiter: Waiter) -> GroupDecision:
+        group = self._shelf.groups.get(request.group_id)
+        if group is None:
+            group = ShareGroup(request.group_id)
+        if not isinstance(group, ShareGroup):
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a share group.")
+        group.validate_delete()
+        topics: dict[Uuid, SharedTopic] = {}
+        offsets: dict[Uuid, dict[int, int]] = {}
+        response = AlterShareGroupOffsetsResponse(
+            responses=[self._altered(each, topics, offsets) for each in request.topics]
+        )
+        draft = Draft()
+        if topics:
+            draft.records.append(initializing_record(group, topics, self._shelf.image))
+        draft.answer(waiter, Alteration(response, StateRequest(request.group_id, group.group_epoch, offsets)))
+        return draft.decide()
+
+    def _altered(
+        self,
+        wanted: AlterShareGroupOffsetsRequestTopic,
+        topics: dict[Uuid, SharedTopic],
+        offsets: dict[Uuid, dict[int, int]],
+    ) -> AlterShareGroupOffsetsResponseTopic:
+        topic = self._shelf.image.topics_by_name.get(wanted.topic_name)
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        rows = []
+        for each in wanted.partitions:
+            if topic is not None and each.partition_index in topic.partitions:
+                offsets.setdefault(topic.id, {})[each.partition_index] = each.start_offset
+                rows.append(AlterShareGroupOffsetsResponsePartition(each.partition_index))
+            else:
+                rows.append(AlterShareGroupOffsetsResponsePartition(each.partition_index, unknown, unknown.message))
+        if topic is None:
+            return AlterShareGroupOffsetsResponseTopic(wanted.topic_name, partitions=rows)
+        partitions = frozenset(offsets.get(topic.id, {}))
+        topics[topic.id] = SharedTopic(wanted.topic_name, partitions, self._shelf.clock.time_ms())
+        return AlterShareGroupOffsetsResponseTopic(wanted.topic_name, topic.id, rows)
+
+    def initialized(self, group_id: str, partitions: Indexes, waiter: Waiter) -> GroupDecision:
+        draft = Draft()
+        group = self._shelf.groups.get(group_id)
+        if isinstance(group, ShareGroup) and partitions:
+            draft.records.append(initialized_record(group, partitions, self._shelf))
+        draft.answer(waiter, None)
+        return draft.decide()
+
+    def uninitialized(self, group_id: str, partitions: Indexes, waiter: Waiter) -> GroupDecision:
+        draft = Draft()
+        group = self._shelf.groups.get(group_id)
+        if isinstance(group, ShareGroup) and group.initializing and partitions:
+            draft.records.append(uninitialized_record(group, partitions, self._shelf))
+        draft.answer(waiter, None)
+        return draft.decide()
+
+    # Deleting
+
+    def delete(self, request: DeleteShareGroupOffsetsRequest, waiter: Waiter) -> GroupDecision:
+        group = share_group(self._shelf, request.group_id)
+        group.validate_delete()
+        draft = Draft()
+        refused: list[DeleteShareGroupOffsetsResponseTopic] = []
+        going: dict[Uuid, frozenset[int]] = {}
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        for each in request.topics if group.has_state_partitions else ():
+            topic = self._shelf.image.topics_by_name.get(each.topic_name)
+            if topic is None:
+                refused.append(
+                    DeleteShareGroupOffsetsResponseTopic(
+                        each.topic_name, error_code=unknown, error_message=unknown.message
+                    )
+                )
+            elif topic.id in group.initialized:
+                going[topic.id] = group.initialized[topic.id].partitions
+            elif topic.id in group.deleting:
+                going[topic.id] = frozenset(topic.partitions)
+            else:
+                message = "There is no offset information to delete."
+                refused.append(
+                    DeleteShareGroupOffsetsResponseTopic(each.topic_name, error_code=unknown, error_message=message)
+                )
+        if going:
+            draft.records.append(deleting_record(group, going, self._shelf))
+        draft.answer(waiter, Deletion(refused, going))
+        return draft.decide()
+
+    def delete_group(self, group_id: str, waiter: Waiter) -> GroupDecision:
+        """Before a share group is deleted: what the share coordinator has to forget; nothing of another kind's."""
+        draft = Draft()
+        going: dict[Uuid, frozenset[int]] = {}
+        group = self._shelf.groups.get(group_id)
+        if isinstance(group, ShareGroup) and group.has_state_partitions:
+            group.validate_delete()
+            for topics in (group.initialized, group.initializing):
+                for topic_id, each in topics.items():
+                    going[topic_id] = going.get(topic_id, frozenset()) | each.partitions
+            for topic_id in group.deleting:
+                topic = self._shelf.image.topics_by_id.get(topic_id)
+                if topic is not None:
+                    going[topic_id] = frozenset(topic.partitions)
+            draft.records.append(deleting_record(group, going, self._shelf, whole_group=True))
+        draft.answer(waiter, going)
+        return draft.decide()
+
+    def deleted(self, group_id: str, topics: Collection[Uuid], waiter: Waiter) -> GroupDecision:
+        draft = Draft()
+        group = self._shelf.groups.get(group_id)
+        if isinstance(group, ShareGroup) and topics:
+            draft.records.append(deleted_record(group, topics, self._shelf))
+        draft.answer(waiter, None)
+        return draft.decide()
+
+    def forget_topics(self, topics: Collection[Uuid]) -> GroupDecision:
+        draft = Draft()
+        for group in self._shelf.groups.values():
+            record = forgotten_record(group, topics, self._shelf) if isinstance(group, ShareGroup) else None
+            if record is not None:
+                draft.records.append(record)
+        return draft.decide()

@@ -1,0 +1,65 @@
+"""State batches: ranges of offsets with one delivery state and count, and how newer ones are laid over older ones.
+
+Where two overlap the one with the higher delivery count counts, and of two with the same count the one with the higher
+state, for a delivery only ever goes on: available, acknowledged, archived. Neighbours that say the same become one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
+
+UNKNOWN_START_OFFSET = -1
+
+
+class StateBatch(NamedTuple):
+    """In the order in which Kafka sorts them."""
+
+    first_offset: int
+    last_offset: int
+    delivery_count: int
+    delivery_state: int
+
+    @property
+    def standing(self) -> tuple[int, int]:
+        return self.delivery_count, self.delivery_state
+
+
+def combine(older: Iterable[StateBatch], newer: Iterable[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
+    """What both say of the offsets from `start_offset` on, in order and without overlaps."""
+    heap = [
+        batch._replace(first_offset=max(batch.first_offset, start_offset))
+        for batch in (*older, *newer)
+        if batch.last_offset >= start_offset
+    ]
+    heapify(heap)
+    found: list[StateBatch] = []
+    while heap:
+        batch = heappop(heap)
+        if not found:
+            found.append(batch)
+            continue
+        last = found[-1]
+        if last.standing == batch.standing and batch.first_offset <= last.last_offset + 1:
+            found[-1] = last._replace(last_offset=max(last.last_offset, batch.last_offset))
+        elif batch.first_offset > last.last_offset:
+            found.append(batch)
+        else:
+            _overlay(found, heap, batch)
+    return tuple(found)
+
+
+def _overlay(found: list[StateBatch], heap: list[StateBatch], batch: StateBatch) -> None:
+    """`batch` begins within the last one found and says something else: cut whichever counts less."""
+    last = found[-1]
+    if batch.standing < last.standing:
+        if batch.last_offset > last.last_offset:
+            heappush(heap, batch._replace(first_offset=last.last_offset + 1))
+        return
+    found.pop()
+    if batch.first_offset > last.first_offset:
+        heappush(heap, last._replace(last_offset=batch.first_offset - 1))
+    if last.last_offset > batch.last_offset:
+        heappush(heap, last._replace(first_offset=batch.last_offset + 1))
+    heappush(heap, batch)
