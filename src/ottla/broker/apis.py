@@ -74,8 +74,20 @@ _BROKER = (
     ServedApi(69, "consumer_group_describe"),
     ServedApi(74, "list_config_resources"),
     ServedApi(75, "describe_topic_partitions"),
+    ServedApi(76, "share_group_heartbeat"),
+    ServedApi(77, "share_group_describe"),
+    ServedApi(78, "share_fetch"),
+    ServedApi(79, "share_acknowledge"),
+    ServedApi(83, "share_group_state"),
+    ServedApi(84, "share_group_state"),
+    ServedApi(85, "share_group_state"),
+    ServedApi(86, "share_group_state"),
+    ServedApi(87, "share_group_state"),
     ServedApi(88, "streams_group_heartbeat"),
     ServedApi(89, "streams_group_describe"),
+    ServedApi(90, "describe_share_group_offsets"),
+    ServedApi(91, "alter_share_group_offsets"),
+    ServedApi(92, "delete_share_group_offsets"),
 )
 
 BROKER_APIS: dict[int, ServedApi] = {api.api_key: api for api in _BROKER}

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ottla.broker.producer_ids import ProducerIds
     from ottla.broker.quotas import Quotas
     from ottla.broker.schema_validation import SchemaValidation
+    from ottla.broker.share.shares import Shares
     from ottla.broker.streams_topics import StreamsTopics
     from ottla.broker.telemetry import ClientTelemetry
     from ottla.coordinator.groups.coordinator import GroupCoordinator
@@ -100,6 +101,7 @@ class Broker:
     _groups: GroupCoordinator | None = None
     _streams_topics: StreamsTopics | None = None
     _transactions: TransactionCoordinator | None = None
+    _shares: Shares | None = None
 
     @property
     def groups(self) -> GroupCoordinator:
@@ -130,6 +132,19 @@ class Broker:
     @property
     def has_transactions(self) -> bool:
         return self._transactions is not None
+
+    @property
+    def shares(self) -> Shares:
+        """Made when the first share group needs it, as the groups are."""
+        if self._shares is None:
+            from ottla.broker.share.shares import Shares
+
+            self._shares = Shares(self)
+        return self._shares
+
+    @property
+    def has_shares(self) -> bool:
+        return self._shares is not None
 
     @property
     def image(self) -> MetadataImage:

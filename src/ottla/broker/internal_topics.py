@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.context import RequestContext
 from ottla.coordinator.settings import GroupSettings
 from ottla.env.logging import get_logger
 from ottla.model.errors import ErrorCode
-from ottla.model.topic_names import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla.model.topic_names import OFFSETS_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.protocol.generated.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
 if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
     from ottla.coordinator.shards import Shards
+    from ottla.coordinator.share.settings import ShareCoordinatorSettings
     from ottla.coordinator.transactions.settings import TransactionSettings
 
 log = get_logger(__name__)
@@ -20,7 +21,7 @@ log = get_logger(__name__)
 TIMEOUT_MS = 30_000
 
 
-async def create_topic(context: RequestContext, shards: Shards[Any], topic: CreatableTopic) -> None:
+async def create_topic(broker: Broker, shards: Shards[Any], topic: CreatableTopic) -> None:
     """Create a coordinator's topic unless somebody is at it; what goes wrong is logged and tried again next time."""
     if shards.creating_topic:
         return
@@ -28,7 +29,7 @@ async def create_topic(context: RequestContext, shards: Shards[Any], topic: Crea
     try:
         request = CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)
         # As the broker itself, not for the client: it needs no right to create topics.
-        response = await context.broker.controller.submit(request, None)
+        response = await broker.controller.submit(request, None)
     finally:
         shards.creating_topic = False
     for answer in response.topics:
@@ -59,6 +60,23 @@ def transaction_state_topic(settings: TransactionSettings) -> CreatableTopic:
         TRANSACTION_STATE_TOPIC,
         settings.transaction_state_log_num_partitions,
         settings.transaction_state_log_replication_factor,
+        configs,
+    )
+
+
+def share_state_topic(settings: ShareCoordinatorSettings) -> CreatableTopic:
+    """Never compacted: what is older than all snapshots is deleted by the coordinator itself."""
+    configs = {
+        "cleanup.policy": "delete",
+        "compression.type": "producer",
+        "segment.bytes": str(settings.share_coordinator_state_topic_segment_bytes),
+        "retention.ms": "-1",
+        "min.insync.replicas": str(settings.share_coordinator_state_topic_min_isr),
+    }
+    return _topic(
+        SHARE_GROUP_STATE_TOPIC,
+        settings.share_coordinator_state_topic_num_partitions,
+        settings.share_coordinator_state_topic_replication_factor,
         configs,
     )
 

@@ -18,7 +18,7 @@ from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.meta_properties import MetaProperties
 from ottla.model.ids import TopicPartition, new_uuid
-from ottla.model.topic_names import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla.model.topic_names import OFFSETS_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.protocol.generated.allocate_producer_ids_request import AllocateProducerIdsRequest
 from ottla.replication.context import ReplicaContext
 from ottla.replication.fetcher import FetcherSettings
@@ -89,7 +89,9 @@ class BrokerPart:
             controller=self._controller,
             producer_ids=ProducerIds(self._controller.allocate_producer_ids, self._producer_ids_request),
             fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, self._clock, self._random),
-            make_groups=lambda: make_groups(self._config, self._clock, self._random, self._timers, replicas),
+            make_groups=lambda: make_groups(
+                self._config, self._clock, self._random, self._timers, replicas, lambda: self.broker.shares.persister
+            ),
             make_transactions=make_transactions,
             peers=self._peers,
             schemas=self._make_schemas(),
@@ -221,6 +223,8 @@ class BrokerPart:
         if self._housekeeping is not None:
             await self._housekeeping.stop()
             self._housekeeping = None
+        if self.broker.has_shares:
+            self.broker.shares.close()
         if self.broker.has_groups:
             self.broker.groups.close()
         if self.broker.has_transactions:
@@ -246,6 +250,8 @@ class BrokerPart:
             broker.groups.on_metadata(delta, image, broker.metadata_offset)
         if broker.has_transactions or TRANSACTION_STATE_TOPIC in image.topics_by_name:
             broker.transactions.on_metadata(delta, image)
+        if broker.has_shares or SHARE_GROUP_STATE_TOPIC in image.topics_by_name:
+            broker.shares.on_metadata(delta, image)
 
     def on_config(self, config: BrokerConfig) -> None:
         """Settings that follow the cluster's have changed."""

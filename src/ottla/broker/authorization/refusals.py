@@ -176,6 +176,12 @@ def _join_group(_request: Any, code: int) -> Any:
     return JoinGroupResponse(error_code=code, protocol_name="")
 
 
+def _share_group_state(request: Any, code: int) -> Any:
+    from ottla.broker.authorization.shares import refused_state
+
+    return refused_state(request, code)
+
+
 _SPECIAL: dict[str, Callable[[Any, int], Any]] = {
     "AddPartitionsToTxnRequest": _add_partitions_to_txn,
     "AlterPartitionReassignmentsRequest": _alter_reassignments,
@@ -187,4 +193,14 @@ _SPECIAL: dict[str, Callable[[Any, int], Any]] = {
     "OffsetCommitRequest": _offset_commit,
     "TxnOffsetCommitRequest": _txn_offset_commit,
     "WriteTxnMarkersRequest": _write_txn_markers,
+    **dict.fromkeys(
+        (
+            "InitializeShareGroupStateRequest",
+            "ReadShareGroupStateRequest",
+            "WriteShareGroupStateRequest",
+            "DeleteShareGroupStateRequest",
+            "ReadShareGroupStateSummaryRequest",
+        ),
+        _share_group_state,
+    ),
 }

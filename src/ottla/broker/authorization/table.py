@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.authorization import data, groups, topics
+from ottla.broker.authorization import data, groups, shares, topics
 from ottla.broker.authorization.refusals import offset_commit_topic, txn_offset_commit_topic
 from ottla.broker.authorization.rules import (
     Rule,
@@ -162,8 +162,11 @@ BROKER_RULES: dict[int, Rule] = {
     ApiKey.EXPIRE_DELEGATION_TOKEN: for_everyone,
     ApiKey.DESCRIBE_DELEGATION_TOKEN: for_everyone,
     # share groups
-    ApiKey.SHARE_FETCH: _READ_GROUP,
-    ApiKey.SHARE_ACKNOWLEDGE: _READ_GROUP,
+    ApiKey.SHARE_FETCH: shares.with_message(Op.READ),
+    ApiKey.SHARE_ACKNOWLEDGE: shares.with_message(Op.READ),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: shares.describe_offsets,
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: shares.with_message(Op.READ),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: shares.with_message(Op.DELETE),
     ApiKey.INITIALIZE_SHARE_GROUP_STATE: _BETWEEN_NODES,
     ApiKey.READ_SHARE_GROUP_STATE: _BETWEEN_NODES,
     ApiKey.WRITE_SHARE_GROUP_STATE: _BETWEEN_NODES,

@@ -6,10 +6,10 @@ from collections.abc import Awaitable
 from typing import NamedTuple
 
 from ottla.broker.context import RequestContext
-from ottla.broker.internal_topics import create_topic, offsets_topic, transaction_state_topic
+from ottla.broker.internal_topics import create_topic, offsets_topic, share_state_topic, transaction_state_topic
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NO_NODE, NodeId, uuid_from_str
-from ottla.model.topic_names import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla.model.topic_names import OFFSETS_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.protocol.generated.find_coordinator_request import FindCoordinatorRequest
 from ottla.protocol.generated.find_coordinator_response import Coordinator, FindCoordinatorResponse
 
@@ -39,14 +39,25 @@ def handle(
         broker, topics = context.broker, context.broker.image.topics_by_name
         if request.key_type == GROUP and OFFSETS_TOPIC not in topics and not broker.groups.shards.creating_topic:
             return _create_then_answer(
-                context, request, create_topic(context, broker.groups.shards, offsets_topic(broker.groups.settings))
+                context, request, create_topic(broker, broker.groups.shards, offsets_topic(broker.groups.settings))
             )
         if request.key_type == TRANSACTION and TRANSACTION_STATE_TOPIC not in topics:
             transactions = broker.transactions
             if not transactions.shards.creating_topic:
                 topic = transaction_state_topic(transactions.settings)
-                return _create_then_answer(context, request, create_topic(context, transactions.shards, topic))
+                return _create_then_answer(context, request, create_topic(broker, transactions.shards, topic))
+        if _asks_for_share_state(context, request) and SHARE_GROUP_STATE_TOPIC not in topics:
+            coordinator = broker.shares.coordinator
+            if not coordinator.shards.creating_topic:
+                topic = share_state_topic(coordinator.settings)
+                return _create_then_answer(context, request, create_topic(broker, coordinator.shards, topic))
     return _answer(context, request)
+
+
+def _asks_for_share_state(context: RequestContext, request: FindCoordinatorRequest) -> bool:
+    if request.key_type != SHARE or context.version < _SHARE_FROM:
+        return False
+    return any(map(_is_share_key, request.coordinator_keys))
 
 
 async def _create_then_answer(
@@ -77,7 +88,7 @@ def _find(context: RequestContext, key_type: int, key: str) -> _Found:
     if key_type == TRANSACTION:
         return _leader(context, TRANSACTION_STATE_TOPIC, context.broker.transactions.partition_for(key))
     if key_type == SHARE and context.version >= _SHARE_FROM and _is_share_key(key):
-        return _NOT_AVAILABLE
+        return _leader(context, SHARE_GROUP_STATE_TOPIC, context.broker.shares.coordinator.partition_for(key))
     return _Found(ErrorCode.INVALID_REQUEST)
 
 

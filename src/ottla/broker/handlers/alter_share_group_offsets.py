@@ -1,0 +1,61 @@
+"""AlterShareGroupOffsets: begin elsewhere; only while nobody is in the group."""
+
+from __future__ import annotations
+
+from ottla.broker.context import RequestContext
+from ottla.broker.deferred import Deferred
+from ottla.broker.group_replies import ask
+from ottla.broker.handlers.share_group_heartbeat import serves_share_groups
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.protocol.generated.alter_share_group_offsets_request import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestTopic,
+)
+from ottla.protocol.generated.alter_share_group_offsets_response import (
+    AlterShareGroupOffsetsResponse,
+    AlterShareGroupOffsetsResponsePartition,
+    AlterShareGroupOffsetsResponseTopic,
+)
+from ottla.security.acls import Operation, Resource
+
+
+def handle(
+    context: RequestContext, request: AlterShareGroupOffsetsRequest
+) -> AlterShareGroupOffsetsResponse | Deferred:
+    if not serves_share_groups(context):
+        return _failed(KafkaError(ErrorCode.UNSUPPORTED_VERSION))
+    if not request.group_id:
+        return _failed(KafkaError(ErrorCode.INVALID_GROUP_ID))
+    refused: list[AlterShareGroupOffsetsResponseTopic] = []
+    topics = context.broker.image.topics_by_name
+    allowed = []
+    for topic in request.topics:
+        if not context.allowed(Operation.READ, Resource.TOPIC, topic.topic_name):
+            refused.append(_refused(context, topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        elif topic.topic_name not in topics:
+            refused.append(_refused(context, topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        else:
+            allowed.append(topic)
+    request.topics = allowed
+
+    def finish(response: AlterShareGroupOffsetsResponse) -> AlterShareGroupOffsetsResponse:
+        response.responses = refused + response.responses
+        return response
+
+    return ask(lambda waiter: context.broker.groups.share.alter(request, waiter), finish, _failed)
+
+
+def _refused(
+    context: RequestContext, topic: AlterShareGroupOffsetsRequestTopic, code: ErrorCode
+) -> AlterShareGroupOffsetsResponseTopic:
+    rows = [
+        AlterShareGroupOffsetsResponsePartition(each.partition_index, code, code.message) for each in topic.partitions
+    ]
+    known = context.broker.image.topics_by_name.get(topic.topic_name)
+    if known is None:
+        return AlterShareGroupOffsetsResponseTopic(topic.topic_name, partitions=rows)
+    return AlterShareGroupOffsetsResponseTopic(topic.topic_name, known.id, rows)
+
+
+def _failed(error: KafkaError) -> AlterShareGroupOffsetsResponse:
+    return AlterShareGroupOffsetsResponse(error_code=error.code, error_message=error.message)

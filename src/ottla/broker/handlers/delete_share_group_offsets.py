@@ -1,0 +1,43 @@
+"""DeleteShareGroupOffsets: forget what a share group has done with some topics; only while nobody is in the group."""
+
+from __future__ import annotations
+
+from ottla.broker.context import RequestContext
+from ottla.broker.deferred import Deferred
+from ottla.broker.group_replies import ask
+from ottla.broker.handlers.share_group_heartbeat import serves_share_groups
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.protocol.generated.delete_share_group_offsets_request import DeleteShareGroupOffsetsRequest
+from ottla.protocol.generated.delete_share_group_offsets_response import (
+    DeleteShareGroupOffsetsResponse,
+    DeleteShareGroupOffsetsResponseTopic,
+)
+from ottla.security.acls import Operation, Resource
+
+
+def handle(
+    context: RequestContext, request: DeleteShareGroupOffsetsRequest
+) -> DeleteShareGroupOffsetsResponse | Deferred:
+    if not serves_share_groups(context):
+        return _failed(KafkaError(ErrorCode.UNSUPPORTED_VERSION))
+    if not request.group_id:
+        return _failed(KafkaError(ErrorCode.INVALID_GROUP_ID))
+    denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    names = {topic.topic_name for topic in request.topics}
+    allowed = {name for name in names if context.allowed(Operation.READ, Resource.TOPIC, name)}
+    refused = [
+        DeleteShareGroupOffsetsResponseTopic(topic.topic_name, error_code=denied, error_message=denied.message)
+        for topic in request.topics
+        if topic.topic_name not in allowed
+    ]
+    request.topics = [topic for topic in request.topics if topic.topic_name in allowed]
+
+    def finish(response: DeleteShareGroupOffsetsResponse) -> DeleteShareGroupOffsetsResponse:
+        response.responses = refused + response.responses
+        return response
+
+    return ask(lambda waiter: context.broker.groups.share.delete(request, waiter), finish, _failed)
+
+
+def _failed(error: KafkaError) -> DeleteShareGroupOffsetsResponse:
+    return DeleteShareGroupOffsetsResponse(error_code=error.code, error_message=error.message)

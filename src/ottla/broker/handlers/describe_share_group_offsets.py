@@ -1,0 +1,149 @@
+"""DescribeShareGroupOffsets: where share groups begin on each partition, and how much they have before them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ottla.broker.context import RequestContext
+from ottla.broker.deferred import Deferred
+from ottla.broker.group_replies import ask_all
+from ottla.broker.handlers.share_group_heartbeat import serves_share_groups
+from ottla.broker.latest_offsets import latest_offset
+from ottla.coordinator.decisions import Waiter
+from ottla.coordinator.share.records import SharePartitionKey
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.protocol.generated.describe_share_group_offsets_request import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+)
+from ottla.protocol.generated.describe_share_group_offsets_response import (
+    DescribeShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsResponseGroup,
+    DescribeShareGroupOffsetsResponsePartition,
+    DescribeShareGroupOffsetsResponseTopic,
+)
+from ottla.security.acls import Operation, Resource
+
+_UNKNOWN = -1
+
+
+def handle(
+    context: RequestContext, request: DescribeShareGroupOffsetsRequest
+) -> DescribeShareGroupOffsetsResponse | Deferred:
+    starts: list[Callable[[Waiter], None]] = [partial(_describe, context, group) for group in request.groups]
+    return ask_all(starts, lambda groups: DescribeShareGroupOffsetsResponse(groups=groups))
+
+
+def _describe(context: RequestContext, group: DescribeShareGroupOffsetsRequestGroup, done: Waiter) -> None:
+    group_id = group.group_id
+    if not serves_share_groups(context):
+        done(_failed(group_id, ErrorCode.UNSUPPORTED_VERSION))
+    elif group.topics is None:
+        context.broker.groups.share.initialized_partitions(group_id, partial(_describe_all, context, group_id, done))
+    else:
+        _describe_named(context, group, done)
+
+
+def _failed(group_id: str, code: ErrorCode, message: str | None = None) -> DescribeShareGroupOffsetsResponseGroup:
+    return DescribeShareGroupOffsetsResponseGroup(group_id, error_code=code, error_message=message)
+
+
+def _describe_all(context: RequestContext, group_id: str, done: Waiter, answer: Any) -> None:
+    if isinstance(answer, KafkaError):
+        done(_failed(group_id, answer.code, answer.code.message))
+        return
+    topics = context.broker.image.topics_by_id
+    wanted = {
+        topic_id: sorted(partitions)
+        for topic_id, partitions in answer.items()
+        if topic_id in topics and context.allowed(Operation.DESCRIBE, Resource.TOPIC, topics[topic_id].name)
+    }
+    _read(context, group_id, wanted, [], done)
+
+
+def _describe_named(context: RequestContext, group: DescribeShareGroupOffsetsRequestGroup, done: Waiter) -> None:
+    wanted: dict[Uuid, list[int]] = {}
+    unknown: list[DescribeShareGroupOffsetsResponseTopic] = []
+    refused: list[DescribeShareGroupOffsetsResponseTopic] = []
+    denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    for each in group.topics or ():
+        topic = context.broker.image.topics_by_name.get(each.topic_name)
+        if not context.allowed(Operation.DESCRIBE, Resource.TOPIC, each.topic_name):
+            rows = [
+                DescribeShareGroupOffsetsResponsePartition(
+                    index, _UNKNOWN, lag=_UNKNOWN, error_code=denied, error_message=denied.message
+                )
+                for index in each.partitions
+            ]
+            refused.append(DescribeShareGroupOffsetsResponseTopic(each.topic_name, ZERO_UUID, rows))
+        elif topic is None:
+            rows = [DescribeShareGroupOffsetsResponsePartition(index, _UNKNOWN) for index in each.partitions]
+            unknown.append(DescribeShareGroupOffsetsResponseTopic(each.topic_name, ZERO_UUID, rows))
+        else:
+            wanted[topic.id] = list(each.partitions)
+    _read(context, group.group_id, wanted, unknown + refused, done)
+
+
+def _read(
+    context: RequestContext,
+    group_id: str,
+    wanted: dict[Uuid, list[int]],
+    others: list[DescribeShareGroupOffsetsResponseTopic],
+    done: Waiter,
+) -> None:
+    places = [(topic_id, index) for topic_id, indexes in wanted.items() for index in indexes]
+    rows: dict[tuple[Uuid, int], DescribeShareGroupOffsetsResponsePartition] = {}
+    topics = context.broker.image.topics_by_id
+
+    def add(place: tuple[Uuid, int], row: DescribeShareGroupOffsetsResponsePartition) -> None:
+        rows[place] = row
+        if len(rows) == len(places):
+            finish()
+
+    def finish() -> None:
+        described = [
+            DescribeShareGroupOffsetsResponseTopic(
+                topics[topic_id].name, topic_id, [rows[topic_id, index] for index in indexes]
+            )
+            for topic_id, indexes in wanted.items()
+        ]
+        done(DescribeShareGroupOffsetsResponseGroup(group_id, described + others))
+
+    if not places:
+        finish()
+    for topic_id, index in places:
+        read: Callable[[Any], None] = partial(
+            _on_summary, context, topics[topic_id].name, index, partial(add, (topic_id, index))
+        )
+        context.broker.shares.persister.summary(SharePartitionKey(group_id, topic_id, index), read)
+
+
+def _on_summary(
+    context: RequestContext,
+    topic: str,
+    index: int,
+    add: Callable[[DescribeShareGroupOffsetsResponsePartition], None],
+    answer: Any,
+) -> None:
+    if isinstance(answer, KafkaError):
+        add(DescribeShareGroupOffsetsResponsePartition(index, _UNKNOWN, _UNKNOWN, _UNKNOWN))
+        return
+    if _UNKNOWN in (answer.start_offset, answer.delivery_complete_count):
+        add(DescribeShareGroupOffsetsResponsePartition(index, answer.start_offset, answer.leader_epoch, _UNKNOWN))
+        return
+
+    def on_latest(latest: int | KafkaError) -> None:
+        if isinstance(latest, KafkaError):
+            add(
+                DescribeShareGroupOffsetsResponsePartition(
+                    index, error_code=latest.code, error_message=latest.code.message
+                )
+            )
+            return
+        lag = latest - answer.start_offset - answer.delivery_complete_count
+        add(DescribeShareGroupOffsetsResponsePartition(index, answer.start_offset, answer.leader_epoch, lag))
+
+    latest_offset(context.broker, topic, index, on_latest)

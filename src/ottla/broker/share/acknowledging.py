@@ -1,0 +1,93 @@
+"""Acknowledgements of a request: what is wrong with them as such, and the way to the share-partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from ottla.coordinator.share.in_flight import GAP, REJECT, RENEW, Acknowledgement
+from ottla.coordinator.share.records import SharePartitionKey
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import Uuid
+from ottla.security.acls import Operation, Resource
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
+
+Place = tuple[Uuid, int]
+Outcome = dict[Place, KafkaError | None]
+_RENEW_FROM = 2
+
+
+class WireBatch(Protocol):
+    first_offset: int
+    last_offset: int
+    acknowledge_types: list[int]
+
+
+def acknowledge(
+    context: RequestContext,
+    group_id: str,
+    member_id: str,
+    acknowledgements: Mapping[Place, Sequence[WireBatch]],
+    done: Callable[[Outcome], None],
+    *,
+    is_renew: bool,
+) -> None:
+    """`done` gets an error or None for each place, once everything is written down."""
+    outcome: Outcome = {}
+    left = len(acknowledgements)
+    if left == 0:
+        done(outcome)
+
+    def answered(place: Place, error: KafkaError | None) -> None:
+        nonlocal left
+        outcome[place] = error
+        left -= 1
+        if left == 0:
+            done(outcome)
+
+    for place, batches in list(acknowledgements.items()):
+        try:
+            _check_place(context, place)
+            rows = _checked(batches, context.version, is_renew=is_renew)
+            if not rows:
+                answered(place, None)
+                continue
+            share_partition = context.broker.shares.find(SharePartitionKey(group_id, *place))
+        except KafkaError as error:
+            answered(place, error)
+            continue
+        share_partition.acknowledge(member_id, rows, partial(answered, place))
+
+
+def _check_place(context: RequestContext, place: Place) -> None:
+    topic = context.broker.image.topics_by_id.get(place[0])
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+    if not context.allowed(Operation.READ, Resource.TOPIC, topic.name):
+        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    if place[1] not in topic.partitions:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def _checked(batches: Sequence[WireBatch], version: int, *, is_renew: bool) -> list[Acknowledgement]:
+    last_kind = RENEW if version >= _RENEW_FROM else REJECT
+    previous_last = -1
+    rows = []
+    for batch in batches:
+        kinds = batch.acknowledge_types
+        count = batch.last_offset - batch.first_offset + 1
+        if (
+            count < 1
+            or batch.first_offset < previous_last
+            or not kinds
+            or len(kinds) not in (1, count)
+            or not all(GAP <= kind <= last_kind for kind in kinds)
+            or (RENEW in kinds and not is_renew)
+        ):
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        previous_last = batch.last_offset
+        rows.append(Acknowledgement(batch.first_offset, batch.last_offset, kinds))
+    return rows

@@ -1,0 +1,81 @@
+"""Reading the log for a share-partition: the record batches at an offset, and which of them were aborted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.coordinator.share.in_flight import Acquired, Span
+from ottla.protocol.records_header import BatchHeader, iterate_batches
+from ottla.protocol.records_walk import iterate_records
+from ottla.replication.partition import READ_COMMITTED
+
+if TYPE_CHECKING:
+    from ottla.log.transaction_index import AbortedTxn
+    from ottla.replication.partition import Partition
+
+_ABORT = 0
+
+
+class Batch(NamedTuple):
+    position: int
+    header: BatchHeader
+
+
+class ReadBatches(NamedTuple):
+    data: bytes
+    batches: list[Batch]
+    aborted: list[Span]
+    """Record batches of aborted transactions: nobody gets them under read_committed."""
+
+    @property
+    def spans(self) -> list[Span]:
+        return [Span(batch.header.base_offset, batch.header.last_offset) for batch in self.batches]
+
+    def slice_for(self, acquired: Sequence[Acquired]) -> bytes:
+        """The bytes of the batches from the first to the last that something was acquired of."""
+        first, last = acquired[0].first_offset, acquired[-1].last_offset
+        wanted = [b for b in self.batches if b.header.last_offset >= first and b.header.base_offset <= last]
+        if not wanted or len(wanted) == len(self.batches):
+            return self.data
+        end = wanted[-1].position + wanted[-1].header.size
+        return self.data[wanted[0].position : end]
+
+
+def read_batches(partition: Partition, offset: int, max_bytes: int, isolation_level: int) -> ReadBatches:
+    """KafkaError when the log does not reach to `offset`."""
+    found = partition.read(offset, max_bytes, isolation_level=isolation_level, min_one_batch=True)
+    if not found.length:
+        return ReadBatches(b"", [], [])
+    try:
+        data = found.read()
+    except OSError as error:
+        raise partition.log.log_dir.storage_error(error) from error
+    batches = [Batch(position, header) for position, header in iterate_batches(data)]
+    aborted: list[Span] = []
+    if isolation_level == READ_COMMITTED:
+        aborted = _aborted(data, batches, partition.log.aborted_within(found, offset))
+    return ReadBatches(data, batches, aborted)
+
+
+def _aborted(data: bytes, batches: list[Batch], transactions: Sequence[AbortedTxn]) -> list[Span]:
+    """As a consumer finds them: a transaction counts as aborted from its first offset up to its marker."""
+    waiting = sorted(transactions, key=lambda each: each.first_offset, reverse=True)
+    open_aborts: set[int] = set()
+    found = []
+    for position, header in batches:
+        while waiting and waiting[-1].first_offset <= header.last_offset:
+            open_aborts.add(waiting.pop().producer_id)
+        if header.is_control:
+            if header.producer_id in open_aborts and _is_abort_marker(data, position):
+                open_aborts.discard(header.producer_id)
+        elif header.is_transactional and header.producer_id in open_aborts:
+            found.append(Span(header.base_offset, header.last_offset))
+    return found
+
+
+def _is_abort_marker(data: bytes, position: int) -> bool:
+    """A control record's key is a version and a type, two int16."""
+    for record in iterate_records(data, position):
+        return record.key is not None and len(record.key) >= 4 and record.key[3] == _ABORT
+    return False

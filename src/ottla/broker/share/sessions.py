@@ -1,0 +1,88 @@
+"""Share sessions: a member names its partitions once and later only what changed.
+
+One session for each member, tied to the connection that opened it: when that closes, what the member has goes back.
+Bounded by group.share.max.share.sessions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import Uuid
+
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+_MAX_EPOCH = 0x7FFFFFFF
+
+
+class SessionKey(NamedTuple):
+    group_id: str
+    member_id: str
+
+
+Place = tuple[Uuid, int]
+
+
+class ShareSession:
+    __slots__ = ("connection", "epoch", "partitions")
+
+    def __init__(self, connection: object, places: Iterable[Place]) -> None:
+        self.connection = connection
+        self.epoch = 1
+        self.partitions: dict[Place, bool] = dict.fromkeys(places, False)
+        """Whether the next response has to speak of the partition, also without news."""
+
+    def update(self, added: Iterable[Place], forgotten: Iterable[Place]) -> None:
+        for place in added:
+            self.partitions.setdefault(place, True)
+        for place in forgotten:
+            self.partitions.pop(place, None)
+
+    def next_epoch(self) -> None:
+        self.epoch = 1 if self.epoch == _MAX_EPOCH else self.epoch + 1
+
+    def is_told(self, place: Place, *, records: bool, error: bool) -> bool:
+        """Whether a response speaks of the partition; remembers what was told."""
+        due = self.partitions.get(place, False)
+        if place in self.partitions:
+            self.partitions[place] = error
+            if records:  # those that had something go to the end
+                self.partitions[place] = self.partitions.pop(place)
+        return records or error or due
+
+
+class ShareSessions:
+    def __init__(self, most: Callable[[], int]) -> None:
+        self._most = most
+        self._sessions: dict[SessionKey, ShareSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def begin(self, key: SessionKey, connection: object, places: Iterable[Place]) -> ShareSession:
+        """In the place of the one that the member may have had."""
+        self._sessions.pop(key, None)
+        if len(self._sessions) >= self._most():
+            raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+        session = self._sessions[key] = ShareSession(connection, places)
+        return session
+
+    def find(self, key: SessionKey, epoch: int) -> ShareSession:
+        """KafkaError unless there is one, at this epoch; the last request of a session may come at any."""
+        session = self._sessions.get(key)
+        if session is None:
+            raise KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND)
+        if epoch not in (FINAL_EPOCH, session.epoch):
+            raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+        return session
+
+    def end(self, key: SessionKey) -> ShareSession | None:
+        return self._sessions.pop(key, None)
+
+    def of_connection(self, connection: object) -> list[SessionKey]:
+        return [key for key, session in self._sessions.items() if session.connection is connection]
+
+    def has_group(self, group_id: str) -> bool:
+        return any(key.group_id == group_id for key in self._sessions)
