@@ -6,6 +6,9 @@ from tests.controller.test_many_brokers import Cluster, grown
 
 from ottla.controller.periodic import Periodic, balance_leaders, elect_uncleanly
 from ottla.metadata.records import ConfigRecord
+from ottla.protocol.generated.delegation_token_record import DelegationTokenRecord
+from ottla.protocol.generated.remove_delegation_token_record import RemoveDelegationTokenRecord
+from ottla.protocol.primitives import Message
 
 
 def cluster_with_a_deposed_leader() -> tuple[Cluster, int]:
@@ -53,3 +56,22 @@ def test_unclean_elections_only_where_the_topic_allows_them() -> None:
     cluster.apply([ConfigRecord(2, "loose", "unclean.leader.election.enable", "true")])
     assert elect_uncleanly(cluster.state) == [], "nobody who has it is alive"
     assert cluster.partition("strict").leader == cluster.partition("loose").leader == -1
+
+
+def test_tokens_go_when_they_have_expired() -> None:
+    cluster = Cluster()
+    cluster.join(1)
+    now = cluster.clock.time_ms()
+    for name, lives_ms in (("short", 3_000_000), ("long", 9_000_000)):
+        expires = now + lives_ms
+        cluster.apply([DelegationTokenRecord("User:a", "User:a", [], now, expires, expires, name)])
+    periodic = Periodic(cluster.state)
+    periodic.restart()
+    cluster.clock.now += 3_500_000
+    assert not [record for record in _all_due(periodic) if isinstance(record, RemoveDelegationTokenRecord)]
+    cluster.clock.now += 200_000
+    assert _all_due(periodic) == [RemoveDelegationTokenRecord("short")]
+
+
+def _all_due(periodic: Periodic) -> list[Message]:
+    return [record for _ in range(3) for record in periodic.due()]

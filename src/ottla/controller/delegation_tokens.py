@@ -83,7 +83,7 @@ def expire_token(
 
 
 def expired_tokens(state: ControllerState) -> list[Message]:
-    """What the tick removes."""
+    """Their removal; no broker lets one in meanwhile."""
     now = state.clock.time_ms()
     return [
         RemoveDelegationTokenRecord(token.token_id)

@@ -1,11 +1,12 @@
-"""What the active controller does by itself now and then: leadership back to the preferred replicas, and unclean
-elections where a topic allows them. Each is a function to records; `Periodic` says when it is their turn.
+"""What the active controller does by itself now and then: leadership back to the preferred replicas, unclean
+elections where a topic allows them, delegation tokens that have expired removed. Each is a function to records; `Periodic` says when it is their turn.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from ottla.controller.delegation_tokens import expired_tokens
 from ottla.controller.leadership import all_partitions, leader_and_isr_updates, leaderless_partitions
 from ottla.controller.outcome import MAX_RECORDS_PER_USER_OP
 from ottla.controller.partition_change import Election, partition_change
@@ -44,6 +45,7 @@ class Periodic:
         self._duties: list[tuple[int, Callable[[ControllerState], list[Message]]]] = [
             (settings.leader_balance_interval_ms, balance_leaders),
             (settings.unclean_election_interval_ms, elect_uncleanly),
+            (settings.token_expiry_interval_ms, expired_tokens),
         ]
         self._last_ms: dict[int, float] = {}
 

@@ -50,6 +50,8 @@ class ControllerSettings:
     """leader.imbalance.check.interval.seconds; 0 when auto.leader.rebalance.enable is off"""
     unclean_election_interval_ms: int = 300_000
     """unclean.leader.election.interval.ms"""
+    token_expiry_interval_ms: int = 3_600_000
+    """delegation.token.expiry.check.interval.ms"""
 
 
 @dataclass(slots=True)

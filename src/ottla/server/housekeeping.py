@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-FIRST_RETENTION_CHECK_MS = 30_000
 DELETED_FILES_CHECK_MS = 1_000
 ROLLED_SEGMENTS_CHECK_MS = 5_000
 MOVE_CHUNK_BYTES = 1024 * 1024
@@ -64,7 +63,7 @@ class Housekeeping:
 
     def start(self) -> None:
         config = self._config
-        self._every(config.log_retention_check_interval_ms, self._retain, first_ms=FIRST_RETENTION_CHECK_MS)
+        self._every(config.log_retention_check_interval_ms, self._retain, first_ms=config.log_initial_task_delay_ms)
         logs = self._logs
         self._every(
             config.log_flush_offset_checkpoint_interval_ms, partial(logs.checkpoint_recovery_points, sync=False)

@@ -205,6 +205,7 @@ def controller_settings(config: BrokerConfig, cluster_id: str) -> ControllerSett
             config.leader_imbalance_check_interval_seconds * 1000 if config.auto_leader_rebalance_enable else 0
         ),
         unclean_election_interval_ms=config.unclean_leader_election_interval_ms,
+        token_expiry_interval_ms=config.delegation_token_expiry_check_interval_ms,
     )
 
 

@@ -13,3 +13,20 @@ NO_BUFFERS: Final = no_effect("the operating system sizes socket buffers")
 NO_REPORTERS: Final = no_effect("metrics are counters at /metrics, without reporters or sampling")
 NO_TIERS: Final = no_effect("there is no tiered storage")
 NO_KERBEROS: Final = no_effect("Kerberos (GSSAPI) is not supported")
+NO_BACKLOG: Final = no_effect("up to 1,024 connections wait to be accepted, as far as the system allows")
+NO_QUEUE: Final = no_effect("a connection has one request at work; what waits stays in its socket")
+NO_LINGER: Final = no_effect("records are written at once, not gathered")
+NO_NOOPS: Final = no_effect("no-op records are not written: the high watermark travels with fetches")
+ONE_TIMEOUT: Final = no_effect("a call between nodes has one time limit, its connection included")
+NO_REPORT_LIMIT: Final = no_effect(
+    "a failed directory is reported with every heartbeat until the controller has heard it"
+)
+FIXED_READS: Final = no_effect("reads are 256 KiB at a time")
+METADATA_FILES: Final = no_effect(
+    "files of the metadata log go as soon as a snapshot replaces them, and a batch is one decision"
+)
+TLS_VERSIONS: Final = no_effect("ssl.enabled.protocols says which versions are spoken")
+NO_LOGIN: Final = no_effect("nodes log in to each other with PLAIN or SCRAM; they fetch no tokens")
+NO_SCOPES: Final = no_effect("scopes are not looked at; ACLs say who may do what")
+NO_JWKS_BACKOFF: Final = no_effect("keys that could not be fetched are asked for again at the next refresh")
+NO_WINDOWS: Final = no_effect("throttles look back on 11 seconds, or grow an allowance with time")

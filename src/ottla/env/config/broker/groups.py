@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.env.config.checks import at_least, codec, list_of, one_of_any_case
-from ottla.env.config.effects import NO_THREADS
+from ottla.env.config.effects import NO_LINGER, NO_THREADS
 from ottla.env.config.settings import CLUSTER, HIGH, INT, INT_MAX, LIST, LONG, SHORT, STRING, Settings, setting
 
 
@@ -24,10 +24,10 @@ class GroupSettings(Settings):
         INT, 2, at_least(1), "Threads for the coordinator's background work.", importance=HIGH, effect=NO_THREADS
     )
     group_coordinator_append_linger_ms: int = setting(
-        INT, -1, at_least(-1), "How long group records are gathered before a write; -1 adapts."
+        INT, -1, at_least(-1), "How long group records are gathered before a write; -1 adapts.", effect=NO_LINGER,
     )
     group_coordinator_cached_buffer_max_bytes: int = setting(
-        INT, 1_048_588, at_least(524_288), "Largest write buffer that a coordinator keeps.", mode=CLUSTER
+        INT, 1_048_588, at_least(524_288), "Largest write buffer that a coordinator keeps.", mode=CLUSTER, effect=NO_LINGER,
     )
     group_initial_rebalance_delay_ms: int = setting(
         INT, 3000, None, "Wait for more members before an empty classic group's first rebalance."

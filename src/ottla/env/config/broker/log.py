@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.env.config.checks import at_least, between, gzip_level, list_of, one_of
-from ottla.env.config.effects import NO_THREADS
+from ottla.env.config.effects import FIXED_READS, NO_REPORT_LIMIT, NO_THREADS
 from ottla.env.config.settings import (
     BOOLEAN,
     CLUSTER,
@@ -40,7 +40,7 @@ class LogSettings(Settings):
     )
     log_dir_failure_timeout_ms: int = setting(
         LONG, 30_000, at_least(1),
-        "A broker stops if it cannot report a failed directory within this time.", importance=LOW,
+        "A broker stops if it cannot report a failed directory within this time.", importance=LOW, effect=NO_REPORT_LIMIT,
     )
     log_segment_bytes: int = setting(
         INT, 1_073_741_824, at_least(1_048_576),
@@ -141,7 +141,7 @@ class LogSettings(Settings):
         LONG, 134_217_728, None, "Memory for the key map of all cleaners.", mode=CLUSTER
     )
     log_cleaner_io_buffer_size: int = setting(
-        INT, 524_288, at_least(0), "Memory for reading and writing of all cleaners.", mode=CLUSTER
+        INT, 524_288, at_least(0), "Memory for reading and writing of all cleaners.", mode=CLUSTER, effect=FIXED_READS,
     )
     log_cleaner_io_buffer_load_factor: float = setting(DOUBLE, 0.9, None, "How full the key map may get.", mode=CLUSTER)
     log_cleaner_io_max_bytes_per_second: float = setting(

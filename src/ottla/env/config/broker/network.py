@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.env.config.checks import at_least, list_of, one_of
-from ottla.env.config.effects import NO_BUFFERS, NO_THREADS
+from ottla.env.config.effects import NO_BACKLOG, NO_BUFFERS, NO_QUEUE, NO_THREADS, ONE_TIMEOUT
 from ottla.env.config.settings import (
     CLUSTER,
     HIGH,
@@ -59,15 +59,15 @@ class NetworkSettings(Settings):
         INT, 102_400, None,
         "Receive buffer of a client's socket; -1 leaves it to the system.", importance=HIGH, effect=NO_BUFFERS,
     )
-    socket_listen_backlog_size: int = setting(INT, 50, at_least(1), "Connections that may wait to be accepted.")
+    socket_listen_backlog_size: int = setting(INT, 50, at_least(1), "Connections that may wait to be accepted.", effect=NO_BACKLOG)
     socket_request_max_bytes: int = setting(
         INT, 104_857_600, at_least(1), "Largest request; a longer frame closes the connection.", importance=HIGH
     )
     socket_connection_setup_timeout_ms: int = setting(
-        LONG, 10_000, None, "Wait for a connection to another node, first try."
+        LONG, 10_000, None, "Wait for a connection to another node, first try.", effect=ONE_TIMEOUT,
     )
     socket_connection_setup_timeout_max_ms: int = setting(
-        LONG, 30_000, None, "Longest wait for a connection to another node after failures."
+        LONG, 30_000, None, "Longest wait for a connection to another node after failures.", effect=ONE_TIMEOUT,
     )
     connections_max_idle_ms: int = setting(
         LONG, 600_000, None, "A connection without a request this long is closed; -1 never."
@@ -86,7 +86,7 @@ class NetworkSettings(Settings):
         INT, INT_MAX, at_least(0), "Most new connections per second; also per listener by prefix.", mode=CLUSTER
     )
     queued_max_requests: int = setting(
-        INT, 500, at_least(1), "Requests that may wait before reading from sockets pauses.", importance=HIGH
+        INT, 500, at_least(1), "Requests that may wait before reading from sockets pauses.", importance=HIGH, effect=NO_QUEUE,
     )
     queued_max_request_bytes: int = setting(
         LONG, -1, None, "Bytes of requests that may wait before reading pauses; -1 sets no limit."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.env.config.checks import at_least, java_class, list_of
-from ottla.env.config.effects import NO_JAVA, NO_REPORTERS
+from ottla.env.config.effects import NO_JAVA, NO_REPORTERS, NO_WINDOWS
 from ottla.env.config.settings import CLASS, CLUSTER, INT, LIST, LONG, LOW, STRING, Settings, setting
 
 
@@ -21,16 +21,16 @@ class OperationsSettings(Settings):
         INT, 1, at_least(1), "Length of a sample of the controller's mutation quota.", importance=LOW
     )
     replication_quota_window_num: int = setting(
-        INT, 11, at_least(1), "Samples that the replication quota looks back on.", importance=LOW
+        INT, 11, at_least(1), "Samples that the replication quota looks back on.", importance=LOW, effect=NO_WINDOWS,
     )
     replication_quota_window_size_seconds: int = setting(
-        INT, 1, at_least(1), "Length of a sample of the replication quota.", importance=LOW
+        INT, 1, at_least(1), "Length of a sample of the replication quota.", importance=LOW, effect=NO_WINDOWS,
     )
     alter_log_dirs_replication_quota_window_num: int = setting(
-        INT, 11, at_least(1), "Samples that the quota on moves between directories looks back on.", importance=LOW
+        INT, 11, at_least(1), "Samples that the quota on moves between directories looks back on.", importance=LOW, effect=NO_WINDOWS,
     )
     alter_log_dirs_replication_quota_window_size_seconds: int = setting(
-        INT, 1, at_least(1), "Length of a sample of the quota on moves between directories.", importance=LOW
+        INT, 1, at_least(1), "Length of a sample of the quota on moves between directories.", importance=LOW, effect=NO_WINDOWS,
     )
     client_quota_callback_class: str | None = setting(
         CLASS, None, java_class(), "Class that computes client quotas.", importance=LOW, effect=NO_JAVA

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.env.config.checks import at_least, bootstrap_servers, list_of, voters
-from ottla.env.config.effects import NO_REPORTERS
+from ottla.env.config.effects import METADATA_FILES, NO_LINGER, NO_NOOPS, NO_REPORTERS, ONE_TIMEOUT
 from ottla.env.config.settings import BOOLEAN, HIGH, INT, LIST, LONG, LOW, REQUIRED, STRING, Settings, setting
 
 
@@ -44,7 +44,7 @@ class QuorumSettings(Settings):
         INT, 1_048_576, at_least(1), "Most bytes of a snapshot in one fetch.", importance=LOW
     )
     controller_quorum_append_linger_ms: int = setting(
-        INT, 25, at_least(0), "How long the leader gathers metadata records before it writes them."
+        INT, 25, at_least(0), "How long the leader gathers metadata records before it writes them.", effect=NO_LINGER,
     )
     controller_quorum_request_timeout_ms: int = setting(
         INT, 2000, at_least(0), "Longest wait for an answer between quorum members."
@@ -53,7 +53,7 @@ class QuorumSettings(Settings):
         INT, 20, at_least(0), "Pause before a quorum request is tried again.", importance=LOW
     )
     controller_socket_timeout_ms: int = setting(
-        INT, 30_000, None, "Socket timeout of requests from the controller to brokers."
+        INT, 30_000, None, "Socket timeout of requests from the controller to brokers.", effect=ONE_TIMEOUT,
     )
     controller_performance_sample_period_ms: int = setting(
         LONG, 60_000, at_least(100),
@@ -86,17 +86,17 @@ class QuorumSettings(Settings):
         LONG, 604_800_000, None, "How long metadata log and snapshots are kept.", importance=HIGH
     )
     metadata_max_idle_interval_ms: int = setting(
-        INT, 500, at_least(0), "The active controller writes a no-op record this often; 0 never.", importance=LOW
+        INT, 500, at_least(0), "The active controller writes a no-op record this often; 0 never.", importance=LOW, effect=NO_NOOPS,
     )
     internal_metadata_log_segment_bytes: int | None = setting(
         INT, None, None, "Metadata segment size below the official minimum, for tests.", importance=LOW, internal=True
     )
     internal_metadata_max_batch_size_in_bytes: int = setting(
-        INT, 8_388_608, None, "Largest batch in the metadata log, for tests.", importance=LOW, internal=True
+        INT, 8_388_608, None, "Largest batch in the metadata log, for tests.", importance=LOW, internal=True, effect=METADATA_FILES,
     )
     internal_metadata_delete_delay_millis: int = setting(
         LONG, 60_000, None,
-        "Wait before files of the metadata log are removed, for tests.", importance=LOW, internal=True,
+        "Wait before files of the metadata log are removed, for tests.", importance=LOW, internal=True, effect=METADATA_FILES,
     )
     broker_heartbeat_interval_ms: int = setting(INT, 2000, None, "How often a broker reports to the controller.")
     broker_session_timeout_ms: int = setting(INT, 9000, None, "A broker that has not reported this long is fenced.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.env.config.checks import between, java_class, list_of, one_of_any_case
-from ottla.env.config.effects import NO_JAVA, NO_KERBEROS
+from ottla.env.config.effects import NO_JAVA, NO_JWKS_BACKOFF, NO_KERBEROS, NO_LOGIN, NO_SCOPES
 from ottla.env.config.settings import (
     BOOLEAN,
     CLASS,
@@ -51,28 +51,28 @@ class SaslSettings(Settings):
         CLASS, None, java_class(), "Class that checks a client's credentials.", effect=NO_JAVA
     )
     sasl_login_connect_timeout_ms: int | None = setting(
-        INT, None, None, "Wait for a connection to the token endpoint.", importance=LOW
+        INT, None, None, "Wait for a connection to the token endpoint.", importance=LOW, effect=NO_LOGIN,
     )
     sasl_login_read_timeout_ms: int | None = setting(
-        INT, None, None, "Wait for an answer of the token endpoint.", importance=LOW
+        INT, None, None, "Wait for an answer of the token endpoint.", importance=LOW, effect=NO_LOGIN,
     )
     sasl_login_retry_backoff_ms: int = setting(
-        LONG, 100, None, "Pause before the token endpoint is asked again.", importance=LOW
+        LONG, 100, None, "Pause before the token endpoint is asked again.", importance=LOW, effect=NO_LOGIN,
     )
     sasl_login_retry_backoff_max_ms: int = setting(
-        LONG, 10_000, None, "Longest pause before the token endpoint is asked again.", importance=LOW
+        LONG, 10_000, None, "Longest pause before the token endpoint is asked again.", importance=LOW, effect=NO_LOGIN,
     )
     sasl_login_refresh_buffer_seconds: int = setting(
-        SHORT, 300, None, "Time before expiry that a token refresh leaves.", mode=PER_BROKER
+        SHORT, 300, None, "Time before expiry that a token refresh leaves.", mode=PER_BROKER, effect=NO_LOGIN,
     )
     sasl_login_refresh_min_period_seconds: int = setting(
-        SHORT, 60, None, "Shortest time between two token refreshes.", mode=PER_BROKER
+        SHORT, 60, None, "Shortest time between two token refreshes.", mode=PER_BROKER, effect=NO_LOGIN,
     )
     sasl_login_refresh_window_factor: float = setting(
-        DOUBLE, 0.8, None, "Share of a token's life after which it is refreshed.", mode=PER_BROKER
+        DOUBLE, 0.8, None, "Share of a token's life after which it is refreshed.", mode=PER_BROKER, effect=NO_LOGIN,
     )
     sasl_login_refresh_window_jitter: float = setting(
-        DOUBLE, 0.05, None, "Random share added to the refresh time.", mode=PER_BROKER
+        DOUBLE, 0.05, None, "Random share added to the refresh time.", mode=PER_BROKER, effect=NO_LOGIN,
     )
     sasl_kerberos_kinit_cmd: str = setting(
         STRING, "/usr/bin/kinit", None, "Path of kinit.", mode=PER_BROKER, effect=NO_KERBEROS
@@ -100,10 +100,10 @@ class SaslSettings(Settings):
         LONG, 3_600_000, None, "How often the signing keys are fetched.", importance=LOW
     )
     sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: int = setting(
-        LONG, 100, None, "Pause before the keys are asked for again.", importance=LOW
+        LONG, 100, None, "Pause before the keys are asked for again.", importance=LOW, effect=NO_JWKS_BACKOFF,
     )
     sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int = setting(
-        LONG, 10_000, None, "Longest pause before the keys are asked for again.", importance=LOW
+        LONG, 10_000, None, "Longest pause before the keys are asked for again.", importance=LOW, effect=NO_JWKS_BACKOFF,
     )
     sasl_oauthbearer_clock_skew_seconds: int = setting(
         INT, 30, None, "How far clocks may differ when a token is checked.", importance=LOW
@@ -115,20 +115,20 @@ class SaslSettings(Settings):
         STRING, None, None, "A token must come from this issuer.", importance=HIGH
     )
     sasl_oauthbearer_scope_claim_name: str = setting(
-        STRING, "scope", None, "Claim that holds the scopes.", importance=LOW
+        STRING, "scope", None, "Claim that holds the scopes.", importance=LOW, effect=NO_SCOPES,
     )
     sasl_oauthbearer_sub_claim_name: str = setting(
         STRING, "sub", None, "Claim that holds the principal's name.", importance=LOW
     )
     sasl_oauthbearer_token_endpoint_url: str | None = setting(
-        STRING, None, None, "Where this node gets its own tokens."
+        STRING, None, None, "Where this node gets its own tokens.", effect=NO_LOGIN,
     )
-    sasl_oauthbearer_scope: str | None = setting(STRING, None, None, "Scope that this node asks for.")
+    sasl_oauthbearer_scope: str | None = setting(STRING, None, None, "Scope that this node asks for.", effect=NO_LOGIN)
     sasl_oauthbearer_client_credentials_client_id: str | None = setting(
-        STRING, None, None, "Client id of this node's own logins."
+        STRING, None, None, "Client id of this node's own logins.", effect=NO_LOGIN,
     )
     sasl_oauthbearer_client_credentials_client_secret: str | None = setting(
-        PASSWORD, None, None, "Client secret of this node's own logins."
+        PASSWORD, None, None, "Client secret of this node's own logins.", effect=NO_LOGIN,
     )
     sasl_oauthbearer_jwt_retriever_class: str = setting(
         CLASS, "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever", None,
@@ -139,28 +139,28 @@ class SaslSettings(Settings):
         "Class that checks a token.", effect=NO_JAVA,
     )
     sasl_oauthbearer_assertion_algorithm: str = setting(
-        STRING, "RS256", one_of_any_case("ES256", "RS256"), "Signature algorithm of an assertion."
+        STRING, "RS256", one_of_any_case("ES256", "RS256"), "Signature algorithm of an assertion.", effect=NO_LOGIN,
     )
-    sasl_oauthbearer_assertion_claim_aud: str | None = setting(STRING, None, None, "Audience claim of an assertion.")
+    sasl_oauthbearer_assertion_claim_aud: str | None = setting(STRING, None, None, "Audience claim of an assertion.", effect=NO_LOGIN)
     sasl_oauthbearer_assertion_claim_exp_seconds: int = setting(
-        INT, 300, between(0, 86_400), "Life of an assertion.", importance=LOW
+        INT, 300, between(0, 86_400), "Life of an assertion.", importance=LOW, effect=NO_LOGIN,
     )
-    sasl_oauthbearer_assertion_claim_iss: str | None = setting(STRING, None, None, "Issuer claim of an assertion.")
+    sasl_oauthbearer_assertion_claim_iss: str | None = setting(STRING, None, None, "Issuer claim of an assertion.", effect=NO_LOGIN)
     sasl_oauthbearer_assertion_claim_jti_include: bool = setting(
-        BOOLEAN, False, None, "Whether an assertion carries a unique id."
+        BOOLEAN, False, None, "Whether an assertion carries a unique id.", effect=NO_LOGIN,
     )
     sasl_oauthbearer_assertion_claim_nbf_seconds: int = setting(
-        INT, 60, between(0, 3600), "How far back an assertion is already valid.", importance=LOW
+        INT, 60, between(0, 3600), "How far back an assertion is already valid.", importance=LOW, effect=NO_LOGIN,
     )
-    sasl_oauthbearer_assertion_claim_sub: str | None = setting(STRING, None, None, "Subject claim of an assertion.")
-    sasl_oauthbearer_assertion_file: str | None = setting(STRING, None, None, "File with a ready-made assertion.")
+    sasl_oauthbearer_assertion_claim_sub: str | None = setting(STRING, None, None, "Subject claim of an assertion.", effect=NO_LOGIN)
+    sasl_oauthbearer_assertion_file: str | None = setting(STRING, None, None, "File with a ready-made assertion.", effect=NO_LOGIN)
     sasl_oauthbearer_assertion_private_key_file: str | None = setting(
-        STRING, None, None, "File with the key that signs assertions."
+        STRING, None, None, "File with the key that signs assertions.", effect=NO_LOGIN,
     )
     sasl_oauthbearer_assertion_private_key_passphrase: str | None = setting(
-        PASSWORD, None, None, "Password of that key."
+        PASSWORD, None, None, "Password of that key.", effect=NO_LOGIN,
     )
     sasl_oauthbearer_assertion_template_file: str | None = setting(
-        STRING, None, None, "File with headers and claims to start from."
+        STRING, None, None, "File with headers and claims to start from.", effect=NO_LOGIN,
     )
 # fmt: on

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.env.config.checks import at_least, java_class, list_of, one_of
-from ottla.env.config.effects import NO_JAVA
+from ottla.env.config.effects import NO_JAVA, TLS_VERSIONS
 from ottla.env.config.settings import BOOLEAN, CLASS, LIST, LONG, LOW, PASSWORD, PER_BROKER, STRING, Settings, setting
 
 
@@ -46,7 +46,7 @@ class SecuritySettings(Settings):
     ssl_enabled_protocols: tuple[str, ...] = setting(
         LIST, ("TLSv1.2", "TLSv1.3"), list_of(), "TLS versions that are accepted.", mode=PER_BROKER
     )
-    ssl_protocol: str = setting(STRING, "TLSv1.3", None, "Newest TLS version to offer.", mode=PER_BROKER)
+    ssl_protocol: str = setting(STRING, "TLSv1.3", None, "Newest TLS version to offer.", mode=PER_BROKER, effect=TLS_VERSIONS)
     ssl_cipher_suites: tuple[str, ...] = setting(
         LIST, (), list_of(), "Cipher suites that are accepted; empty takes the library's.", mode=PER_BROKER
     )

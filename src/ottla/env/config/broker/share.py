@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.env.config.checks import at_least, between, codec, list_of
-from ottla.env.config.effects import NO_JAVA, NO_THREADS
+from ottla.env.config.effects import FIXED_READS, NO_JAVA, NO_LINGER, NO_THREADS
 from ottla.env.config.settings import CLUSTER, HIGH, INT, LIST, LOW, SHORT, STRING, Settings, setting
 
 
@@ -67,16 +67,16 @@ class ShareSettings(Settings):
         "Class that keeps share-partition state.", effect=NO_JAVA, internal=True,
     )
     share_coordinator_append_linger_ms: int = setting(
-        INT, -1, at_least(-1), "How long share state is gathered before a write; -1 adapts."
+        INT, -1, at_least(-1), "How long share state is gathered before a write; -1 adapts.", effect=NO_LINGER,
     )
     share_coordinator_cached_buffer_max_bytes: int = setting(
-        INT, 1_048_588, at_least(524_288), "Largest write buffer that the share coordinator keeps.", mode=CLUSTER
+        INT, 1_048_588, at_least(524_288), "Largest write buffer that the share coordinator keeps.", mode=CLUSTER, effect=NO_LINGER,
     )
     share_coordinator_cold_partition_snapshot_interval_ms: int = setting(
         INT, 300_000, at_least(1), "How often idle share-partitions are snapshotted.", importance=LOW, internal=True
     )
     share_coordinator_load_buffer_size: int = setting(
-        INT, 5_242_880, at_least(1), "Bytes read at a time when share state is loaded.", importance=HIGH
+        INT, 5_242_880, at_least(1), "Bytes read at a time when share state is loaded.", importance=HIGH, effect=FIXED_READS,
     )
     share_coordinator_snapshot_update_records_per_snapshot: int = setting(
         INT, 500, between(0, 500), "Updates between two snapshots of a share-partition."
