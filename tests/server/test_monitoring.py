@@ -12,6 +12,7 @@ from urllib.request import urlopen
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from ottla.server.exposition import METRICS
@@ -133,6 +134,18 @@ def test_lineage_names_who_wrote_and_who_read(node: tuple[Broker, str]) -> None:
     read = {(row["client_id"], row["topic"]) for row in told["fetch"]}
     assert ("writer", "counted") in wrote
     assert ("reader", "counted") in read
+
+
+def test_a_deleted_topic_is_counted_no_more(node: tuple[Broker, str]) -> None:
+    broker, address = node
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    producer.produce("short-lived", b"x")
+    assert producer.flush(30) == 0
+    assert 'topic="short-lived"' in get(address, "/metrics")
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    admin.delete_topics(["short-lived"])["short-lived"].result(30)
+    assert "short-lived" not in get(address, "/metrics")
+    assert "short-lived" not in get(address, "/lineage")
 
 
 def test_what_is_not_there_is_404(node: tuple[Broker, str]) -> None:

@@ -40,10 +40,6 @@ class BatchMetadata(NamedTuple):
     def first_offset(self) -> Offset:
         return self.last_offset - self.offset_delta
 
-    @property
-    def first_sequence(self) -> int:
-        return (self.last_sequence - self.offset_delta) & _INT32_MAX
-
 
 class ProducerEntry:
     __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "txn_first_offset")

@@ -32,9 +32,6 @@ class MetadataPublisher:
         if self.offset >= 0:
             subscriber(MetadataDelta(reloaded=True), self.image)
 
-    def unsubscribe(self, subscriber: Subscriber) -> None:
-        self._subscribers.remove(subscriber)
-
     def load(self, image: MetadataImage, last_offset: int, epoch: int) -> None:
         """Take a whole image: at start, or from a snapshot that replaced the log."""
         self.image = image

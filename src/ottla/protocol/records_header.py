@@ -111,10 +111,6 @@ class BatchHeader(NamedTuple):
         """KIP-534: when the bit is set, the base timestamp is the time after which tombstones and markers may go."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_MASK else None
 
-    @property
-    def has_producer_id(self) -> bool:
-        return self.producer_id >= 0
-
 
 def parse_header(buf: Buffer, pos: int) -> BatchHeader:
     """The header at `pos`; the 61 bytes must be there (struct.error otherwise) and are not judged."""

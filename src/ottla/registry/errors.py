@@ -117,10 +117,6 @@ def schema_too_large(size: int, limit: int) -> RegistryError:
     return RegistryError(42209, f"Schema is too large: {size} bytes, the limit is {limit} (schema.max.bytes)")
 
 
-def invalid_rule_set(message: str) -> RegistryError:
-    return RegistryError(42210, message)
-
-
 def store_error(message: str) -> RegistryError:
     return RegistryError(50001, message)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Iterator
 from typing import TypeVar
 
 import msgspec
@@ -102,10 +101,6 @@ class RegistryState:
             if schema_id is not None:
                 return next(iter(context.by_id[schema_id].values()))
         return None
-
-    def all_versions(self) -> Iterator[SchemaValue]:
-        for subject in sorted(self.subjects):
-            yield from self.versions(subject, deleted=True)
 
     def max_ids(self) -> dict[str, int]:
         return {name: context.max_id for name, context in self.contexts.items() if context.max_id}

@@ -99,11 +99,6 @@ class Partition:
         return self.leader_id == self._node_id
 
     @property
-    def under_min_isr(self) -> bool:
-        """Whether acks=all is refused now."""
-        return self.is_leader and len(self.isr) < min(self.log.config.min_insync_replicas, len(self.replicas))
-
-    @property
     def under_replicated(self) -> bool:
         return self.is_leader and len(self.isr) < len(self.replicas)
 

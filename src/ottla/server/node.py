@@ -233,6 +233,10 @@ class Node:
             self._follow_dynamic_config(image)
         if self._security is not None:
             self._security.on_metadata(delta, image)
+        broker = self.broker
+        if broker is not None and broker.metrics is not None:
+            for topic in delta.topics_deleted.values():
+                broker.metrics.forget_topic(topic.name)
 
     def _follow_dynamic_config(self, image: MetadataImage) -> None:
         cluster = image.configs.get((RESOURCE_BROKER, ""), {})
