@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 import time
 from pathlib import Path
@@ -19,8 +20,10 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from ottla.env.config.load import load
+from ottla.protocol.api import encode_request
+from ottla.protocol.generated.api_versions_request import ApiVersionsRequest
 from ottla.protocol.generated.create_topics_request import CreatableTopic, CreateTopicsRequest
-from ottla.protocol.generated.metadata_request import MetadataRequest
+from ottla.protocol.generated.metadata_request import MetadataRequest, MetadataRequestTopic
 from ottla.security.principals import PrincipalRuleError, distinguished_name, principal_mapper
 from ottla.security.tls import TlsError, openssl_cipher, server_context
 from ottla.server.errors import StartupError
@@ -79,6 +82,34 @@ def test_a_certificate_is_a_principal_by_the_rules(tmp_path: Path) -> None:
             Session(port, context=client(certificates)) as session,
         ):
             session.ask(MetadataRequest([]), 9)
+
+
+@pytest.mark.timeout(60)
+def test_records_of_any_size_carry_requests_and_a_slow_reader_gets_all(tmp_path: Path) -> None:
+    """A byte a record, many requests in one record, requests larger than a read, answers larger than the socket takes."""
+    certificates = Certificates(tmp_path)
+    names = [f"a-topic-with-a-rather-long-name-{number:06}" for number in range(6000)]
+    request = MetadataRequest([MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=False)
+    version = 9
+    with Broker(properties=properties(**pem(certificates))) as broker:
+        with Session(broker.node.ports["SSL"], context=client(certificates)) as session:
+            one = b"".join(encode_request(ApiVersionsRequest(), 0, 1, "c"))
+            for byte in one:
+                session.socket.sendall(bytes([byte]))
+            assert session.read_frame()[:4] == b"\0\0\0\1"
+            frames = [b"".join(encode_request(ApiVersionsRequest(), 0, 100 + n, "c")) for n in range(300)]
+            session.socket.sendall(b"".join(frames))
+            assert [int.from_bytes(session.read_frame()[:4], "big") for _ in frames] == list(range(100, 400))
+        with Session(broker.node.ports["SSL"], context=client(certificates)) as session:
+            session.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32768)
+            large = b"".join(encode_request(request, version, 7, "c"))
+            assert len(large) > 200_000
+            for _ in range(4):
+                session.socket.sendall(large)
+            for _ in range(4):
+                frame = session.read_frame()
+                assert frame[:4] == b"\0\0\0\7"
+                assert all(name.encode() in frame for name in (names[0], names[-1]))
 
 
 def served(port: int, certificates: Certificates) -> bytes:

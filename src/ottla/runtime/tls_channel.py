@@ -1,14 +1,19 @@
 """A channel over TLS: the same frames, with the handshake before them and every byte through the TLS library.
 
-A file region cannot leave by sendfile here: it is read in pieces and encrypted. The plaintext channel is not touched by
-any of this.
+The library works on memory (`MemoryBIO`), the socket is ours: one call reads many records where the library itself would
+read each in two, and answers leave in large pieces. Clients send small records (librdkafka one for each value), so that
+halves the cost of a produce: 3.5 s instead of 7 s of CPU a GB in records of 10 and 1,000 bytes, the same in large ones.
+What a peer can make us hold is one read of `_RECEIVE_BYTES` and one encrypted piece. A file region cannot leave by
+sendfile here: it is read in pieces and encrypted. The plaintext channel is not touched by any of this.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import ssl
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ottla.env.logging import get_logger
@@ -24,12 +29,13 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-_REGION_CHUNK = 256 * 1024
-_READS_PER_TURN = 16
+_RECEIVE_BYTES = 64 * 1024
+_SEND_BYTES = 64 * 1024
+_HANDSHAKE_BYTES = 16 * 1024
 
 
 class TlsChannel(Channel):
-    __slots__ = ("_source", "_tls")
+    __slots__ = ("_incoming", "_read", "_receive_bytes", "_sealed", "_source", "_tls", "_unsent")
 
     def __init__(
         self,
@@ -42,43 +48,56 @@ class TlsChannel(Channel):
     ) -> None:
         super().__init__(loop, sock, pool, max_frame, listener)
         self._source = source
-        self._tls = source.context().wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
-        self._socket = self._tls
+        self._incoming = ssl.MemoryBIO()
+        self._sealed = ssl.MemoryBIO()
+        self._unsent = memoryview(b"")
+        """Encrypted bytes that the socket did not take yet."""
+        self._receive_bytes = _HANDSHAKE_BYTES
+        self._tls = source.context().wrap_bio(self._incoming, self._sealed, server_side=True)
+        self._read: Callable[[int, memoryview], int] = self._tls.read  # type: ignore[assignment]  # typeshed: always bytes
 
     def start(self, connection: Connection) -> None:
         self.connection = connection
         self._loop.add_reader(self.fd, self._shake_hands)
         self._reading = True
 
+    def lift_limits(self) -> None:
+        self._receive_bytes = _RECEIVE_BYTES
+        super().lift_limits()
+
+    def _receive(self) -> None:
+        """Encrypted bytes from the socket to the library; BlockingIOError when there are none, EOFError at the end."""
+        scratch = self._source.scratch[: self._receive_bytes]
+        count = self._socket.recv_into(scratch)
+        if count == 0:
+            raise EOFError
+        self._incoming.write(scratch[:count])
+
     def _shake_hands(self) -> None:
         try:
+            self._receive()
             self._tls.do_handshake()
-        except ssl.SSLWantReadError:
-            self._handshake_writes(wanted=False)
+        except (ssl.SSLWantReadError, BlockingIOError, InterruptedError):
+            self._flush_handshake()
             return
-        except ssl.SSLWantWriteError:
-            self._handshake_writes(wanted=True)
-            return
-        except OSError as error:
+        except (OSError, EOFError) as error:
+            self._flush_handshake()  # the alert says why
             self._handshake_failed(error)
             return
-        self._handshake_writes(wanted=False)
-        if not self._name_peer():
-            return
+        self._flush_handshake()
         self._loop.remove_reader(self.fd)
         self._reading = False
-        self._read_more()
-        self._on_readable()
+        if self._name_peer():
+            self._read_more()
+            self._go_on()
 
-    def _handshake_writes(self, *, wanted: bool) -> None:
-        if wanted and not self._writing:
-            self._loop.add_writer(self.fd, self._shake_hands)
-        elif not wanted and self._writing:
-            self._loop.remove_writer(self.fd)
-        self._writing = wanted
+    def _flush_handshake(self) -> None:
+        """A few KiB into an empty socket; what it does not take leaves with the first answer."""
+        with contextlib.suppress(OSError):
+            self._drain()
 
-    def _handshake_failed(self, error: OSError) -> None:
-        reason = getattr(error, "reason", None) or error.strerror or type(error).__name__
+    def _handshake_failed(self, error: Exception) -> None:
+        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or "the peer went away"
         log.warning("tls.refused", peer=f"{self.connection.client_host}:{self.connection.client_port}", reason=reason)
         self.close()
 
@@ -99,7 +118,7 @@ class TlsChannel(Channel):
         return True
 
     def _on_readable(self) -> None:
-        """One record at a time is all that the library gives: take several, then handle what is whole."""
+        """The library gives one record at a time: take all that are here, then handle what is whole."""
         if self._waiting:
             self._stop_reading()
             return
@@ -107,31 +126,33 @@ class TlsChannel(Channel):
             return
         total = 0
         target = self._frames.target()
+        room = len(target)
+        read = self._read
+        over = False
         try:
-            for _ in range(_READS_PER_TURN):
-                if total == len(target):
-                    break
-                count = self._tls.recv_into(target[total:])
+            if not self._incoming.pending:
+                self._receive()
+            while total < room:
+                count = read(room - total, target[total:])
                 if count == 0:
+                    over = True
                     break
                 total += count
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+        except (ssl.SSLWantReadError, BlockingIOError, InterruptedError):
             pass
-        except OSError:
-            self.close()
-            return
-        else:
-            if total == 0:
-                self.close()
-                return
+        except (OSError, EOFError):
+            over = True
         if total:
             self._frames.received(total)
             self._handle_frames()
+        if over:
+            self.close()
+        else:
             self._go_on()
 
     def _go_on(self) -> None:
-        """Bytes that the library has decrypted already make no socket readable: come back for them by ourselves."""
-        if not self.closed and not self._waiting and self._tls.pending():
+        """Bytes that the library has already make no socket readable: come back for them by ourselves."""
+        if not self.closed and not self._waiting and (self._incoming.pending or self._tls.pending()):
             self._loop.call_soon(self._on_readable)
 
     def resume(self) -> None:
@@ -155,26 +176,33 @@ class TlsChannel(Channel):
             return self._send_region(piece)
         return self._push(piece)
 
-    def _push(self, data: Any) -> memoryview | None:
-        """What is left of `data` when the socket takes no more."""
-        view = memoryview(data)
-        while view:
+    def _drain(self) -> bool:
+        """Whether everything that is encrypted has left."""
+        unsent = self._unsent or memoryview(self._sealed.read())
+        while unsent:
             try:
-                sent = self._tls.send(view)
-            except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
-                return view
-            view = view[sent:]
-        return None
+                sent = self._socket.send(unsent)
+            except (BlockingIOError, InterruptedError):
+                self._unsent = unsent
+                return False
+            unsent = unsent[sent:] or memoryview(self._sealed.read())
+        self._unsent = unsent
+        return True
+
+    def _push(self, data: Any) -> memoryview | None:
+        """What is left of `data` when the socket takes no more; that may be an empty rest, whose last bytes wait."""
+        view = memoryview(data)
+        while view and self._drain():
+            self._tls.write(view[:_SEND_BYTES])
+            view = view[_SEND_BYTES:]
+        return None if not view and self._drain() else view
 
     def _send_region(self, region: LogSlice) -> LogSlice | None:
-        while region.length:
-            data = region.file.pread(min(region.length, _REGION_CHUNK), region.position)
+        while region.length and self._drain():
+            data = region.file.pread(min(region.length, _SEND_BYTES), region.position)
             if not data:
                 raise OSError(f"{region.file.path} ends {region.length} bytes before the answer that was promised")
-            rest = self._push(data)
-            sent = len(data) - (len(rest) if rest is not None else 0)
-            region.position += sent
-            region.length -= sent
-            if rest is not None:
-                return region
-        return None
+            self._tls.write(data)
+            region.position += len(data)
+            region.length -= len(data)
+        return None if not region.length and self._drain() else region

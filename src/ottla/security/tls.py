@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 _CHECK_EVERY_MS = 1000.0
+_SCRATCH_BYTES = 64 * 1024
 
 
 class TlsError(ValueError):
@@ -178,6 +179,8 @@ class TlsSource:
         self._context = server_context(config, client_auth=client_auth)
         self._identity = certificate_identity(_key_pem(config))
         self.mapper = _mapper(config)
+        self.scratch = memoryview(bytearray(_SCRATCH_BYTES))
+        """Where the listener's connections receive, one after the other, what they hand to the library at once."""
 
     def context(self) -> ssl.SSLContext:
         now = self._monotonic_ms()
