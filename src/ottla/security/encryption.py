@@ -16,8 +16,9 @@ from __future__ import annotations
 import io
 import os
 import re
-from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,8 @@ log = get_logger(__name__)
 MAGIC = b"OTTLAENC"
 HEADER_BYTES = 64
 FRAME_BYTES = 64 * 1024
+READ_BYTES = 1024 * 1024
+_SPARE_BYTES = 1024 * 1024 + 64 * 1024
 _VERSION = 1
 _DATA, _CUT = 1, 2
 _FRAME = Struct(">IB12s")
@@ -42,6 +45,45 @@ _TAG = 16
 _SECRET = re.compile(r"\d{20}\.log(\.(cleaned|swap|deleted))?|.*\.checkpoint(\.part)?(\.deleted)?")
 """Segments of topics and of the metadata log, its snapshots, and bootstrap.checkpoint: what holds records."""
 _FOLDER = re.compile(r"(?P<topic>.+)-\d+(?:\.[0-9a-f]+-(?:delete|future|stray))?")
+
+
+_spare: list[bytearray] = []
+"""A buffer for sealed frames, kept because fresh memory costs more than the cipher. Also used by threads: only pop and
+append, which are one step each."""
+
+
+def _take(size: int) -> bytearray:
+    if size > _SPARE_BYTES:
+        return bytearray(size)
+    try:
+        return _spare.pop()
+    except IndexError:
+        return bytearray(_SPARE_BYTES)
+
+
+def _give(buffer: bytearray) -> None:
+    if len(buffer) == _SPARE_BYTES and len(_spare) < 2:
+        _spare.append(buffer)
+
+
+_nonces: list[bytes] = []
+
+
+def _nonce() -> bytes:
+    """Random, each used once; drawn in bulk, for the system call is a third of a small append."""
+    try:
+        return _nonces.pop()
+    except IndexError:
+        drawn = os.urandom(12 * 256)
+        _nonces.extend(drawn[at : at + 12] for at in range(12, len(drawn), 12))
+        return drawn[:12]
+
+
+@cache
+def _invalid_tag() -> type[Exception]:
+    from cryptography.exceptions import InvalidTag
+
+    return InvalidTag
 
 
 class EncryptedFile:
@@ -112,19 +154,18 @@ class EncryptedFile:
         self._end = size
         self._last = (-1, b"")
 
-    def _seal(self, payload: Buffer, start: int, kind: int) -> bytes:
-        nonce = os.urandom(12)
-        length = len(memoryview(payload))
+    def _seal(self, payload: memoryview | bytes, start: int, kind: int) -> bytes:
+        nonce = _nonce()
+        length = len(payload)
         sealed: bytes = self._cipher.encrypt(nonce, payload, _PLACE.pack(start, length, kind))
         return _FRAME.pack(length, kind, nonce) + sealed
 
-    def _unseal(self, frame: bytes, start: int) -> bytes | None:
-        from cryptography.exceptions import InvalidTag
-
+    def _unseal(self, frame: Buffer, start: int) -> bytes | None:
         length, kind, nonce = _FRAME.unpack_from(frame)
+        sealed = memoryview(frame)[_FRAME.size :]
         try:
-            plain: bytes = self._cipher.decrypt(nonce, frame[_FRAME.size :], _PLACE.pack(start, length, kind))
-        except InvalidTag:
+            plain: bytes = self._cipher.decrypt(nonce, sealed, _PLACE.pack(start, length, kind))
+        except _invalid_tag():
             return None
         return plain
 
@@ -133,13 +174,12 @@ class EncryptedFile:
     def pread(self, length: int, position: int) -> bytes:
         if position + length > self._end and self._inner.size() > self._physical_end:
             self._scan()  # written through another opening of the same file
-        pieces: list[bytes] = []
         index = bisect_right(self._starts, position) - 1
-        while 0 <= index < len(self._starts) and length > 0:
-            start, used = self._starts[index], self._places[index][2]
+        pieces: list[bytes] = []
+        for at, plain in self._payloads(index, position + length):
+            start, used = self._starts[at], self._places[at][2]
             if position >= start + used:
                 break
-            plain = self._payload(index)
             if plain is None:
                 log.error("frame.corrupt", file=self.path, position=start)
                 break
@@ -147,18 +187,35 @@ class EncryptedFile:
             pieces.append(piece)
             position += len(piece)
             length -= len(piece)
-            index += 1
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    def _payload(self, index: int) -> bytes | None:
+    def _payloads(self, index: int, end: int) -> Iterator[tuple[int, bytes | None]]:
+        """The frames from `index` that begin before `end`: all but the first, which may be known, by reads of many."""
+        if not 0 <= index < len(self._starts):
+            return
         if self._last[0] == index:
-            return self._last[1]
+            yield index, self._last[1]
+            index += 1
+        last = bisect_left(self._starts, end, index)
+        while index < last:
+            first = self._places[index][0]
+            until = index + 1
+            while until < last and self._frame_end(until) - first <= READ_BYTES:
+                until += 1
+            data = memoryview(self._inner.pread(self._frame_end(until - 1) - first, first))
+            for number in range(index, until):
+                position, length, _ = self._places[number]
+                frame = data[position - first : position - first + _FRAME.size + length + _TAG]
+                whole = len(frame) == _FRAME.size + length + _TAG
+                plain = self._unseal(frame, self._starts[number]) if whole else None
+                if plain is not None:
+                    self._last = (number, plain)
+                yield number, plain
+            index = until
+
+    def _frame_end(self, index: int) -> int:
         position, length, _ = self._places[index]
-        frame = self._inner.pread(_FRAME.size + length + _TAG, position)
-        plain = self._unseal(frame, self._starts[index]) if len(frame) == _FRAME.size + length + _TAG else None
-        if plain is not None:
-            self._last = (index, plain)
-        return plain
+        return position + _FRAME.size + length + _TAG
 
     def pwrite(self, data: Buffer, position: int) -> None:
         view = memoryview(data).cast("B")
@@ -166,27 +223,57 @@ class EncryptedFile:
             self.truncate(position)
         if position != self._end:
             raise OSError(f"{self.path}: an encrypted file grows only at its end ({self._end}), not at {position}")
-        out = bytearray()
-        if self._cipher is None:
-            out += self._new_header()
         first = self._physical_end
         if not self._clean:
             # A torn write may have left bytes behind the last frame; they must not look like one later.
             if self._inner.size() > first:
                 self._inner.truncate(first)
             self._clean = True
-        starts, places, start = [], [], self._end
-        for at in range(0, len(view), FRAME_BYTES):
-            payload = view[at : at + FRAME_BYTES]
-            starts.append(start)
-            places.append((first + len(out), len(payload), len(payload)))
-            out += self._seal(payload, start, _DATA)
-            start += len(payload)
-        self._inner.pwrite(out, first)
+        header = self._new_header() if self._cipher is None else b""
+        if len(view) <= FRAME_BYTES:
+            sealed = header + self._seal(view, self._end, _DATA)
+            self._inner.pwrite(sealed, first)
+            self._starts.append(self._end)
+            self._places.append((first + len(header), len(view), len(view)))
+            self._end += len(view)
+            self._physical_end = first + len(sealed)
+        elif view:
+            self._write_frames(view, header, first)
+
+    def _write_frames(self, view: memoryview, header: bytes, first: int) -> None:
+        count = -(-len(view) // FRAME_BYTES)
+        size = len(header) + len(view) + count * (_FRAME.size + _TAG)
+        buffer = _take(size)
+        out = memoryview(buffer)
+        out[: len(header)] = header
+        try:
+            starts, places = self._seal_frames(view, out, len(header), count)
+            self._inner.pwrite(out[:size], first)
+        finally:
+            out.release()
+            _give(buffer)
         self._starts += starts
-        self._places += places
-        self._end = start
-        self._physical_end = first + len(out)
+        self._places += [(first + at, length, length) for at, length in places]
+        self._end += len(view)
+        self._physical_end = first + size
+
+    def _seal_frames(
+        self, view: memoryview, out: memoryview, at: int, count: int
+    ) -> tuple[list[int], list[tuple[int, int]]]:
+        """Seal straight into `out`, with no copy in between; starts of the plain bytes, places of the frames."""
+        encrypt, nonces, start = self._cipher.encrypt_into, os.urandom(12 * count), self._end
+        starts, places = [], []
+        for number in range(count):
+            payload = view[number * FRAME_BYTES : (number + 1) * FRAME_BYTES]
+            length, nonce = len(payload), nonces[12 * number : 12 * number + 12]
+            _FRAME.pack_into(out, at, length, _DATA, nonce)
+            body = at + _FRAME.size
+            encrypt(nonce, payload, _PLACE.pack(start, length, _DATA), out[body : body + length + _TAG])
+            starts.append(start)
+            places.append((at, length))
+            start += length
+            at = body + length + _TAG
+        return starts, places
 
     def _new_header(self) -> bytes:
         key = self._keys.for_topic(self._topic)
