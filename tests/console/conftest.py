@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
 
 import pytest
 
 from ottla.testing import Broker
+from tests.console.living import living_console
+from tests.console.scene import Scene
 from tests.console.site import ServedConsole
 from tests.support.apache_kafka import ApacheKafka
+from tests.support.browser import CHROMIUM_FLAGS, chromium
+from tests.support.kafka_jars import Unavailable
 
 
 @pytest.fixture(scope="package")
@@ -40,3 +46,65 @@ def any_console(request: pytest.FixtureRequest) -> ServedConsole:
 def new_name() -> Callable[[str], str]:
     numbers = itertools.count()
     return lambda stem: f"{stem}-{next(numbers)}"
+
+
+@pytest.fixture(scope="package")
+def living(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedConsole]:
+    """A console on the whole scene: lineage, rules, schemas, pipelines, groups with members, an open transaction."""
+    with living_console(tmp_path_factory.mktemp("living")) as served:
+        yield served
+
+
+@pytest.fixture(scope="package")
+def apache_living(apache_kafka: ApacheKafka) -> Iterator[ServedConsole]:
+    """The same scene on Apache Kafka, as far as it can be had there without an authorizer."""
+    with closing(Scene(apache_kafka.bootstrap_servers)) as scene:
+        scene.fill()
+        with ServedConsole(bootstrap_servers=apache_kafka.bootstrap_servers) as served:
+            yield served
+
+
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    try:
+        path = chromium()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    with sync_playwright() as play:
+        running = play.chromium.launch(executable_path=path, args=list(CHROMIUM_FLAGS))
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
+    """Pages of a console; scripts and policies must not complain on any of them."""
+    contexts: list[Any] = []
+    complaints: list[str] = []
+
+    def opened(console: ServedConsole, **options: Any) -> Any:
+        context = browser.new_context(base_url=console.url, **{"viewport": {"width": 1280, "height": 850}, **options})
+        context.set_default_timeout(40_000)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    # A page that answers 4xx on purpose is reported as a failed load.
+    assert [text for text in complaints if "Failed to load resource" not in text] == []
+
+
+@pytest.fixture
+def page(open_page: Callable[..., Any], console: ServedConsole) -> Any:
+    return open_page(console)
+
+
+@pytest.fixture
+def living_page(open_page: Callable[..., Any], living: ServedConsole) -> Any:
+    return open_page(living)

@@ -23,6 +23,8 @@ class ServedConsole:
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
         self.http = httpx.Client(timeout=30, follow_redirects=True)
+        self.pipelines: Any = None
+        """Those of the scene, where there are any."""
 
     def __enter__(self) -> Self:
         self._thread.start()

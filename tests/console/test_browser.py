@@ -1,47 +1,16 @@
-"""The console as a person uses it: Chromium, clicks and keys, both themes, a phone, and axe on every page."""
+"""The console as a person uses it, in Chromium: a topic's life, a tail, tables, keys, themes, a phone."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
 from tests.console.site import ServedConsole
-from tests.support.browser import CHROMIUM_FLAGS, axe_source, chromium
-from tests.support.kafka_jars import Unavailable
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    try:
-        path = chromium()
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-    with sync_playwright() as play:
-        running = play.chromium.launch(executable_path=path, args=list(CHROMIUM_FLAGS))
-        yield running
-        running.close()
-
-
-@pytest.fixture
-def page(browser: Any, console: ServedConsole) -> Iterator[Any]:
-    context = browser.new_context(base_url=console.url, viewport={"width": 1280, "height": 850})
-    context.set_default_timeout(40_000)
-    opened = context.new_page()
-    complaints: list[str] = []
-    opened.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
-    opened.on("pageerror", lambda error: complaints.append(str(error)))
-    yield opened
-    context.close()
-    # A page that answers 4xx on purpose is reported as a failed load; scripts and policies must not complain at all.
-    assert [text for text in complaints if "Failed to load resource" not in text] == []
 
 
 @pytest.fixture(scope="module")
@@ -128,29 +97,3 @@ def test_the_theme_is_remembered_and_a_phone_gets_a_menu(page: Any) -> None:
     page.get_by_role("heading", name="Brokers and quorum").wait_for()
     wider = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     assert wider <= 0, "the page scrolls sideways on a phone"
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_nothing_serious(page: Any, topic: str, theme: str) -> None:
-    try:
-        axe = axe_source()
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-    page.goto("/")
-    page.evaluate(f"localStorage.setItem('theme', '{theme}')")
-    serious = []
-    for path in (
-        "/", "/topics", "/new-topic", f"/topics/{topic}", f"/topics/{topic}/messages", f"/topics/{topic}/settings",
-        f"/topics/{topic}/actions", f"/topics/{topic}/consumers", "/groups", "/schemas", "/pipelines", "/sql",
-        "/brokers", "/transactions", "/access", "/quotas", "/lineage", "/login", "/nowhere",
-    ):  # fmt: skip
-        page.goto(path)
-        # The page's own policy forbids inline scripts; evaluate goes around it.
-        page.evaluate(axe)
-        found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-        serious += [
-            (path, each["id"], [node["html"][:150] for node in each["nodes"]][:3])
-            for each in found["violations"]
-            if each["impact"] in ("serious", "critical")
-        ]
-    assert serious == []

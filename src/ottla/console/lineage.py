@@ -7,7 +7,7 @@ Pipelines join as what reads some topics and writes others.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -18,7 +18,10 @@ from uuid import NAMESPACE_URL, uuid5
 from ottla.client.cluster import Cluster
 from ottla.client.configs import ResourceType, describe_configs
 from ottla.console.cluster.snapshot import Snapshot
+from ottla.console.drawing import Drawing, Node, draw
 
+OWN_CLIENT_ID = "ottla-console"
+"""What this console reads for its pages is nobody's flow."""
 HTTP_LISTENER = "ottla.http.listener"
 _TIMEOUT_S = 2.0
 _MAX_BYTES = 8 * 1024 * 1024
@@ -62,7 +65,7 @@ def find_listeners(cluster: Cluster, snapshot: Snapshot) -> dict[int, str]:
     return found
 
 
-def gather(snapshot: Snapshot, listeners: dict[int, str]) -> Lineage:
+def gather(snapshot: Snapshot, listeners: dict[int, str], pipelines: Iterable[Mapping[str, Any]] = ()) -> Lineage:
     lineage = Lineage()
     for broker, address in listeners.items():
         try:
@@ -75,14 +78,25 @@ def gather(snapshot: Snapshot, listeners: dict[int, str]) -> Lineage:
     for group in snapshot.groups.values():
         for topic in {topic for topic, _ in group.committed}:
             lineage.read(f"group {group.id}", topic)
+    for pipeline in pipelines:
+        who = f"pipeline {pipeline.get('name')}"
+        for name in _topics(pipeline.get("inputs")):
+            lineage.read(who, name)
+        for name in _topics(pipeline.get("outputs")):
+            lineage.wrote(who, name)
     return lineage
+
+
+def _topics(ports: Any) -> list[str]:
+    return [port.removeprefix("topic:") for port in ports or () if str(port).startswith("topic:")]
 
 
 def _add(lineage: Lineage, seen: dict[str, Any]) -> None:
     for row in seen.get("produce", []):
         lineage.wrote(_who(row), str(row["topic"]))
     for row in seen.get("fetch", []):
-        lineage.read(_who(row), str(row["topic"]))
+        if row.get("client_id") != OWN_CLIENT_ID:
+            lineage.read(_who(row), str(row["topic"]))
 
 
 def _who(row: dict[str, Any]) -> str:
@@ -115,45 +129,15 @@ def _datasets(namespace: str, names: Iterable[str]) -> list[dict[str, str]]:
     return [{"namespace": namespace, "name": name} for name in names]
 
 
-@dataclass(frozen=True, slots=True)
-class Box:
-    label: str
-    kind: str
-    href: str
-    x: int
-    y: int
-
-
-@dataclass(frozen=True, slots=True)
-class Drawing:
-    boxes: list[Box]
-    lines: list[tuple[int, int, int, int]]
-    width: int
-    height: int
-
-
-WIDTH, ROW, COLUMN = 230, 40, 330
-
-
-def draw(lineage: Lineage) -> Drawing:
+def lineage_drawing(lineage: Lineage) -> Drawing:
     """Three columns: who writes, topics, who reads. A client that does both stands in both."""
     columns = (
-        [("client:" + who, who, "client", "") for who in sorted(lineage.producers)],
-        [("topic:" + topic, topic, "topic", topic) for topic in sorted(lineage.topics)],
-        [("client:" + who, who, "client", "") for who in sorted(lineage.consumers)],
+        [Node("client:" + who, who, "client") for who in sorted(lineage.producers)],
+        [Node("topic:" + topic, topic, "topic", topic) for topic in sorted(lineage.topics)],
+        [Node("client:" + who, who, "client") for who in sorted(lineage.consumers)],
     )
-    boxes, places = [], []
-    for column, entries in enumerate(columns):
-        place = {}
-        for row, (key, label, kind, topic) in enumerate(entries):
-            box = Box(label, kind, topic, 10 + column * COLUMN, 10 + row * ROW)
-            boxes.append(box)
-            place[key] = box
-        places.append(place)
-    lines = []
-    for edge in sorted(lineage.edges, key=lambda each: (each.source, each.target)):
-        left, right = (places[0], places[1]) if edge.target.startswith("topic:") else (places[1], places[2])
-        source, target = left[edge.source], right[edge.target]
-        lines.append((source.x + WIDTH, source.y + 14, target.x, target.y + 14))
-    height = 30 + ROW * max((len(entries) for entries in columns), default=1)
-    return Drawing(boxes, lines, 20 + 2 * COLUMN + WIDTH, height)
+    lines = [
+        (0, edge.source, 1, edge.target) if edge.target.startswith("topic:") else (1, edge.source, 2, edge.target)
+        for edge in sorted(lineage.edges, key=lambda each: (each.source, each.target))
+    ]
+    return draw(columns, lines)

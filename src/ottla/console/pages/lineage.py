@@ -7,7 +7,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from ottla.console.cluster.snapshot import Snapshot
-from ottla.console.lineage import WIDTH, Lineage, draw, find_listeners, gather, open_lineage
+from ottla.console.errors import ConsoleError
+from ottla.console.lineage import Lineage, find_listeners, gather, lineage_drawing, open_lineage
+from ottla.console.pages.pipelines import running
 from ottla.console.site import site_of
 from ottla.console.web import page_response
 
@@ -18,16 +20,18 @@ async def _look(request: Request) -> tuple[Snapshot, Lineage]:
     site = site_of(request)
     snapshot = await site.sampler.current()
     listeners = await site.gateway.ask(lambda cluster: find_listeners(cluster, snapshot))
-    return snapshot, await site.gateway.in_thread(lambda: gather(snapshot, listeners))
+    try:
+        pipelines = await site.gateway.in_thread(lambda: running(site))
+    except ConsoleError:  # they have a page of their own that says why
+        pipelines = []
+    return snapshot, await site.gateway.in_thread(lambda: gather(snapshot, listeners, pipelines))
 
 
 async def show(request: Request) -> Response:
     _, lineage = await _look(request)
-    drawing = draw(lineage) if len(lineage.edges) <= _MOST_EDGES else None
+    drawing = lineage_drawing(lineage) if len(lineage.edges) <= _MOST_EDGES else None
     edges = sorted((edge.source.partition(":")[2], edge.target.partition(":")[2]) for edge in lineage.edges)
-    return page_response(
-        request, "lineage.html", "lineage", lineage=lineage, drawing=drawing, edges=edges, box_width=WIDTH
-    )
+    return page_response(request, "lineage.html", "lineage", lineage=lineage, drawing=drawing, edges=edges)
 
 
 async def export(request: Request) -> Response:

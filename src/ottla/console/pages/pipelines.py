@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from ottla.console.drawing import Drawing, Node, draw, layers
 from ottla.console.errors import ConsoleError
 from ottla.console.render import path_part
 from ottla.console.site import Site, site_of
@@ -41,15 +42,46 @@ def call(site: Site, method: str, path: str) -> Any:
         raise ConsoleError(f"the pipelines at {base} do not answer: {error}", status=503) from error
 
 
+def running(site: Site) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = call(site, "GET", "/pipelines") or []
+    return found
+
+
+def pipeline_drawing(graph: dict[str, Any]) -> Drawing:
+    """Left to right: each after everything that leads to it."""
+    edges = [(str(edge["from"]), str(edge["to"])) for edge in graph["edges"]]
+    nodes = {str(node["id"]): node for node in graph["nodes"]}
+    depth = layers(nodes, edges)
+    columns: list[list[Node]] = [[] for _ in range(max(depth.values(), default=0) + 1)]
+    for name, node in nodes.items():
+        kind, label = str(node["kind"]), str(node["label"])
+        columns[depth[name]].append(Node(name, label, kind, label if kind == "topic" else ""))
+    return draw(columns, [(depth[source], source, depth[target], target) for source, target in edges])
+
+
 async def show(request: Request) -> Response:
     site = site_of(request)
     pipelines: list[dict[str, Any]] | None = None
     reason = ""
     try:
-        pipelines = await site.gateway.in_thread(lambda: call(site, "GET", "/pipelines"))
+        pipelines = await site.gateway.in_thread(lambda: running(site))
     except ConsoleError as error:
         reason = error.message
     return page_response(request, "pipelines.html", "pipelines", pipelines=pipelines, reason=reason)
+
+
+async def one(request: Request) -> Response:
+    site, name = site_of(request), request.path_params["pipeline"]
+    where = f"/pipelines/{path_part(name)}"
+    if name not in {each.get("name") for each in await site.gateway.in_thread(lambda: running(site))}:
+        raise ConsoleError(f"There is no pipeline {name}.", status=404)
+    pipeline = await site.gateway.in_thread(lambda: call(site, "GET", where))
+    drawing, reason = None, ""
+    try:
+        drawing = pipeline_drawing(await site.gateway.in_thread(lambda: call(site, "GET", f"{where}/graph.json")))
+    except ConsoleError as error:  # its file may be gone; the rest is shown all the same
+        reason = error.message
+    return page_response(request, "pipeline.html", "pipelines", pipeline=pipeline, drawing=drawing, reason=reason)
 
 
 async def control(request: Request) -> Response:
@@ -62,4 +94,8 @@ async def control(request: Request) -> Response:
     return back("/pipelines", f"{name}: {action} asked for.")
 
 
-ROUTES = [Route("/pipelines", show), Route("/pipelines/{pipeline}/{action}", control, methods=["POST"])]
+ROUTES = [
+    Route("/pipelines", show),
+    Route("/pipelines/{pipeline}", one),
+    Route("/pipelines/{pipeline}/{action}", control, methods=["POST"]),
+]

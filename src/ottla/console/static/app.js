@@ -21,12 +21,19 @@
     else if (target.dataset.action === "stop-live") stopLive();
   });
 
-  // Sorting: numbers by data-value or by what they say, text by the reader's language.
+  // Sorting: numbers by data-value or by what they say, text by the reader's language. A message and its details are one
+  // row. What was chosen is kept by the table's id, so that a part of the page that comes anew looks as it was left.
+  const chosen = new Map();
   function sort(button) {
-    const th = button.closest("th"), table = th.closest("table"), index = th.cellIndex;
-    const ascending = th.getAttribute("aria-sort") !== "ascending";
+    const th = button.closest("th");
+    order(th.closest("table"), th.cellIndex, th.getAttribute("aria-sort") !== "ascending");
+  }
+  function order(table, index, ascending) {
     table.querySelectorAll("thead th[aria-sort]").forEach((other) => other.removeAttribute("aria-sort"));
+    const th = table.tHead.rows[0].cells[index];
+    if (!th) return;
     th.setAttribute("aria-sort", ascending ? "ascending" : "descending");
+    chosen.set(table.id, { ...chosen.get(table.id), index, ascending });
     const key = (row) => {
       const cell = row.cells[index];
       if (!cell) return "";
@@ -34,30 +41,52 @@
       const number = Number(raw);
       return raw !== "" && !Number.isNaN(number) ? number : raw;
     };
-    const rows = [...table.tBodies[0].rows];
-    rows.sort((a, b) => {
-      const x = key(a), y = key(b);
+    const keyed = groups(table).map((rows) => [key(rows[0]), rows]);
+    keyed.sort(([x], [y]) => {
       if (typeof x === "number" && typeof y === "number") return x - y;
       if (typeof x === "number") return -1;
       if (typeof y === "number") return 1;
       return x.localeCompare(y, undefined, { numeric: true });
     });
-    if (!ascending) rows.reverse();
-    table.tBodies[0].append(...rows);
+    if (!ascending) keyed.reverse();
+    table.tBodies[0].append(...keyed.flatMap(([, rows]) => rows));
+  }
+  function groups(table) {
+    const found = [];
+    for (const row of table.tBodies[0].rows) {
+      if (row.classList.contains("message-detail") && found.length) found[found.length - 1].push(row);
+      else found.push([row]);
+    }
+    return found;
   }
 
   document.addEventListener("input", (event) => {
     const id = event.target.dataset.filters;
     if (!id) return;
-    const wanted = event.target.value.toLowerCase();
+    chosen.set(id, { ...chosen.get(id), text: event.target.value });
+    filter(id);
+  });
+  function filter(id) {
+    const table = document.getElementById(id), wanted = (chosen.get(id)?.text ?? "").toLowerCase();
     let shown = 0;
-    for (const row of document.getElementById(id).tBodies[0].rows) {
-      row.hidden = !row.textContent.toLowerCase().includes(wanted);
-      if (!row.hidden) shown += 1;
+    for (const [row, ...details] of groups(table)) {
+      row.hidden = ![row, ...details].some((each) => each.textContent.toLowerCase().includes(wanted));
+      if (row.hidden) for (const each of details) each.hidden = true;
+      else shown += 1;
+      if (row.hidden) row.querySelector("[aria-expanded]")?.setAttribute("aria-expanded", "false");
     }
     const counter = document.getElementById(id + "-shown");
     if (counter) counter.textContent = String(shown);
-  });
+  }
+  function asLeft() {
+    for (const [id, { index, ascending, text }] of chosen) {
+      const table = document.getElementById(id);
+      if (!table) continue;
+      if (index !== undefined) order(table, index, ascending);
+      const field = document.getElementById(id + "-filter");
+      if (field && text) { field.value = text; filter(id); }
+    }
+  }
 
   function detail(button) {
     const row = button.closest("tr"), next = row.nextElementSibling;
@@ -83,6 +112,8 @@
     source.addEventListener("rows", (event) => {
       body.insertAdjacentHTML(prepend ? "afterbegin" : "beforeend", JSON.parse(event.data).html);
       while (body.rows.length > limit * 2) (prepend ? body.lastElementChild : body.firstElementChild).remove();
+      const id = body.closest("table").id;
+      if (chosen.get(id)?.text) filter(id);
     });
     source.addEventListener("status", (event) => {
       const status = JSON.parse(event.data);
@@ -112,14 +143,16 @@
       const data = JSON.parse(place.dataset.series);
       place.replaceChildren();
       if (data.x.length < 2) { place.textContent = "Collecting: a line appears after a few seconds."; return; }
+      const seconds = data.x[data.x.length - 1] - data.x[0] < 600;
+      const clock = (at) => new Date(at * 1000).toISOString().slice(11, seconds ? 19 : 16);
       const axis = { stroke: ink, grid: { stroke: line, width: 1 }, ticks: { stroke: line } };
       const short = (v) => v >= 1e9 ? (v / 1e9).toFixed(1) + " G" : v >= 1e6 ? (v / 1e6).toFixed(1) + " M" : v >= 1e3 ? (v / 1e3).toFixed(1) + " k" : String(Math.round(v * 10) / 10);
       new uPlot({
         width: place.clientWidth, height: 170, cursor: { y: false },
         legend: { show: data.lines.length > 1 },
         scales: { y: { range: (u, min, max) => [0, max > 0 ? max * 1.1 : 1] } },
-        axes: [axis, { ...axis, size: 58, values: (u, values) => values.map(short) }],
-        series: [{}, ...data.lines.map((each, i) => ({ label: each.label, stroke: colours[i % 4], width: 1.5, fill: data.lines.length === 1 ? colours[0] + "22" : undefined }))],
+        axes: [{ ...axis, space: 90, values: (u, values) => values.map(clock) }, { ...axis, size: 58, values: (u, values) => values.map(short) }],
+        series: [{}, ...data.lines.map((each, i) => ({ label: each.label, stroke: colours[i % 4], width: 1.5, points: { show: false }, fill: data.lines.length === 1 ? colours[0] + "22" : undefined }))],
       }, [data.x, ...data.lines.map((each) => each.values)], place);
     });
   }
@@ -130,7 +163,7 @@
     charts();
   }
   document.addEventListener("DOMContentLoaded", () => ready(document));
-  document.addEventListener("htmx:afterSettle", (event) => ready(event.target));
+  document.addEventListener("htmx:afterSettle", (event) => { asLeft(); ready(event.target); });
   window.addEventListener("pagehide", stopLive);
   window.addEventListener("resize", charts);
 })();

@@ -16,6 +16,8 @@ from .settings import PASSWORD, READ_ONLY, REQUIRED, Kind, Setting
 from .topic import TopicConfig
 from .values import BadValue, parse, render
 
+_OURS = "ottla."
+
 
 class ConfigSource(IntEnum):
     TOPIC_CONFIG = 1
@@ -140,9 +142,12 @@ def _broker_row(config: BrokerConfig, name: str) -> ConfigRow:
 
 
 def _known(config: BrokerConfig, name: str) -> Setting | None:
-    """The row behind a plain or listener-prefixed name. A read-only name that Kafka does not list counts as unknown."""
+    """The row behind a plain or listener-prefixed name. A read-only name that Kafka does not list counts as unknown.
+
+    Our own names are known: the console finds a node's HTTP address by its setting.
+    """
     setting = config.TABLE.get(name) or config.TABLE.get(listener_base(name) or "")
-    if setting is not None and setting.undeclared and setting.mode == READ_ONLY:
+    if setting is not None and setting.undeclared and setting.mode == READ_ONLY and not name.startswith(_OURS):
         return None
     return setting
 

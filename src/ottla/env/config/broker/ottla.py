@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.env.config.checks import at_least, list_of
-from ottla.env.config.settings import BOOLEAN, INT, LIST, STRING, Settings, setting
+from ottla.env.config.settings import BOOLEAN, INT, LIST, PASSWORD, STRING, Settings, setting
 
 
 # One setting per paragraph reads as a table; the formatter would spread it over ten lines.
@@ -23,7 +23,7 @@ class OttlaSettings(Settings):
         STRING, None, None, "Environment variable with the master keys, as in the file.", undeclared=True
     )
     ottla_encryption_master_key_command: str | None = setting(
-        STRING, None, None, "Command that prints the master keys, as in the file; run at start.", undeclared=True
+        PASSWORD, None, None, "Command that prints the master keys, as in the file; run at start.", undeclared=True
     )
     ottla_http_listener: str = setting(
         STRING, "", None,

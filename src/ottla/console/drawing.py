@@ -1,0 +1,67 @@
+"""Graphs of what feeds what as boxes and lines in columns; templates turn them into SVG. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+WIDTH, ROW, COLUMN = 215, 40, 295
+_HEIGHT = 28
+_EDGE = 10
+_LONGEST = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    id: str
+    label: str
+    kind: str
+    topic: str = ""
+    """The topic that it leads to, where it is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    node: Node
+    x: int
+    y: int
+
+    @property
+    def label(self) -> str:
+        text = self.node.label
+        return text if len(text) <= _LONGEST else "…" + text[1 - _LONGEST :]
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    boxes: list[Box]
+    lines: list[tuple[int, int, int, int]]
+    width: int
+    height: int
+    box_width: int = WIDTH
+
+
+def draw(columns: Iterable[Sequence[Node]], lines: Iterable[tuple[int, str, int, str]]) -> Drawing:
+    """Each line leads from a node of one column to a node of another; columns without nodes take no room."""
+    places: dict[tuple[int, str], Box] = {}
+    used = 0
+    for number, nodes in enumerate(columns):
+        for row, node in enumerate(nodes):
+            places[number, node.id] = Box(node, _EDGE + used * COLUMN, _EDGE + row * ROW)
+        used += bool(nodes)
+    drawn = []
+    for left, source, right, target in lines:
+        begin, end = places[left, source], places[right, target]
+        drawn.append((begin.x + WIDTH, begin.y + _HEIGHT // 2, end.x, end.y + _HEIGHT // 2))
+    height = max((box.y for box in places.values()), default=0) + ROW
+    return Drawing(list(places.values()), drawn, 2 * _EDGE + max(0, used - 1) * COLUMN + WIDTH, height)
+
+
+def layers(nodes: Iterable[str], edges: Sequence[tuple[str, str]]) -> Mapping[str, int]:
+    """The column of each node: one further than everything that leads to it; a circle ends at the last column."""
+    depth = dict.fromkeys(nodes, 0)
+    for _ in depth:
+        for source, target in edges:
+            if source in depth and target in depth:
+                depth[target] = min(len(depth) - 1, max(depth[target], depth[source] + 1))
+    return depth
