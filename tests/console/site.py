@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
+from pathlib import Path
 from typing import Any, Self
 
 import httpx
@@ -12,6 +13,14 @@ import uvicorn
 
 from ottla.console.app import make_app
 from ottla.console.settings import ConsoleSettings
+from ottla.security.web import hash_password
+
+
+def users_file(folder: Path, *roles: str) -> str:
+    """A user for each role, called like it, with the password geheim-1."""
+    file = folder / "users"
+    file.write_text("".join(f"{role}:{role}:{hash_password('geheim-1')}\n" for role in roles))
+    return str(file)
 
 
 class ServedConsole:
