@@ -18,7 +18,7 @@ from typing import Any, Self
 import fastavro
 import httpx
 import uvicorn
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.pipelines import supervisor
@@ -31,6 +31,7 @@ VIEWS, ORDERS, PAYMENTS, LINES, PROFILES, EMPTY = (
 TOPICS = {VIEWS: 6, ORDERS: 3, PAYMENTS: 3, LINES: 1, PROFILES: 2, EMPTY: 1}
 CAUGHT_UP, BEHIND, LIVE = "dashboards", "billing", "fraud-check"
 OPEN_TRANSACTION = "orders-writer-1"
+_NOT_YET = (KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR)
 ORDER_1: dict[str, Any] = {
     "type": "record", "name": "Order", "namespace": "shop",
     "fields": [{"name": "id", "type": "long"}, {"name": "customer", "type": "string"}, {"name": "cents", "type": "long"}],
@@ -116,7 +117,16 @@ class Scene:
                 _, end = reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)
                 left.append(TopicPartition(topic, partition, min(end, count)))
                 count -= min(end, count)
-            reader.commit(offsets=left, asynchronous=False)
+            deadline = time.monotonic() + 40
+            while True:
+                try:
+                    reader.commit(offsets=left, asynchronous=False)
+                except KafkaException as error:  # a coordinator that is just moving in
+                    if error.args[0].code() not in _NOT_YET or time.monotonic() > deadline:
+                        raise
+                    time.sleep(0.2)
+                else:
+                    return
         finally:
             reader.close()
 

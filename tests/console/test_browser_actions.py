@@ -288,7 +288,7 @@ def test_a_pipeline_is_drawn_stopped_and_started(living: ServedConsole, living_p
         page.reload()
     assert "gone.py" in Path(supervisor.paths(pipelines.state, "by-hand")[2]).read_text()
     page.get_by_role("link", name="revenue").click()
-    page.locator("svg.graph").get_by_text("sum_by_minute").wait_for()
+    page.locator("svg.graph text", has_text="sum-by-minute").wait_for()
     assert page.locator("#queries tbody tr").count() == 1
     page.locator("svg.graph").get_by_role("link", name=PAYMENTS).click()
     page.get_by_role("heading", name=PAYMENTS).wait_for()
