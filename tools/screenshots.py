@@ -59,7 +59,7 @@ def main(folder: str | None) -> None:
         living_console(Path(work)) as console,
         sync_playwright() as play,
     ):
-        browser = play.chromium.launch(executable_path=chromium(), args=list(CHROMIUM_FLAGS))
+        browser: Any = play.chromium.launch(executable_path=chromium(), args=list(CHROMIUM_FLAGS))
         time.sleep(8)  # a few looks, so that the lines of the charts have something to show
         if folder is None:
             page = browser.new_page(base_url=console.url, viewport=WIDE)

@@ -19,7 +19,8 @@ import fastavro
 import httpx
 import uvicorn
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from ottla.pipelines import supervisor
 from ottla.pipelines.serve import app as pipelines_app
@@ -58,7 +59,7 @@ class Scene:
     def __init__(self, bootstrap_servers: str, registry_url: str = "") -> None:
         self.bootstrap_servers = bootstrap_servers
         self.registry_url = registry_url
-        self._client = {"bootstrap.servers": bootstrap_servers}
+        self._client: dict[str, Any] = {"bootstrap.servers": bootstrap_servers}
         self._stop = threading.Event()
         self._reader = threading.Thread(target=self._follow, daemon=True)
         self._transaction: Producer | None = None
@@ -85,8 +86,9 @@ class Scene:
     def _write(self) -> None:
         producer = Producer({**self._client, "client.id": "web-shop", "linger.ms": 5})
         for n in range(600):
-            view = {"user": f"u{n % 40}", "page": f"/item/{n % 25}", "ms": 20 + n * 7 % 400}
-            producer.produce(VIEWS, key=view["user"], value=json.dumps(view), headers={"trace": f"t-{n:05x}"})
+            user = f"u{n % 40}"
+            view = {"user": user, "page": f"/item/{n % 25}", "ms": 20 + n * 7 % 400}
+            producer.produce(VIEWS, key=user, value=json.dumps(view), headers={"trace": f"t-{n:05x}"})
         for n in range(300):
             payment = {"order": n, "cents": 500 + n * 37 % 9000, "method": ("card", "transfer", "invoice")[n % 3]}
             producer.produce(PAYMENTS, key=str(n), value=json.dumps(payment))

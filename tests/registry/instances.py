@@ -82,14 +82,16 @@ class RegistryProcess:
         if self.process is not None:
             self.process.send_signal(signal.SIGKILL)
             self.process.wait(30)
-            self.process.stdout.close()
+            if self.process.stdout is not None:
+                self.process.stdout.close()
             self.process = None
 
     def stop(self) -> int:
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
         code = self.process.wait(30)
-        self.process.stdout.close()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
         self.process = None
         return code
 
