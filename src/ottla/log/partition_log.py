@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-
-from typing_extensions import Buffer
+from typing import TYPE_CHECKING
 
 from ottla.log import timestamps
 from ottla.log.producer_rebuild import end_transaction, marker_of
@@ -30,6 +29,9 @@ from ottla.log.validation import (
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs, TopicPartition
 from ottla.protocol.records_header import CONTROL_MASK, TRANSACTIONAL_MASK, BatchHeader
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 _IN_TRANSACTION = TRANSACTIONAL_MASK | CONTROL_MASK
 _assign = Struct(">qii").pack_into

@@ -6,8 +6,7 @@ Batches here were accepted once, so nothing is refused; a marker that ends no kn
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from typing_extensions import Buffer
+from typing import TYPE_CHECKING
 
 from ottla.env.logging import get_logger
 from ottla.log.batch_scan import WALK_BYTES
@@ -18,6 +17,9 @@ from ottla.model.errors import KafkaError
 from ottla.model.ids import Offset, TimestampMs
 from ottla.protocol.records import EndTxnMarker, iterate_records, parse_end_txn_marker
 from ottla.protocol.records_header import CONTROL_MASK, BatchHeader
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 _log = get_logger(__name__)
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-
-from typing_extensions import Buffer
+from typing import TYPE_CHECKING
 
 from ottla.env.seams import File, Storage
 from ottla.log.batch_scan import WALK_BYTES, scan_headers
@@ -27,6 +26,9 @@ from ottla.log.open_files import OpenFiles, SharedFile
 from ottla.log.transaction_index import AbortedTxn, append_aborted, read_aborted, truncate_aborted
 from ottla.model.ids import NO_TIMESTAMP, Offset, TimestampMs
 from ottla.protocol.records_header import LOG_OVERHEAD, BatchHeader
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 REMEMBERED_POSITIONS = 64
 _NOT_LOADED = -2

@@ -12,8 +12,6 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from typing_extensions import Buffer
-
 from ottla.log.validation_records import RecordValidationError, recompress, walk_records
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.compression import NAMES, ZSTD, unknown_codec
@@ -40,6 +38,8 @@ from ottla.protocol.records_header import (
 )
 
 if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
     from ottla.env.config import TopicConfig
     from ottla.model.ids import TopicPartition
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from typing_extensions import Buffer
-
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.compression import GZIP, LZ4, ZSTD
 from ottla.protocol.records import (
@@ -28,6 +26,8 @@ from ottla.protocol.records import (
 )
 
 if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
     from ottla.env.config import TopicConfig
     from ottla.model.ids import TopicPartition
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from struct import Struct
-
-from typing_extensions import Buffer
+from typing import TYPE_CHECKING
 
 from ottla.model.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 NONE = 0
 GZIP = 1

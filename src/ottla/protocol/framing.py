@@ -7,10 +7,12 @@ After a FramingError the stream has no boundaries any more: close it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-
-from typing_extensions import Buffer
+from typing import TYPE_CHECKING
 
 from ottla.protocol.primitives import DecodeError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 DEFAULT_MAX_BYTES = 100 * 1024 * 1024
 """Kafka's default of socket.request.max.bytes."""

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import IntEnum
 from struct import Struct
-from typing import NamedTuple
-
-from typing_extensions import Buffer
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.protocol.compression import compress
 from ottla.protocol.records_header import (
@@ -28,6 +26,9 @@ from ottla.protocol.records_header import (
     write_crc,
 )
 from ottla.protocol.records_walk import Headers, Record, invalid_record
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 NO_TIMESTAMP = -1
 

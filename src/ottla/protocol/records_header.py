@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from struct import Struct
-from typing import NamedTuple
-
-from typing_extensions import Buffer
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.crc32c import crc32c
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 MAGIC_V2 = 2
 LOG_OVERHEAD = 12

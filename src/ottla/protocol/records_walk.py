@@ -7,13 +7,14 @@ are there before it is used: INVALID_RECORD is the answer to a batch whose recor
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, TypeAlias
-
-from typing_extensions import Buffer
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.compression import MAX_DECOMPRESSED_BYTES, decompress
 from ottla.protocol.records_header import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, parse_header
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 

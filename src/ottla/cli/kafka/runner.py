@@ -6,10 +6,12 @@ import importlib
 import io
 import os
 import sys
-
-from typing_extensions import Buffer
+from typing import TYPE_CHECKING
 
 from ottla.cli.kafka.table import TOOLS, tool_name
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 INTERRUPTED = 130
 """What a shell sees of a Java tool that Ctrl-C ended: 128 + SIGINT."""
