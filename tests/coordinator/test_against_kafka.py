@@ -11,6 +11,7 @@ from tests.coordinator import (  # noqa: F401 - they register themselves
     group_exchanges,
     migration_exchanges,
     offset_exchanges,
+    share_exchanges,
     streams_exchanges,
 )
 from tests.coordinator.exchanges import EXCHANGES

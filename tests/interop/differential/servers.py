@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[3]
 PROPERTIES = {
     "offsets.topic.num.partitions": "1",  # 50 would only cost time
     "transaction.state.log.num.partitions": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
     "log.retention.ms": "-1",  # the records are from 2023
     "num.partitions": "2",
     "group.min.session.timeout.ms": "1000",

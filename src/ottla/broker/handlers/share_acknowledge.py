@@ -27,7 +27,7 @@ def handle(context: RequestContext, request: ShareAcknowledgeRequest) -> ShareAc
     try:
         key = _session_key(context, request)
     except KafkaError as error:
-        return ShareAcknowledgeResponse(error_code=error.code, error_message=error.message)
+        return ShareAcknowledgeResponse(error_code=error.code)
     answers: list[ShareAcknowledgeResponse] = []
     waiting: list[Deferred] = []
 

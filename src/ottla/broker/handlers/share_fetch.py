@@ -32,7 +32,7 @@ def handle(context: RequestContext, request: ShareFetchRequest) -> ShareFetchRes
         _validate(context, request)
         session = _session(context, request)
     except KafkaError as error:
-        response = ShareFetchResponse(error_code=error.code, error_message=error.message)
+        response = ShareFetchResponse(error_code=error.code)
         if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
             return _answer_later(context, response, request.max_wait_ms)
         return response

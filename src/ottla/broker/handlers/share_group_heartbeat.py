@@ -18,7 +18,7 @@ def handle(context: RequestContext, request: ShareGroupHeartbeatRequest) -> Shar
     if not serves_share_groups(context):
         return ShareGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not is_member_id(request.member_id):
-        return _failed(KafkaError(ErrorCode.INVALID_REQUEST, "Invalid member id in the request."))
+        return ShareGroupHeartbeatResponse(error_code=ErrorCode.INVALID_REQUEST)
     caller = Caller(context.client_id or "", f"/{context.client_host}", context.version)
     return ask(
         lambda waiter: context.broker.groups.share.heartbeat(caller, request, waiter),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ottla.coordinator.share.in_flight import GAP, REJECT, RENEW, Acknowledgement
 from ottla.coordinator.share.records import SharePartitionKey
@@ -16,7 +16,14 @@ if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
 
 Place = tuple[Uuid, int]
-Outcome = dict[Place, KafkaError | None]
+
+
+class Refusal(NamedTuple):
+    code: ErrorCode
+    message: str | None = None
+
+
+Outcome = dict[Place, Refusal | None]
 _RENEW_FROM = 2
 
 
@@ -35,26 +42,35 @@ def acknowledge(
     *,
     is_renew: bool,
 ) -> None:
-    """`done` gets an error or None for each place, once everything is written down."""
+    """`done` gets a refusal or None for each place, once everything is written down."""
     outcome: Outcome = {}
-    left = len(acknowledgements)
-    if left == 0:
+    interested: dict[Place, list[Acknowledgement]] = {}
+    nothing_said: list[Place] = []
+    for place, batches in acknowledgements.items():
+        try:
+            rows = _checked_at(context, place, batches, is_renew=is_renew)
+        except KafkaError as error:
+            outcome[place] = Refusal(error.code)
+            continue
+        if rows:
+            interested[place] = rows
+        else:
+            nothing_said.append(place)
+    if not interested:
         done(outcome)
+        return
+    outcome.update(dict.fromkeys(nothing_said))
+    left = len(interested)
 
     def answered(place: Place, error: KafkaError | None) -> None:
         nonlocal left
-        outcome[place] = error
+        outcome[place] = None if error is None else Refusal(error.code, error.message)
         left -= 1
         if left == 0:
             done(outcome)
 
-    for place, batches in list(acknowledgements.items()):
+    for place, rows in interested.items():
         try:
-            _check_place(context, place)
-            rows = _checked(batches, context.version, is_renew=is_renew)
-            if not rows:
-                answered(place, None)
-                continue
             share_partition = context.broker.shares.find(SharePartitionKey(group_id, *place))
         except KafkaError as error:
             answered(place, error)
@@ -62,14 +78,18 @@ def acknowledge(
         share_partition.acknowledge(member_id, rows, partial(answered, place))
 
 
-def _check_place(context: RequestContext, place: Place) -> None:
+def _checked_at(
+    context: RequestContext, place: Place, batches: Sequence[WireBatch], *, is_renew: bool
+) -> list[Acknowledgement]:
     topic = context.broker.image.topics_by_id.get(place[0])
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+    rows = _checked(batches, context.version, is_renew=is_renew)
     if not context.allowed(Operation.READ, Resource.TOPIC, topic.name):
         raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if place[1] not in topic.partitions:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return rows
 
 
 def _checked(batches: Sequence[WireBatch], version: int, *, is_renew: bool) -> list[Acknowledgement]:

@@ -22,6 +22,7 @@ _STATE_AFTER = {
     REJECT: RecordState.ARCHIVED,
 }
 _ONGOING = "The record state is invalid. The acknowledgement of delivery could not be completed."
+_NOT_ACQUIRED = "The offset cannot be acknowledged. The offset is not acquired."
 _LEAST_THROTTLE_COUNT = 2
 _LONE_LAST_DELIVERY_FROM = 3
 
@@ -248,7 +249,7 @@ class InFlight:
                 self._check_known(each)
                 for first, last, kind in _steps(each, self.start_offset):
                     if steps and first <= steps[-1][1]:
-                        raise KafkaError(ErrorCode.INVALID_RECORD_STATE, _ONGOING)
+                        raise KafkaError(ErrorCode.INVALID_RECORD_STATE, _NOT_ACQUIRED)
                     self._check_acquired(member_id, first, last, kind, limits)
                     steps.append((first, last, kind))
         change = Change()

@@ -82,7 +82,7 @@ class ShareStateMachine:
             answer = summary_response.PartitionResult(
                 key.partition,
                 state_epoch=0,
-                leader_epoch=NO_EPOCH,
+                leader_epoch=0,
                 start_offset=UNKNOWN_START_OFFSET,
                 delivery_complete_count=UNKNOWN_COUNT,
             )

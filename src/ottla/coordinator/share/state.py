@@ -17,6 +17,7 @@ from ottla.protocol.generated.share_update_value import ShareUpdateValue
 
 NO_EPOCH = -1
 UNKNOWN_COUNT = -1
+_FIRST_LEADER_EPOCH = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +92,7 @@ def initial_state(state_epoch: int, start_offset: int, snapshot_epoch: int, now_
     return ShareState(
         snapshot_epoch=snapshot_epoch,
         state_epoch=state_epoch,
-        leader_epoch=NO_EPOCH,
+        leader_epoch=_FIRST_LEADER_EPOCH,
         start_offset=start_offset,
         delivery_complete_count=UNKNOWN_COUNT if start_offset == UNKNOWN_START_OFFSET else 0,
         batches=(),

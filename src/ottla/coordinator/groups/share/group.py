@@ -43,6 +43,8 @@ class ShareGroup(Group):
         self.initializing: dict[Uuid, SharedTopic] = {}
         self.initialized: dict[Uuid, SharedTopic] = {}
         self.deleting: frozenset[Uuid] = frozenset()
+        self.has_state_partitions = False
+        """Something of it is or was known to the share coordinator."""
         self.refresh_due = True
         """The topics may have changed since the metadata hash was computed."""
 
@@ -53,11 +55,6 @@ class ShareGroup(Group):
     @property
     def is_empty(self) -> bool:
         return not self.members
-
-    @property
-    def has_state_partitions(self) -> bool:
-        """Something of it is known to the share coordinator."""
-        return bool(self.initializing or self.initialized or self.deleting)
 
     def is_subscribed_to(self, topic: str) -> bool:
         return topic in self.topics
@@ -87,8 +84,7 @@ class ShareGroup(Group):
         raise self._no_offsets()
 
     def validate_offset_fetch(self, member_id: str | None, epoch: int) -> None:
-        del member_id, epoch
-        raise self._no_offsets()
+        """As for a group that does not exist: whoever asks is told that there are none."""
 
     def validate_offset_delete(self) -> None:
         raise self._no_offsets()

@@ -96,6 +96,7 @@ class ShareReplay:
         group = self._find(key, value)
         if group is None:
             return
+        group.has_state_partitions = value is not None
         now_ms = self._shelf.clock.time_ms()
         group.initializing = {} if value is None else _topics(value.initializing_topics, now_ms)
         group.initialized = {} if value is None else _topics(value.initialized_topics, now_ms)
