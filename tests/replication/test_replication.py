@@ -52,6 +52,21 @@ def test_acks_all_waits_for_every_replica_in_sync(tmp_path: Path) -> None:
     assert set(ends.values()) == {1}
 
 
+def test_followers_learn_the_high_watermark_soon(tmp_path: Path) -> None:
+    """Not only with the next records or after replica.fetch.wait.max.ms (500 ms)."""
+    cluster = started(tmp_path)
+    with_topic(cluster)
+    leader = cluster.nodes[cluster.leader("t")]
+    for number in range(1, 6):
+        result = Result(leader.produce("t", b"x"))
+        cluster.run_until(lambda result=result: result.acked)
+        cluster.run_until(
+            lambda number=number: all(n.replicas.get("t", 0).high_watermark == number for n in cluster.nodes.values()),
+            100,
+        )
+        cluster.time.advance(2_000)
+
+
 def test_a_follower_that_lags_leaves_the_isr_and_comes_back(tmp_path: Path) -> None:
     cluster = started(tmp_path)
     with_topic(cluster, min_insync_replicas="2")

@@ -17,7 +17,10 @@ KILL = "kill"
 HANG = "hang"
 HANG_THEN_KILL = "hang then kill"
 ALL = "kill all"
+LONG_HANG = "long hang"
 HANG_SECONDS = 4.0
+LONG_HANG_SECONDS = 12.0
+"""Longer than a broker's session: it is fenced and comes back."""
 
 
 class GapMeter:
@@ -65,10 +68,10 @@ def fault(cluster: ClusterProcess, kind: str, chance: random.Random) -> None:
         cluster.kill(node)
         time.sleep(chance.choice([0.0, 0.5, 2.5]))
         cluster.start(node)
-    elif kind in (HANG, HANG_THEN_KILL):
+    elif kind in (HANG, LONG_HANG, HANG_THEN_KILL):
         cluster.signal(node, signal.SIGSTOP)
-        time.sleep(chance.uniform(0.5, HANG_SECONDS))
-        if kind == HANG:
+        time.sleep(LONG_HANG_SECONDS if kind == LONG_HANG else chance.uniform(0.5, HANG_SECONDS))
+        if kind != HANG_THEN_KILL:
             cluster.signal(node, signal.SIGCONT)
         else:
             cluster.kill(node)
@@ -112,7 +115,9 @@ def run_rounds(cluster: ClusterProcess, kinds: list[str], seed: int) -> dict[str
             cluster.wait_up()
             for sender in senders:
                 sender.pause(90)
-            gaps[kind] = max(gaps.get(kind, 0.0), meter.take())
+            gap = meter.take()
+            print(f"{kind}: {gap:.2f} s without an acknowledgement", flush=True)
+            gaps[kind] = max(gaps.get(kind, 0.0), gap)
             reader.check()
             wait_for(lambda: in_sync(cluster, "t"), 60, "the replicas do not come back into the ISR")
     finally:

@@ -12,6 +12,7 @@ from ottla.env import logging
 from ottla.simulation.__main__ import main
 from ottla.simulation.cluster import run_seed
 from tests.simulation.mutations import MUTATIONS
+from tests.simulation.replica_mutations import REPLICA_MUTATIONS
 
 CORE_SECONDS = 20.0
 MOST_SEEDS = 60
@@ -50,8 +51,17 @@ def test_a_seed_repeats_itself() -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", sorted(MUTATIONS))
 def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Odd seeds have a quorum without partitions, even ones have partitions too."""
     MUTATIONS[name](monkeypatch)
-    found = next((seed for seed in range(1, SEEDS_FOR_A_BUG + 1) if run_seed(seed).violation), None)
+    found = next((seed for seed in range(1, 2 * SEEDS_FOR_A_BUG, 2) if run_seed(seed).violation), None)
+    assert found is not None, f"{name} was not noticed in {SEEDS_FOR_A_BUG} seeds"
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", sorted(REPLICA_MUTATIONS))
+def test_a_planted_bug_of_replication_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    REPLICA_MUTATIONS[name](monkeypatch)
+    found = next((seed for seed in range(2, 2 * SEEDS_FOR_A_BUG + 1, 2) if run_seed(seed).violation), None)
     assert found is not None, f"{name} was not noticed in {SEEDS_FOR_A_BUG} seeds"
 
 

@@ -82,6 +82,9 @@ class RaftNode:
         replica.snapshots.grown(replica.log.bytes_past_snapshot, replica.clock.time_ms())
         self._load_history(snapshot, base)
         self._check_voters()
+        # A process that died leaves bytes that are in the page cache and nowhere else: they count when they are synced.
+        if replica.log.size:
+            replica.log.sync()
         replica.durable_end_offset = replica.log.end_offset
         if base.end_offset > 0:
             replica.raise_high_watermark(base.end_offset)

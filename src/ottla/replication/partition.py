@@ -148,6 +148,8 @@ class Partition:
             # flush.messages asks for a sync before the answer; whoever sets it pays for it here, on the loop.
             self.log.flush(now_ms)
         self._advance_high_watermark()
+        if self._tail_waiters:
+            self._wake_tail()
         return result
 
     def append_internal(
@@ -170,6 +172,8 @@ class Partition:
             transaction_version=transaction_version,
         )
         self._advance_high_watermark()
+        if self._tail_waiters:
+            self._wake_tail()
         return result
 
     def _require_min_isr(self) -> None:
@@ -282,8 +286,6 @@ class Partition:
                 self.log.advance_high_watermark(committed)
                 if self._waiters:
                     self._notify()
-            if self._tail_waiters:
-                self._wake_tail()
         elif len(self.isr) == 1 and self.leader_id == self._node_id:
             end = self.log.log_end_offset
             if end > self.log.high_watermark:

@@ -93,6 +93,15 @@ class Replicas:
 
     # Metadata
 
+    def load(self, image: MetadataImage) -> None:
+        """Load every log of the disk; what the metadata does not give to this node is put aside. Before `on_metadata`."""
+        now_ms = self._clock.time_ms()
+        self._logs.load(self._topic_config, now_ms)
+        for tp in list(self._logs.logs()):
+            registration = image.partition(tp.topic, tp.partition)
+            if registration is None or self._node_id not in registration.replicas:
+                self._logs.mark_stray(tp, now_ms)
+
     def on_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Subscriber of the metadata publisher."""
         self.context.image = image

@@ -167,7 +167,7 @@ class BrokerPart:
         broker, config, registration = self.broker, self._config, self._registration
         # Behind the registration the metadata is as new as the cluster's: older metadata would call new logs strays.
         await registration.register()
-        self._load_logs()
+        broker.replicas.load(broker.image)
         alone = registration.alone
         if alone:
             # Leaders are known only then: partitions hear of their state once, not of every step of the registration.
@@ -202,16 +202,6 @@ class BrokerPart:
             if isinstance(log_dir.storage, EncryptedStorage):
                 return Eraser(self.broker.logs, self._clock, log_dir.storage)
         return None
-
-    def _load_logs(self) -> None:
-        """What the metadata does not know is put aside."""
-        broker = self.broker
-        now_ms = self._clock.time_ms()
-        broker.logs.load(self._topic_config, now_ms)
-        for tp in list(broker.logs.logs()):
-            registration = broker.image.partition(tp.topic, tp.partition)
-            if registration is None or self._config.node_id not in registration.replicas:
-                broker.logs.mark_stray(tp, now_ms)
 
     async def hand_over(self) -> None:
         """Controlled shutdown: the controller moves our leaders to others first."""

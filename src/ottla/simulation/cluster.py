@@ -10,6 +10,7 @@ from ottla.controller.bootstrap import bootstrap_records
 from ottla.env.config.broker.config import BrokerConfig
 from ottla.env.config.load import load
 from ottla.metadata.features import LATEST_METADATA_VERSION, default_levels
+from ottla.metadata.image import MetadataImage
 from ottla.model.ids import NodeId, Uuid
 from ottla.protocol.primitives import Message
 from ottla.raft.config import Address, RaftConfig
@@ -17,17 +18,22 @@ from ottla.raft.metadata_log import MetadataLogConfig
 from ottla.raft.snapshot_store import SnapshotRetention
 from ottla.raft.snapshots import BOOTSTRAP_SNAPSHOT, encode_snapshot
 from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
+from ottla.simulation.broker import broker_address
 from ottla.simulation.disk import FakeDisk
 from ottla.simulation.faults import Faults
 from ottla.simulation.invariants import Invariants, Violation
 from ottla.simulation.network import FakeNetwork
 from ottla.simulation.node import LOG_DIR, NodeSpec, SimulatedNode
+from ottla.simulation.records import Records
+from ottla.simulation.replica_invariants import ReplicaInvariants
 from ottla.simulation.workload import Workload
 from ottla.simulation.world import World
 
 CLUSTER_ID = "simulated-cluster-0001"
 FAULTS_MS = 14_000.0
 HEALED_MS = 9_000.0
+SHORT_SESSION_MS = 3_000
+"""broker.session.timeout.ms where brokers have partitions: a simulated life is short."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +43,9 @@ class Shape:
     dynamic: bool = False
     """kraft.version 1, formatted with --initial-controllers."""
     brokers: int = 3
+    """That only register and stay alive."""
+    partitions: bool = False
+    """The observers are brokers with partitions, producers and consumers instead."""
     snapshot_bytes: int = 1 << 20
     segment_bytes: int = 4096
 
@@ -50,6 +59,10 @@ class Outcome:
     elections: int = 0
     committed: int = 0
     answered: int = 0
+    acked: int = 0
+    """Batches that producers were told to be committed."""
+    unclean: int = 0
+    """Partitions whose promises ended with an unclean election."""
     violation: str | None = None
     trace: list[str] = field(default_factory=list)
 
@@ -68,8 +81,13 @@ class SimulatedCluster:
             )
         )
         self.nodes = [self._node(node_id) for node_id in self.directories]
-        self.workload = Workload(world, self.nodes, CLUSTER_ID, shape.brokers)
+        brokers = 0 if shape.partitions else shape.brokers
+        self.workload = Workload(world, self.nodes, CLUSTER_ID, brokers, partitions=shape.partitions)
         self.invariants = Invariants(self.nodes)
+        self.records = Records(world, self.nodes)
+        self.replicas = ReplicaInvariants(self.nodes)
+        self.records.on_acked = self.replicas.on_acked
+        self.records.on_read = self.replicas.on_read
 
     def _node(self, node_id: NodeId) -> SimulatedNode:
         shape = self.shape
@@ -87,8 +105,19 @@ class SimulatedCluster:
             ),
         )
         prepare = self._format if shape.dynamic and config.controller else None
-        node = SimulatedNode(self.world, self.network, NodeSpec(config, _rules(), _bootstrap(), prepare))
+        partitions = shape.partitions and not config.controller
+        spec = NodeSpec(
+            config,
+            _rules(),
+            _bootstrap(),
+            prepare,
+            partitions=partitions,
+            session_timeout_ms=SHORT_SESSION_MS if shape.partitions else 9_000,
+        )
+        node = SimulatedNode(self.world, self.network, spec)
         self.network.attach(_address(node_id), node)
+        if partitions:
+            self.network.attach(broker_address(node_id), node.door)
         return node
 
     def _format(self, disk: FakeDisk) -> None:
@@ -101,9 +130,25 @@ class SimulatedCluster:
         for node in self.nodes:
             node.start()
         self.workload.start()
+        if self.shape.partitions:
+            self.records.start()
 
     def run(self, duration_ms: float) -> None:
-        self.world.run_until(self.world.now_ms + duration_ms, self.invariants.check)
+        self.world.run_until(self.world.now_ms + duration_ms, self.check)
+
+    def check(self) -> None:
+        touched = [node for node in self.nodes if node.touched]
+        for node in touched:
+            node.touched = False
+        self.invariants.check(touched)
+        if self.shape.partitions:
+            self.replicas.check(touched)
+
+    def lost(self, node_id: NodeId, whole_disk: bool) -> None:  # noqa: FBT001 - a callback of `Faults`
+        """What a node had not synced is gone, or everything."""
+        if whole_disk:
+            self.invariants.wiped(node_id)
+        self.replicas.lost_power(node_id)
 
     # ----------------------------------------------------------------------------------------------------------- judging
 
@@ -124,10 +169,34 @@ class SimulatedCluster:
         lost = [name for name in sorted(self.workload.created) if image is None or name not in image.topics_by_name]
         if lost:
             raise Violation(f"topics were answered as created and are gone: {lost}")
+        if image is not None and self.shape.partitions:
+            self._judge_partitions(image)
+
+    def _judge_partitions(self, image: MetadataImage) -> None:
+        """Every replica is in sync and has everything that was ever committed."""
+        for topic in image.topics_by_id.values():
+            for index, registration in topic.partitions.items():
+                where = f"{topic.name}-{index}"
+                if registration.leader < 0 or set(registration.isr) != set(registration.replicas):
+                    raise Violation(f"{where} does not recover: {registration}")
+                for node in self.nodes:
+                    if node.broker is not None and (topic.id, index) in self.replicas.truths:
+                        self.replicas.whole((topic.id, index), node.broker.replicas.by_id[topic.id][index])
+        for promise in self.records.acked:
+            self.replicas.kept(promise)
 
 
 def shape_of(world: World) -> Shape:
     dice = world.random
+    if world.seed % 2 == 0:
+        return Shape(
+            voters=dice.choice([1, 3]),
+            observers=3,
+            dynamic=dice.random() < 0.5,
+            partitions=True,
+            snapshot_bytes=dice.choice([1 << 20, 20_000]),
+            segment_bytes=dice.choice([4_096, 100_000]),
+        )
     voters = dice.choice([3, 3, 3, 5, 1])
     return Shape(
         voters=voters,
@@ -144,7 +213,7 @@ def run_seed(seed: int, *, trace: bool = False, faults_ms: float = FAULTS_MS) ->
     world.tracing = trace
     cluster = SimulatedCluster(world, shape_of(world))
     outcome = Outcome(seed, cluster.shape)
-    faults = Faults(world, cluster.nodes, cluster.network, cluster.workload, faults_ms, cluster.invariants.wiped)
+    faults = Faults(world, cluster.nodes, cluster.network, cluster.workload, faults_ms, cluster.lost)
     try:
         cluster.start()
         faults.start()
@@ -160,6 +229,8 @@ def run_seed(seed: int, *, trace: bool = False, faults_ms: float = FAULTS_MS) ->
     outcome.elections = len(cluster.invariants.leaders)
     outcome.committed = cluster.invariants.committed_end
     outcome.answered = cluster.workload.answered
+    outcome.acked = len(cluster.records.acked)
+    outcome.unclean = cluster.replicas.unclean_elections
     outcome.trace = world.trace
     return outcome
 

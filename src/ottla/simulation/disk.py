@@ -1,6 +1,7 @@
 """A fake disk behind `ottla.env.seams.Storage`: what was not synced may be lost or torn when the power goes.
 
-An unsynced write may survive wholly, in part, or as garbage; a new file whose directory was not synced may be gone.
+An unsynced write may survive wholly, in part, or as garbage; a new file whose directory was not synced may be gone, and
+then so is every name that was made after it, as a file system with a journal keeps the order of names.
 `write_atomic` is all or nothing, as its contract says. A disk can be full (no write succeeds) or failing (no sync
 does); both are OSErrors.
 """
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class FakeFile:
-    __slots__ = ("_disk", "data", "path", "synced", "synced_name")
+    __slots__ = ("_disk", "data", "path", "replaces", "synced", "synced_name")
 
     def __init__(self, disk: FakeDisk, path: str) -> None:
         self._disk = disk
@@ -26,6 +27,8 @@ class FakeFile:
         self.data = bytearray()
         self.synced = b""
         self.synced_name = False
+        self.replaces: bytes | None = None
+        """What stood on disk under this name before it was renamed over it without a sync."""
 
     def pread(self, length: int, position: int) -> bytes:
         return bytes(self.data[position : position + length])
@@ -78,9 +81,14 @@ class FakeDisk:
     def cut_power(self) -> None:
         """What is left when the power is back."""
         dice = self._random
+        lost = False
         for path, file in list(self.files.items()):
-            if not file.synced_name and dice.random() < 0.5:
-                del self.files[path]
+            if not file.synced_name and (lost or dice.random() < 0.5):
+                lost = True
+                if file.replaces is None:
+                    del self.files[path]
+                else:
+                    self._restore(file, file.replaces)
                 continue
             kept = file.synced
             if bytes(file.data[: len(kept)]) == kept:
@@ -89,9 +97,14 @@ class FakeDisk:
                 if survived and dice.random() < 0.5:
                     survived = self._damaged(survived)
                 kept += survived
-            file.data = bytearray(kept)
-            file.synced = bytes(kept)
-            file.synced_name = True
+            self._restore(file, kept)
+
+    @staticmethod
+    def _restore(file: FakeFile, content: bytes) -> None:
+        file.data = bytearray(content)
+        file.synced = content
+        file.synced_name = True
+        file.replaces = None
 
     def _damaged(self, data: bytes) -> bytes:
         """Blocks that were never written, or one byte that is not what it was."""
@@ -133,7 +146,7 @@ class FakeDisk:
         return path in self.files or path in self.folders
 
     def is_dir(self, path: str) -> bool:
-        return path in self.folders
+        return path in self.folders or any(name.startswith(path + "/") for name in self.files)
 
     def size(self, path: str) -> int:
         return len(self.open(path).data)
@@ -149,9 +162,19 @@ class FakeDisk:
         self.folders.add(path)
 
     def rename(self, source: str, target: str) -> None:
-        file = self.files.pop(source)
-        file.path = target
-        self.files[target] = file
+        """Of a file, or of a folder with all that is in it."""
+        file = self.files.pop(source, None)
+        if file is not None:
+            replaced = self.files.get(target)
+            if replaced is not None and file.replaces is None:
+                file.replaces = replaced.synced if replaced.synced_name else replaced.replaces
+            file.path = target
+            self.files[target] = file
+            return
+        for name in [name for name in self.files if name.startswith(source + "/")]:
+            self.rename(name, target + name[len(source) :])
+        self.folders.discard(source)
+        self.folders.add(target)
 
     def remove(self, path: str) -> None:
         self.files.pop(path, None)

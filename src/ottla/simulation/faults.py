@@ -31,20 +31,27 @@ class Faults:
         network: FakeNetwork,
         workload: Workload,
         end_ms: float,
-        on_wiped: Callable[[NodeId], None],
+        on_lost: Callable[[NodeId, bool], None],
     ) -> None:
+        """`on_lost` hears of a node that lost what was not synced, and whether its whole disk is gone."""
         self._world = world
         self._nodes = nodes
         self._network = network
         self._workload = workload
         self._end_ms = end_ms
-        self._on_wiped = on_wiped
+        self._on_lost = on_lost
         self._kinds: list[Callable[[], None]] = [
             self._kill, self._kill, self._kill, self._kill_leader, self._kill_leader, self._pause, self._pause_leader,
             self._partition, self._partition, self._cut_leader, self._cut_one_way, self._clog, self._weather, self._full,
             self._failing, self._kill_all, self._kill_broker, self._slow_disk, self._resign, self._change_voters,
             self._change_voters, self._wipe_observer,
         ]  # fmt: skip
+        self._brokers = [node for node in nodes if node.spec.partitions]
+        if self._brokers:
+            self._kinds += [
+                self._kill_a_broker, self._kill_a_broker, self._stop_a_broker, self._stop_a_broker, self._pause_a_broker,
+                self._cut_power, self._cut_power, self._cut_power, self._cut_broker, self._cut_broker,
+            ]  # fmt: skip
         self.count = 0
 
     def start(self) -> None:
@@ -122,9 +129,9 @@ class Faults:
 
     def _wipe_observer(self) -> None:
         node = self._world.random.choice(self._nodes)
-        if node.up and not node.spec.config.controller:
+        if node.up and not node.spec.config.controller and (not node.spec.partitions or self._in_sync()):
             node.wipe()
-            self._on_wiped(node.node_id)
+            self._on_lost(node.node_id, True)
             self._world.call_later(self._world.random.uniform(5, 2_000), lambda: self._start(node))
 
     def _change_voters(self) -> None:
@@ -143,10 +150,65 @@ class Faults:
         leader.receive(request, lambda _response: None)
 
     def _kill_broker(self) -> None:
+        if not self._workload.brokers:
+            return
         broker = self._world.random.choice(self._workload.brokers)
         broker.alive = not broker.alive
         if broker.alive:
             broker.restart()
+
+    # ------------------------------------------------------------------------------------------- brokers with partitions
+
+    def _kill_a_broker(self) -> None:
+        self._down(self._world.random.choice(self._brokers), 3_000)
+
+    def _pause_a_broker(self) -> None:
+        self._world.random.choice(self._brokers).pause(self._world.random.uniform(50, 5_000))
+
+    def _cut_broker(self) -> None:
+        """Off from everybody else."""
+        node = self._world.random.choice(self._brokers)
+        others = [other.node_id for other in self._nodes if other is not node]
+        self._break({link for other in others for link in ((node.node_id, other), (other, node.node_id))})
+
+    def _stop_a_broker(self) -> None:
+        node = self._world.random.choice(self._brokers)
+        if node.broker is None:
+            return
+        life = node.life
+        node.when_awake(node.broker.stop)
+
+        def restart() -> None:
+            if node.life == life and node.up:
+                node.kill()
+            self._start(node)
+
+        self._world.call_later(self._world.random.uniform(3_000, 7_000), restart)
+
+    def _cut_power(self) -> None:
+        """Replication does not sync: a power cut is survived as long as it spares the other replicas, and they are in
+        sync. Until the broker is in sync again no other may lose its power."""
+        node = self._world.random.choice(self._brokers)
+        if node.up and self._in_sync():
+            node.kill(power=True)
+            self._on_lost(node.node_id, False)
+            self._world.call_later(self._world.random.uniform(5, 2_000), lambda: self._start(node))
+
+    def _in_sync(self) -> bool:
+        """Every broker is up in its present life, and every partition has all its replicas in its ISR."""
+        publishers = [node.publisher for node in self._nodes if node.publisher is not None]
+        if not publishers:
+            return False
+        image = max(publishers, key=lambda publisher: publisher.offset).image
+        for node in self._brokers:
+            known = image.brokers.get(node.node_id)
+            if node.broker is None or known is None or known.fenced or known.epoch != node.broker.broker_epoch:
+                return False
+        return all(
+            set(partition.isr) == set(partition.replicas)
+            for topic in image.topics_by_id.values()
+            for partition in topic.partitions.values()
+        )
 
     # ----------------------------------------------------------------------------------------------------------- network
 

@@ -64,12 +64,12 @@ class Invariants:
     def wiped(self, node_id: NodeId) -> None:
         self._seen[node_id] = _Seen()
 
-    def check(self) -> None:
-        for node in self.nodes:
+    def check(self, touched: Sequence[SimulatedNode]) -> None:
+        """Of the nodes to which something happened."""
+        for node in touched:
             raft = node.raft
-            if raft is None or not node.touched:
+            if raft is None:
                 continue
-            node.touched = False
             seen = self._seen.setdefault(node.node_id, _Seen())
             if seen.life != node.life:
                 self._new_life(node, raft, seen)

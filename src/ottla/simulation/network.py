@@ -23,8 +23,11 @@ class Endpoint(Protocol):
     """A node as the network sees it."""
 
     node_id: NodeId
-    life: int
-    """Rises with every start: answers to an earlier life find nobody."""
+
+    @property
+    def life(self) -> int:
+        """Rises with every start: answers to an earlier life find nobody."""
+        ...
 
     @property
     def up(self) -> bool: ...
@@ -32,6 +35,10 @@ class Endpoint(Protocol):
     def receive(self, request: Message, reply: Callable[[Message], None]) -> None: ...
 
     def respond(self, outbound: Outbound, response: Message | None, *, gone: bool) -> None: ...
+
+
+class Answer(Protocol):
+    def __call__(self, response: Message | None, *, gone: bool) -> None: ...
 
 
 @dataclass(slots=True)
@@ -63,22 +70,25 @@ class FakeNetwork:
         world = self._world
         life = sender.life
         target = self._nodes.get(outbound.address)
-        world.call_later(outbound.timeout_ms, lambda: self._answer(sender, life, outbound, None, gone=False))
+        limit = world.call_later(outbound.timeout_ms, lambda: self._answer(sender, life, outbound, None, gone=False))
         if target is None:
             return
-        for _ in range(self._copies()):
-            self._carry(sender.node_id, target.node_id, lambda: self._arrive(sender, life, target, outbound))
 
-    def _arrive(self, sender: Endpoint, life: int, target: Endpoint, outbound: Outbound) -> None:
+        def answer(response: Message | None, *, gone: bool) -> None:
+            limit.cancel()
+            self._answer(sender, life, outbound, response, gone=gone)
+
+        for _ in range(self._copies()):
+            self._carry(sender.node_id, target.node_id, lambda: self._arrive(sender, target, outbound, answer))
+
+    def _arrive(self, sender: Endpoint, target: Endpoint, outbound: Outbound, answer: Answer) -> None:
         if not target.up:
-            self._carry(target.node_id, sender.node_id, lambda: self._answer(sender, life, outbound, None, gone=True))
+            self._carry(target.node_id, sender.node_id, lambda: answer(None, gone=True))
             return
 
         def reply(response: Message) -> None:
             for _ in range(self._copies()):
-                self._carry(
-                    target.node_id, sender.node_id, lambda: self._answer(sender, life, outbound, response, gone=False)
-                )
+                self._carry(target.node_id, sender.node_id, lambda: answer(response, gone=False))
 
         self.messages += 1
         self._world.note(lambda: f"{sender.node_id} -> {target.node_id}  {outbound.request!r}")

@@ -1,7 +1,10 @@
-"""One simulated node: the real raft node and the real controller (or a broker's observer) on fake disk, time, network.
+"""One simulated node: the real raft node and the real controller, or a broker's observer with or without its partitions,
+on fake disk, time, network.
 
 It can be killed (its unsynced writes are at the disk's mercy), paused (it does nothing, its timers come late, its peers'
-messages wait), wiped, and started again. A partition's replicas can be added beside the controller here later.
+messages wait), wiped, and started again. A broker with partitions that is killed keeps what it wrote, as a process that
+dies does: replication does not sync, so only power cuts that spare another replica may take it. Others lose their power
+more often than not.
 """
 
 from __future__ import annotations
@@ -11,22 +14,36 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla.controller.config_rules import ConfigRules
+from ottla.controller.error_responses import error_response
 from ottla.controller.observer import MetadataObserver
 from ottla.controller.runtime import ControllerRuntime
-from ottla.controller.state import ControllerSettings, ControllerState
+from ottla.controller.state import ControllerSettings, ControllerState, RequestContext
 from ottla.env.config.broker.config import BrokerConfig
 from ottla.metadata.publisher import MetadataPublisher
-from ottla.model.ids import NodeId, new_uuid
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import NodeId, Uuid, new_uuid
+from ottla.protocol.generated.alter_partition_request import AlterPartitionRequest
+from ottla.protocol.generated.assign_replicas_to_dirs_request import AssignReplicasToDirsRequest
+from ottla.protocol.generated.broker_heartbeat_request import BrokerHeartbeatRequest
+from ottla.protocol.generated.broker_registration_request import BrokerRegistrationRequest
 from ottla.protocol.primitives import Message
 from ottla.raft.config import RaftConfig
 from ottla.raft.driver import Done
 from ottla.raft.node import RaftNode
 from ottla.raft.outbound import Outbound
+from ottla.simulation.broker import BrokerPart
 from ottla.simulation.disk import FakeDisk
 from ottla.simulation.network import FakeNetwork
 from ottla.simulation.world import Event, SimulatedClock, SimulatedRandom, World
 
 LOG_DIR = "/data/__cluster_metadata-0"
+_OF_BROKERS = (
+    BrokerRegistrationRequest,
+    BrokerHeartbeatRequest,
+    AlterPartitionRequest,
+    AssignReplicasToDirsRequest,
+)
+"""Decided by the active controller; everything else that a node receives at its quorum's door is the quorum's."""
 
 
 class Answered:
@@ -36,12 +53,23 @@ class Answered:
         self.result: Any = None
         self.exception: BaseException | None = None
         self._done = False
+        self._then: Callable[[Answered], None] | None = None
 
     def set_result(self, result: Any) -> None:
         self.result, self._done = result, True
+        if self._then is not None:
+            self._then(self)
 
     def set_exception(self, exception: BaseException) -> None:
         self.exception, self._done = exception, True
+        if self._then is not None:
+            self._then(self)
+
+    def then(self, callback: Callable[[Answered], None]) -> None:
+        if self._done:
+            callback(self)
+        else:
+            self._then = callback
 
     def done(self) -> bool:
         return self._done
@@ -54,6 +82,9 @@ class NodeSpec:
     bootstrap: tuple[Message, ...] = ()
     prepare: Callable[[FakeDisk], None] | None = None
     """Formats the disk before the first start."""
+    partitions: bool = False
+    """A broker with partitions, beside the observer."""
+    session_timeout_ms: int = 9_000
 
 
 class SimulatedNode:
@@ -71,6 +102,10 @@ class SimulatedNode:
         self.raft: RaftNode | None = None
         self.runtime: ControllerRuntime | None = None
         self.observer: MetadataObserver | None = None
+        self.broker: BrokerPart | None = None
+        self.directory: Uuid = new_uuid(world.random.randbytes) if spec.partitions else Uuid(bytes(16))
+        self.door = BrokerDoor(self)
+        self.timers = _Timers(self, 0)
         self.flush_ms = (0.1, 4.0)
         self.failure: str | None = None
         if spec.prepare is not None:
@@ -95,11 +130,15 @@ class SimulatedNode:
         world, config = self.world, self.spec.config
         random = SimulatedRandom(world.random)
         raft = RaftNode(self.disk, LOG_DIR, self.clock, config, random)
-        timers = _Timers(self, self.life)
+        timers = self.timers = _Timers(self, self.life)
         blocking, send = self._blocking(self.life), self._sender()
         if config.controller:
             state = ControllerState(
-                settings=ControllerSettings(cluster_id=config.cluster_id, node_id=config.node_id),
+                settings=ControllerSettings(
+                    cluster_id=config.cluster_id,
+                    node_id=config.node_id,
+                    broker_session_timeout_ms=self.spec.session_timeout_ms,
+                ),
                 rules=ConfigRules(self.spec.rules),
                 quorum=raft,
                 clock=self.clock,
@@ -112,27 +151,33 @@ class SimulatedNode:
                 blocking=blocking,
                 send=send,
                 timers=timers,
-                on_failure=self._on_failure,
+                on_failure=self.on_failure,
             )
             self.raft = raft
             self.runtime.start(list(self.spec.bootstrap))
         else:
             self.observer = MetadataObserver(
-                raft, blocking=blocking, send=send, timers=timers, on_failure=self._on_failure
+                raft, blocking=blocking, send=send, timers=timers, on_failure=self.on_failure
             )
             self.raft = raft
             self.observer.start()
+            if self.spec.partitions:
+                self.broker = BrokerPart(self, self.observer.publisher, self.directory)
+                self.broker.start()
         world.call_later(500, _Guard(self, self.life, self._tick))
 
     def _tick(self) -> None:
         (self.runtime or self.observer).tick()  # type: ignore[union-attr]  # a node that is up has one of them
         self.world.call_later(500, _Guard(self, self.life, self._tick))
 
-    def kill(self) -> None:
-        self.world.note(lambda: f"{self.node_id} killed")
-        self.raft = self.runtime = self.observer = None
+    def kill(self, *, power: bool | None = None) -> None:
+        """The process dies; with `power`, what was not synced may be gone too."""
+        cut = power if power is not None else not self.spec.partitions and self.world.random.random() < 0.7
+        self.world.note(lambda: f"{self.node_id} {'loses its power' if cut else 'killed'}")
+        self.raft = self.runtime = self.observer = self.broker = None
         self.life += 1
-        self.disk.cut_power()
+        if cut:
+            self.disk.cut_power()
 
     def pause(self, duration_ms: float) -> None:
         self.world.note(lambda: f"{self.node_id} paused for {duration_ms:.0f} ms")
@@ -140,13 +185,15 @@ class SimulatedNode:
 
     def wipe(self) -> None:
         """A new, empty disk. Only for replicas whose loss a majority survives."""
-        self.kill()
+        self.kill(power=True)
         self.disk.wipe()
+        if self.spec.partitions:
+            self.directory = self.new_directory_id()
 
-    def new_directory_id(self) -> bytes:
+    def new_directory_id(self) -> Uuid:
         return new_uuid(self.world.random.randbytes)
 
-    def _on_failure(self, error: OSError) -> None:
+    def on_failure(self, error: OSError) -> None:
         """The real node ends its process when the metadata disk fails."""
         self.failure = str(error)
         self.world.note(lambda: f"{self.node_id} failed: {error}")
@@ -159,8 +206,24 @@ class SimulatedNode:
 
     def _receive(self, request: Message, reply: Callable[[Message], None]) -> None:
         part = self.runtime or self.observer
-        if part is not None:
+        if isinstance(request, _OF_BROKERS):
+            self._decide(request, reply)
+        elif part is not None:
             part.driver.receive(request, request.MAX_VERSION, reply)
+
+    def _decide(self, request: Message, reply: Callable[[Message], None]) -> None:
+        if self.runtime is None:
+            reply(error_response(request, KafkaError(ErrorCode.NOT_CONTROLLER)))
+            return
+        answer = self.runtime.submit(request, RequestContext(version=request.MAX_VERSION))
+
+        def done(answered: Answered) -> None:
+            if isinstance(answered.exception, KafkaError):
+                reply(error_response(request, answered.exception))
+            else:
+                reply(answered.result)
+
+        answer.then(done)  # type: ignore[attr-defined]  # as made by `start`
 
     def respond(self, outbound: Outbound, response: Message | None, *, gone: bool) -> None:
         self.when_awake(lambda: self._respond(outbound, response, gone=gone))
@@ -197,6 +260,37 @@ class SimulatedNode:
             self.world.call_later(self.world.random.uniform(*self.flush_ms), _Guard(self, life, finish))
 
         return run
+
+
+class BrokerDoor:
+    """Where clients and other brokers reach the node, beside its quorum's door."""
+
+    def __init__(self, node: SimulatedNode) -> None:
+        self._node = node
+        self.node_id = node.node_id
+
+    @property
+    def life(self) -> int:
+        return self._node.life
+
+    @property
+    def up(self) -> bool:
+        return self._node.up
+
+    def receive(self, request: Message, reply: Callable[[Message], None]) -> None:
+        self._node.when_awake(lambda: self._receive(request, reply))
+
+    def _receive(self, request: Message, reply: Callable[[Message], None]) -> None:
+        if self._node.broker is not None:
+            self._node.broker.handle(request, reply)
+
+    def respond(self, outbound: Outbound, response: Message | None, *, gone: bool) -> None:
+        del gone
+        self._node.when_awake(lambda: self._respond(outbound, response))
+
+    def _respond(self, outbound: Outbound, response: Message | None) -> None:
+        if self._node.broker is not None:
+            self._node.broker.answered(outbound, response)
 
 
 class _Guard:

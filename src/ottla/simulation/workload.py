@@ -14,15 +14,16 @@ from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId, Uuid, new_uuid
 from ottla.protocol.generated import broker_registration_request as registration
 from ottla.protocol.generated.broker_heartbeat_request import BrokerHeartbeatRequest
-from ottla.protocol.generated.create_topics_request import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.generated.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.protocol.generated.delete_topics_request import DeleteTopicsRequest
+from ottla.protocol.generated.elect_leaders_request import ElectLeadersRequest
 from ottla.protocol.primitives import Message
 from ottla.simulation.world import World
 
 if TYPE_CHECKING:
     from ottla.simulation.node import Answered, SimulatedNode
 
-RETRY_MS = 150.0
+_SMALL_SEGMENTS = (CreatableTopicConfig("internal.segment.bytes", "4000"),)
 
 
 class SimulatedBroker:
@@ -73,10 +74,14 @@ class SimulatedBroker:
 
 
 class Workload:
-    def __init__(self, world: World, nodes: Sequence[SimulatedNode], cluster_id: str, brokers: int) -> None:
+    def __init__(
+        self, world: World, nodes: Sequence[SimulatedNode], cluster_id: str, brokers: int, *, partitions: bool = False
+    ) -> None:
+        """`partitions`: the nodes have brokers of their own, so topics are few and live longer."""
         self.world = world
         self.cluster_id = cluster_id
         self._nodes = nodes
+        self._partitions = partitions
         self.brokers = [SimulatedBroker(self, 100 + index) for index in range(brokers)]
         self.created: set[str] = set()
         self.maybe: set[str] = set()
@@ -99,23 +104,21 @@ class Workload:
         node = self.world.random.choice(active)
         if node.runtime is None:
             return
-        life = node.life
         node.touched = True
         answer: Answered = node.runtime.submit(request, RequestContext(version=version))  # type: ignore[assignment]  # as made by SimulatedNode
-        self._poll(node, life, answer, done, 60)
 
-    def _poll(self, node: SimulatedNode, life: int, answer: Answered, done: Any, tries: int) -> None:
-        if answer.done():
-            if answer.exception is None:
+        def answered(found: Answered) -> None:
+            if found.exception is None:
                 self.answered += 1
-                done(answer.result)
-            return
-        if node.life == life and tries > 0:
-            self.world.call_later(20.0, lambda: self._poll(node, life, answer, done, tries - 1))
+                done(found.result)
+
+        answer.then(answered)
 
     def _admin(self) -> None:
         dice = self.world.random
-        if self.created and dice.random() < 0.25:
+        if self._partitions and self.created and dice.random() < 0.5:
+            self.ask(ElectLeadersRequest(0, None, 5_000), 2, lambda _response: None)
+        elif self.created and dice.random() < 0.25:
             name = dice.choice(sorted(self.created))
             self.created.discard(name)
             self.maybe.add(name)
@@ -124,9 +127,12 @@ class Workload:
             self._names += 1
             name = f"t{self._names}"
             self.maybe.add(name)
-            topic = CreatableTopic(name, dice.randint(1, 3), min(3, len(self.brokers)))
+            topic = CreatableTopic(name, dice.randint(1, 2 if self._partitions else 3), 3)
+            if self._partitions:
+                topic.configs = [CreatableTopicConfig("min.insync.replicas", "2"), *_SMALL_SEGMENTS]
             self.ask(CreateTopicsRequest([topic]), 7, lambda response: self._on_created(name, response))
-        self.world.call_later(dice.uniform(20, 200), self._admin)
+        busy = self._partitions and self.created
+        self.world.call_later(dice.uniform(1_000, 4_000) if busy else dice.uniform(20, 200), self._admin)
 
     def _on_created(self, name: str, response: Any) -> None:
         code = ErrorCode(response.topics[0].error_code)

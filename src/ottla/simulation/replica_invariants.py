@@ -1,0 +1,240 @@
+"""What must hold for the partitions after every event: the promises of replication.
+
+The truth is kept here: for each partition, the batches that a leader has ever called committed. Every replica must agree
+with it below its own high watermark, every leader must have all of it, every promise to a producer must be in it, and a
+consumer must never get anything else. Only an unclean election that the metadata records, of a replica that lost its
+power since it was last in sync, ends a partition's promises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import RECOVERING, MetadataImage, PartitionRegistration
+from ottla.model.ids import NodeId
+from ottla.protocol.records import parse_header
+from ottla.replication.fetch_session import Key
+from ottla.simulation.invariants import Violation
+from ottla.simulation.records import Promise, Read
+
+if TYPE_CHECKING:
+    from ottla.log.partition_log import PartitionLog
+    from ottla.replication.partition import Partition
+    from ottla.simulation.node import SimulatedNode
+
+READ_BYTES = 1 << 16
+
+
+@dataclass(slots=True)
+class Truth:
+    """A partition as it was committed."""
+
+    batches: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    """Base offset -> (last offset, epoch, CRC)."""
+    end: int = 0
+    last_epoch: int = -1
+    leaders: dict[int, NodeId] = field(default_factory=dict)
+    unclean: bool = False
+
+
+@dataclass(slots=True)
+class _Shown:
+    """What a replica has shown in this life of its node."""
+
+    high_watermark: int = 0
+    end: int = 0
+    checked: int = 0
+    partition_epoch: int = -1
+    led_epoch: int = -1
+
+
+@dataclass(slots=True)
+class ReplicaInvariants:
+    nodes: Sequence[SimulatedNode]
+    truths: dict[Key, Truth] = field(default_factory=dict)
+    unclean_elections: int = 0
+    _shown: dict[tuple[NodeId, int, Key], _Shown] = field(default_factory=dict)
+    _ends: dict[tuple[NodeId, Key], int] = field(default_factory=dict)
+    """The last end of a replica, also while its node is down."""
+    _lossy: set[tuple[NodeId, Key]] = field(default_factory=set)
+    """Replicas that lost their power and are not known to be in sync again."""
+    _lives: dict[NodeId, int] = field(default_factory=dict)
+    _promises: list[Promise] = field(default_factory=list)
+    _reads: list[Read] = field(default_factory=list)
+
+    def on_acked(self, promise: Promise) -> None:
+        self._promises.append(promise)
+
+    def on_read(self, read: Read) -> None:
+        self._reads.append(read)
+
+    def lost_power(self, node_id: NodeId) -> None:
+        """Its disk may have less than it showed, until it is in sync again."""
+        for place in [place for place in self._ends if place[0] == node_id]:
+            del self._ends[place]
+            self._lossy.add(place)
+
+    def _on_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        ids = image.topics_by_id if delta.reloaded else delta.partitions
+        for topic_id in ids:
+            topic = image.topics_by_id.get(topic_id)
+            for index, partition in topic.partitions.items() if topic is not None else ():
+                self._on_partition((topic_id, index), partition, image)
+
+    def _on_partition(self, key: Key, partition: PartitionRegistration, image: MetadataImage) -> None:
+        if partition.leader_recovery_state == RECOVERING:
+            truth = self.truths.setdefault(key, Truth())
+            if (partition.leader, key) in self._lossy and not truth.unclean:
+                truth.unclean = True
+                self.unclean_elections += 1
+        elif self._lossy:
+            for node in self.nodes:
+                known = image.brokers.get(node.node_id)
+                if node.broker is None or known is None or known.epoch != node.broker.broker_epoch:
+                    continue
+                if node.node_id in partition.isr:
+                    self._lossy.discard((node.node_id, key))
+
+    def check(self, touched: Sequence[SimulatedNode]) -> None:
+        for node in touched:
+            part = node.broker
+            if part is None:
+                continue
+            if self._lives.get(node.node_id) != node.life and node.publisher is not None:
+                self._lives[node.node_id] = node.life
+                node.publisher.subscribe(self._on_metadata)
+            for topic_id, partitions in part.replicas.by_id.items():
+                for index, partition in partitions.items():
+                    self._check(node, (topic_id, index), partition)
+        if self._promises:
+            for promise in self._promises:
+                self.kept(promise)
+            self._promises.clear()
+        if self._reads:
+            for read in self._reads:
+                self._was_committed(read)
+            self._reads.clear()
+
+    def _check(self, node: SimulatedNode, key: Key, partition: Partition) -> None:
+        log = partition.log
+        shown = self._shown.get((node.node_id, node.life, key))
+        if shown is None:
+            shown = self._shown[node.node_id, node.life, key] = _Shown()
+        truth = self.truths.get(key)
+        if truth is None:
+            truth = self.truths[key] = Truth()
+        if partition.is_leader and shown.led_epoch != partition.leader_epoch:
+            shown.led_epoch = partition.leader_epoch
+            self._elected(node, truth, partition)
+        end, high_watermark = log.log_end_offset, log.high_watermark
+        if end == shown.end and high_watermark == shown.high_watermark:
+            shown.partition_epoch = partition.partition_epoch
+            return
+        where = f"{partition.topic_partition} on node {node.node_id}"
+        if not truth.unclean:
+            if high_watermark < shown.high_watermark:
+                raise Violation(f"{where}: the high watermark fell from {shown.high_watermark} to {high_watermark}")
+            if end < shown.high_watermark:
+                raise Violation(f"{where}: truncated to {end}, below its high watermark {shown.high_watermark}")
+        if high_watermark > end:
+            raise Violation(f"{where}: the high watermark {high_watermark} is past the end {end}")
+        self._ends[node.node_id, key] = shown.end = end
+        if high_watermark > shown.high_watermark:
+            self._committed(node, partition, truth, shown, high_watermark)
+        shown.high_watermark = high_watermark
+        shown.partition_epoch = partition.partition_epoch
+
+    # ---------------------------------------------------------------------------------------------------------- leaders
+
+    def _elected(self, node: SimulatedNode, truth: Truth, partition: Partition) -> None:
+        epoch = partition.leader_epoch
+        where = f"{partition.topic_partition}: node {node.node_id}, leader of epoch {epoch},"
+        if truth.leaders.setdefault(epoch, node.node_id) != node.node_id:
+            raise Violation(f"{where} is not the only one: {truth.leaders[epoch]}")
+        if truth.unclean:
+            return
+        log = partition.log
+        if log.log_end_offset < truth.end:
+            raise Violation(f"{where} ends at {log.log_end_offset}, but {truth.end} are committed")
+        if truth.end and log.epochs.epoch_for_offset(truth.end - 1) != truth.last_epoch:
+            raise Violation(f"{where} has another record at {truth.end - 1} than the one that was committed")
+
+    # ------------------------------------------------------------------------------------------------------- commitment
+
+    def _committed(
+        self, node: SimulatedNode, partition: Partition, truth: Truth, shown: _Shown, high_watermark: int
+    ) -> None:
+        where = f"{partition.topic_partition} on node {node.node_id}"
+        # Several changes of an ISR may come in one event: with which of them it was committed is not seen here.
+        same_isr = shown.partition_epoch == partition.partition_epoch
+        if high_watermark > truth.end and not truth.unclean and same_isr:
+            if not partition.is_leader:
+                raise Violation(f"{where}: a follower calls {high_watermark} committed, its leaders only {truth.end}")
+            self._replicated(node, partition, high_watermark)
+        for base, entry in batches(partition.log, shown.checked, high_watermark):
+            known = truth.batches.get(base)
+            if known is None and base >= truth.end:
+                truth.batches[base] = entry
+                truth.end, truth.last_epoch = entry[0] + 1, entry[1]
+            elif known != entry and not truth.unclean:
+                raise Violation(f"{where}: {entry} at {base} is called committed, but {known} was")
+        shown.checked = high_watermark
+
+    def _replicated(self, node: SimulatedNode, partition: Partition, high_watermark: int) -> None:
+        """Everybody in the ISR has what is called committed, and they are enough."""
+        if len(partition.isr) < min(partition.log.config.min_insync_replicas, len(partition.replicas)):
+            raise Violation(f"{partition.topic_partition}: committed with an ISR of {partition.isr} only")
+        key = (partition.topic_id, partition.topic_partition.partition)
+        for replica in partition.isr:
+            end = self._ends.get((replica, key))
+            if end is not None and end < high_watermark:
+                raise Violation(
+                    f"{partition.topic_partition}: node {node.node_id} calls {high_watermark} committed, "
+                    f"but {replica} of its ISR has only {end}"
+                )
+
+    def kept(self, promise: Promise) -> None:
+        """What a producer was told is part of the truth."""
+        truth = self.truths.get(promise.key, Truth())
+        known = truth.batches.get(promise.offset)
+        if not truth.unclean and (known is None or known[2] != promise.crc):
+            raise Violation(f"acknowledged at offset {promise.offset}, but {known} is committed there")
+
+    def _was_committed(self, read: Read) -> None:
+        truth = self.truths.get(read.key, Truth())
+        known = truth.batches.get(read.offset)
+        if not truth.unclean and (known is None or known[2] != read.crc):
+            raise Violation(f"a consumer got {read} from node {read.broker}, but {known} is committed there")
+
+    # ----------------------------------------------------------------------------------------------------------- the end
+
+    def whole(self, key: Key, partition: Partition) -> None:
+        """A replica has the whole truth."""
+        truth = self.truths[key]
+        if truth.unclean:
+            return
+        found = dict(batches(partition.log, 0, truth.end))
+        missing = sorted(base for base, entry in truth.batches.items() if found.get(base) != entry)
+        if missing:
+            raise Violation(f"{partition.topic_partition}: what was committed at {missing[:5]} is not there")
+
+
+def batches(log: PartitionLog, start: int, end: int) -> list[tuple[int, tuple[int, int, int]]]:
+    """(base offset, (last offset, epoch, CRC)) of the batches from `start` up to `end`."""
+    found = []
+    at = max(start, log.log_start_offset)
+    while at < end:
+        piece = log.read(at, READ_BYTES, max_offset=end)
+        if not piece.length:
+            break
+        data, position = piece.read(), 0
+        while position < len(data):
+            header = parse_header(data, position)
+            if header.base_offset >= start:
+                found.append((header.base_offset, (header.last_offset, header.leader_epoch, header.crc)))
+            at = header.next_offset
+            position += header.size
+    return found
