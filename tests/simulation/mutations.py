@@ -212,3 +212,13 @@ def grants_a_second_election_in_the_same_epoch(patch: pytest.MonkeyPatch) -> Non
         self.become(elections.Candidate(epoch, self.vote_key, own, self.election_deadline()))
 
     patch.setattr(replica.Replica, "become_candidate", become)
+
+
+@mutation
+def believes_more_than_it_has(patch: pytest.MonkeyPatch) -> None:
+    """A follower takes the leader's high watermark although its own log ends before it."""
+
+    def follow(self: Any) -> bool:
+        return bool(self._replica.raise_high_watermark(self.leader_high_watermark))
+
+    patch.setattr(fetching.Fetching, "follow_high_watermark", follow)

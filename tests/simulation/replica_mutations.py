@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from ottla.broker.handlers import replica_fetch
-from ottla.controller import alter_partition, brokers, partition_change
-from ottla.log import local_log, log_store, segment_recovery
+from ottla.controller import brokers, partition_change
+from ottla.log import log_store
 from ottla.model.errors import ErrorCode
-from ottla.replication import context, fetcher, follower_progress, following, leading, partition
+from ottla.replication import fetcher, following, leading, partition
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
 REPLICA_MUTATIONS: dict[str, Mutation] = {}
@@ -58,15 +58,6 @@ def counts_a_proposal_as_answered(patch: pytest.MonkeyPatch) -> None:
 
 
 @mutation
-def takes_anybody_into_the_isr(patch: pytest.MonkeyPatch) -> None:
-    def expand(self: Any, follower: Any) -> None:
-        if self.pending is None and follower.id not in self._partition.isr:
-            self._propose((*self._partition.isr, follower.id))
-
-    patch.setattr(leading.Leading, "maybe_expand", expand)
-
-
-@mutation
 def truncates_below_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
     original = following.truncation_offset
     patch.setattr(following, "truncation_offset", lambda *args: max(original(*args) - 20, 0))
@@ -96,29 +87,6 @@ def fetches_without_the_epoch_of_the_last_record(patch: pytest.MonkeyPatch) -> N
 
 
 @mutation
-def follows_a_deposed_leader(patch: pytest.MonkeyPatch) -> None:
-    """Neither side looks at the leader epoch."""
-    patch.setattr(partition.Partition, "require_following", lambda *_: None)
-    original = partition.Partition.require_leader
-    patch.setattr(partition.Partition, "require_leader", lambda self, *_: original(self))
-
-
-@mutation
-def expands_the_isr_by_a_dead_incarnation(patch: pytest.MonkeyPatch) -> None:
-    """Nobody looks at broker epochs (KIP-903): what the incarnation before a power cut had counts for the next."""
-    patch.setattr(alter_partition, "_eligible", lambda state, member: state.active(member.broker_id))
-    patch.setattr(context.ReplicaContext, "eligible", lambda *_: True)
-
-    def fetched(self: Any, offset: int, start: int, epoch: int, leader_end: int, now_ms: float) -> None:
-        if offset >= leader_end:
-            self.last_caught_up_ms = now_ms
-        self.log_end_offset = max(self.log_end_offset, offset)
-        self.log_start_offset, self.broker_epoch = start, epoch
-
-    patch.setattr(follower_progress.FollowerProgress, "fetched", fetched)
-
-
-@mutation
 def trusts_a_broker_that_lost_its_power(patch: pytest.MonkeyPatch) -> None:
     """As if every restart came after a clean shutdown (KIP-966 off)."""
     patch.setattr(brokers, "_cleanup_of_old_incarnation", lambda *_: [])
@@ -129,31 +97,6 @@ def elects_whoever_is_alive(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         partition_change.PartitionChange, "_valid_leader", lambda self, replica: self.acceptable_leader(replica)
     )
-
-
-@mutation
-def elects_the_fenced(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(
-        partition_change.PartitionChange,
-        "_valid_leader",
-        lambda self, replica: replica in self.isr or (not self.isr and replica in self.elr),
-    )
-
-
-@mutation
-def forgets_to_sync_what_it_calls_flushed(patch: pytest.MonkeyPatch) -> None:
-    """The recovery point runs ahead of the disk, so that recovery trusts what was never synced."""
-    patch.setattr(local_log.FlushPlan, "sync", lambda _: None)
-
-
-class _AnyCrc(int):
-    def __ne__(self, other: object) -> bool:
-        return False
-
-
-@mutation
-def recovers_without_a_look_at_the_crc(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(segment_recovery, "crc32c", lambda *_: _AnyCrc())
 
 
 @mutation

@@ -11,11 +11,19 @@ import pytest
 from ottla.controller import brokers, runtime
 from ottla.controller.state import RequestContext
 from ottla.env import logging
+from ottla.metadata.image import MetadataImage
+from ottla.model.errors import KafkaError
 from ottla.protocol.generated.create_topics_request import CreatableTopic, CreateTopicsRequest
-from ottla.raft import elections, replica
+from ottla.protocol.generated.fetch_response import FetchResponse
+from ottla.protocol.primitives import Message
+from ottla.raft import elections, replica, segment
+from ottla.raft import node as raft_node
+from ottla.raft.errors import RaftError
+from ottla.raft.outbound import Outbound
 from ottla.simulation.cluster import Shape, SimulatedCluster
 from ottla.simulation.invariants import Violation, check_partitions
-from ottla.simulation.node import SimulatedNode
+from ottla.simulation.node import LOG_DIR, SimulatedNode
+from ottla.simulation.workload import SimulatedBroker
 from ottla.simulation.world import World
 
 
@@ -131,7 +139,51 @@ def silent_brokers_lose_their_leaderships() -> None:
     check_partitions(image)
 
 
+def late_answers_find_nobody_waiting() -> None:
+    """The second copy of an answer that sent a deposed leader back comes when it has long followed the new one."""
+    stage = Stage()
+    old = stage.leader
+    stage.cut_off(old)
+    stage.write_alone(old, 10)
+    stage.run(5_000)
+    kept: list[tuple[Outbound, Message]] = []
+    deliver = old.respond
+
+    def respond(outbound: Outbound, response: Message | None, *, gone: bool) -> None:
+        if isinstance(response, FetchResponse) and response.responses[0].partitions[0].diverging_epoch.epoch >= 0:
+            kept.append((outbound, response))
+        deliver(outbound, response, gone=gone)
+
+    old.respond = respond  # type: ignore[method-assign]  # the schedule listens in
+    stage.heal()
+    stage.run(3_000)
+    assert kept, "the deposed leader was not sent back"
+    for outbound, response in kept:
+        deliver(outbound, response, gone=False)
+    stage.run(1_000)
+
+
+def damage_is_seen_when_a_log_is_opened() -> None:
+    """The last batch of a killed voter has a byte that is not what it was: it was never synced, so it must go."""
+    stage = Stage()
+    node = stage.followers()[0]
+    node.flush_ms = (60_000.0, 60_000.0)
+    stage.run(1_000)
+    assert node.raft is not None
+    assert node.raft.end_offset > node.raft.replica.durable_end_offset
+    node.kill(power=False)
+    node.flush_ms = (0.1, 4.0)
+    path = max(path for path in node.disk.files if path.startswith(LOG_DIR) and path.endswith(".log"))
+    file = node.disk.files[path]
+    assert len(file.synced) < len(file.data)
+    file.data[-1] ^= 1
+    node.start()
+    stage.run(3_000)
+
+
 SCHEDULES: dict[str, Callable[[], None]] = {
+    "late_answers_find_nobody_waiting": late_answers_find_nobody_waiting,
+    "damage_is_seen_when_a_log_is_opened": damage_is_seen_when_a_log_is_opened,
     "isolated_leader_resigns": isolated_leader_resigns,
     "undone_decisions_are_forgotten": undone_decisions_are_forgotten,
     "the_longer_log_is_not_the_newer": the_longer_log_is_not_the_newer,
@@ -167,7 +219,19 @@ def _leaves_the_fenced_in_charge(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(brokers, "fence_broker", fence)
 
 
+def _takes_every_answer(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        raft_node.RaftNode, "respond", lambda _, outbound, response, *, gone=False: outbound.on_response(response, gone)
+    )
+
+
+def _does_not_look_at_crcs(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(segment, "crc_matches", lambda *_: True)
+
+
 BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    "late_answers_find_nobody_waiting": _takes_every_answer,
+    "damage_is_seen_when_a_log_is_opened": _does_not_look_at_crcs,
     "isolated_leader_resigns": _without_check_quorum,
     "undone_decisions_are_forgotten": _keeps_its_image,
     "the_longer_log_is_not_the_newer": _compares_lengths,
@@ -183,5 +247,44 @@ def test_the_schedule_is_survived(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(BUGS))
 def test_the_schedule_finds_its_bug(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     BUGS[name](monkeypatch)
-    with pytest.raises(Violation):
+    with pytest.raises((Violation, RaftError, KafkaError)):
         SCHEDULES[name]()
+
+
+def test_voters_stand_one_after_the_other_when_their_leader_died() -> None:
+    """All notice at the same moment; a split vote would cost another second."""
+    for seed in range(1, 9):
+        stage = Stage(seed)
+        old, others = stage.leader, stage.followers()
+        epoch = old.raft.epoch if old.raft is not None else 0
+        old.kill()
+        for node in others:
+            assert node.runtime is not None
+            node.runtime.driver.raft.elections.leader_gone()
+            node.runtime.driver.pump()
+        stage.run(150)
+        leaders = [node for node in others if node.raft is not None and node.raft.is_leader]
+        assert [node.raft.epoch for node in leaders if node.raft is not None] == [epoch + 1]
+
+
+def test_a_broker_that_hangs_with_the_leading_controller_is_fenced_in_its_session() -> None:
+    """9 s from when it was last heard, not from when the next controller took over."""
+    stage = Stage()
+    old, workload = stage.leader, stage.cluster.workload
+    broker = SimulatedBroker(workload, old.node_id)
+    workload.brokers.append(broker)
+    broker.act()
+    stage.run(2_000)
+    assert not image_of(stage).brokers[old.node_id].fenced
+    broker.alive = False
+    old.pause(60_000)
+    stage.run(8_000)
+    assert stage.leader is not old
+    assert not image_of(stage).brokers[old.node_id].fenced
+    stage.run(2_000)
+    assert image_of(stage).brokers[old.node_id].fenced
+
+
+def image_of(stage: Stage) -> MetadataImage:
+    assert stage.leader.publisher is not None
+    return stage.leader.publisher.image

@@ -18,7 +18,7 @@ from ottla.controller.brokers import fence_broker, fence_stale_brokers
 from ottla.controller.committed import CommittedMetadata
 from ottla.controller.controller import Controller
 from ottla.controller.periodic import Periodic
-from ottla.controller.state import ControllerState, RequestContext
+from ottla.controller.state import BrokerSession, ControllerState, RequestContext
 from ottla.env.logging import get_logger
 from ottla.env.seams import Timers
 from ottla.metadata.delta import MetadataDelta
@@ -124,6 +124,10 @@ class ControllerRuntime:
         """Everything before this epoch is in the published image: the decisions start from a copy of it."""
         self.state.image = self.publisher.image.copy()
         self.state.sessions.clear()
+        heard = self._raft.take_last_heard()
+        if heard is not None and heard[0] in self.state.image.brokers:
+            # The leader before may hang with its broker: that one's session began when it was last heard.
+            self.state.sessions[heard[0]] = BrokerSession(heard[1])
         self._periodic.restart()
         self.active = True
         log.info("controller.activated", epoch=self._raft.epoch, offset=self.publisher.offset)

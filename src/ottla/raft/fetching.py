@@ -161,8 +161,10 @@ class Fetching:
         self._take(partition)
 
     def _in_touch(self, role: Follower | Observer) -> None:
+        now_ms = self._replica.now_ms()
         role.in_touch = True
-        role.deadline_ms = self._replica.now_ms() + self._replica.config.fetch_timeout_ms
+        role.deadline_ms = now_ms + self._replica.config.fetch_timeout_ms
+        self._replica.last_heard = (role.leader_id, now_ms)
 
     def _take(self, partition: PartitionData) -> None:
         replica = self._replica

@@ -226,6 +226,11 @@ class RaftNode:
         """The leader that is known and led by; NO_NODE while there is none."""
         return NO_NODE if isinstance(self.role, Resigned) else self.role.leader_id
 
+    def take_last_heard(self) -> tuple[NodeId, float] | None:
+        """For a new leader, once: who led before it, and when that one was last heard."""
+        heard, self.replica.last_heard = self.replica.last_heard, None
+        return heard
+
     @property
     def epoch_start_offset(self) -> int | None:
         """Where this node's own epoch begins, while it leads."""

@@ -44,6 +44,8 @@ class Replica:
         self.role: Role = Unattached(0)
         self.id_taken = False
         """A node that only follows was told that its own id leads."""
+        self.last_heard: tuple[NodeId, float] | None = None
+        """The leader that answered last, and when."""
         self.stored: QuorumState | None = None
         self.high_watermark = -1
         """The first offset that is not known to be committed; -1 when nothing is known."""

@@ -36,7 +36,7 @@ from ottla.server.errors import StartupError
 
 log = get_logger(__name__)
 
-TICK_MS = 500
+TICK_MS = 250
 """How often sessions and snapshots are looked at."""
 RESIGN_TIMEOUT_MS = 1_000
 """How long a stopping leader waits for the others to know."""

@@ -48,6 +48,8 @@ class Shape:
     """The observers are brokers with partitions, producers and consumers instead."""
     snapshot_bytes: int = 1 << 20
     segment_bytes: int = 4096
+    fetch_max_bytes: int = 1 << 20
+    """Of the metadata log in one answer: small ones leave a follower behind for a while."""
 
 
 @dataclass(slots=True)
@@ -99,6 +101,7 @@ class SimulatedCluster:
             static_voters=None if shape.dynamic else self.voters,
             bootstrap_servers=tuple(_address(voter.id) for voter in self.voters.voters),
             endpoints=_endpoints(node_id),
+            fetch_max_bytes=shape.fetch_max_bytes,
             log=MetadataLogConfig(segment_bytes=shape.segment_bytes),
             retention=SnapshotRetention(
                 max_record_bytes=shape.snapshot_bytes, retention_bytes=shape.snapshot_bytes * 2, max_interval_ms=0
@@ -204,6 +207,7 @@ def shape_of(world: World) -> Shape:
         dynamic=dice.random() < 0.5,
         snapshot_bytes=dice.choice([1 << 20, 6_000, 20_000]),
         segment_bytes=dice.choice([1_500, 4_096, 100_000]),
+        fetch_max_bytes=dice.choice([1 << 20, 1 << 20, 800]),
     )
 
 

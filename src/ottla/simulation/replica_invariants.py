@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import RECOVERING, MetadataImage, PartitionRegistration
 from ottla.model.ids import NodeId
-from ottla.protocol.records import parse_header
+from ottla.protocol.records import crc_matches, parse_header
 from ottla.replication.fetch_session import Key
 from ottla.simulation.invariants import Violation
 from ottla.simulation.records import Promise, Read
@@ -216,13 +216,15 @@ class ReplicaInvariants:
         truth = self.truths[key]
         if truth.unclean:
             return
-        found = dict(batches(partition.log, 0, truth.end))
+        found = dict(batches(partition.log, 0, truth.end, check_crcs=True))
         missing = sorted(base for base, entry in truth.batches.items() if found.get(base) != entry)
         if missing:
             raise Violation(f"{partition.topic_partition}: what was committed at {missing[:5]} is not there")
 
 
-def batches(log: PartitionLog, start: int, end: int) -> list[tuple[int, tuple[int, int, int]]]:
+def batches(
+    log: PartitionLog, start: int, end: int, *, check_crcs: bool = False
+) -> list[tuple[int, tuple[int, int, int]]]:
     """(base offset, (last offset, epoch, CRC)) of the batches from `start` up to `end`."""
     found = []
     at = max(start, log.log_start_offset)
@@ -233,6 +235,8 @@ def batches(log: PartitionLog, start: int, end: int) -> list[tuple[int, tuple[in
         data, position = piece.read(), 0
         while position < len(data):
             header = parse_header(data, position)
+            if check_crcs and not crc_matches(data, position, header.size):
+                raise Violation(f"{log.topic_partition}: the batch at {header.base_offset} is damaged")
             if header.base_offset >= start:
                 found.append((header.base_offset, (header.last_offset, header.leader_epoch, header.crc)))
             at = header.next_offset
