@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ottla.cli.connecting import located
+
 if TYPE_CHECKING:
+    from ottla.cli.profiles import Profile
     from ottla.client.balancing import Assignment
     from ottla.client.cluster import Cluster
     from ottla.client.reassignments import ClusterView
 
-_bootstrap = click.option(
-    "--bootstrap-servers", "-b", default="127.0.0.1:9092", show_default=True, help="Brokers to begin with."
-)
 _output = click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 _at_once = click.option("--at-once", default=20, show_default=True, help="Partitions that move at the same time.")
 
@@ -39,9 +39,9 @@ def cluster() -> None:
 
 
 @cluster.command()
-@_bootstrap
+@located
 @_output
-def status(bootstrap_servers: str, output: str) -> None:
+def status(where: Profile, output: str) -> None:
     """Nodes, how replicas and leaders are spread, and what is not well."""
 
     def show(connected: Cluster) -> None:
@@ -50,13 +50,13 @@ def status(bootstrap_servers: str, output: str) -> None:
         report = status_report(connected)
         click.echo(json.dumps(report, indent=2)) if output == "json" else status_table(report)
 
-    _with_cluster(bootstrap_servers, show)
+    _with_cluster(where, show)
 
 
 @cluster.command()
-@_bootstrap
+@located
 @_output
-def quorum(bootstrap_servers: str, output: str) -> None:
+def quorum(where: Profile, output: str) -> None:
     """The controllers: who leads, how far the others are."""
 
     def show(connected: Cluster) -> None:
@@ -65,14 +65,14 @@ def quorum(bootstrap_servers: str, output: str) -> None:
         report = quorum_report(connected)
         click.echo(json.dumps(report, indent=2)) if output == "json" else quorum_table(report)
 
-    _with_cluster(bootstrap_servers, show)
+    _with_cluster(where, show)
 
 
 @cluster.command()
-@_bootstrap
+@located
 @_at_once
 @click.argument("node", type=int)
-def drain(bootstrap_servers: str, at_once: int, node: int) -> None:
+def drain(where: Profile, at_once: int, node: int) -> None:
     """Move everything off NODE while clients go on. Call it again to go on after an interruption."""
 
     def run(connected: Cluster) -> None:
@@ -86,13 +86,13 @@ def drain(bootstrap_servers: str, at_once: int, node: int) -> None:
         _move(connected, lambda now: plan_drain(now.brokers, now.replicas, node), at_once, f"draining node {node}")
         click.echo(f"node {node} holds no replicas")
 
-    _with_cluster(bootstrap_servers, run)
+    _with_cluster(where, run)
 
 
 @cluster.command()
-@_bootstrap
+@located
 @_at_once
-def balance(bootstrap_servers: str, at_once: int) -> None:
+def balance(where: Profile, at_once: int) -> None:
     """Spread replicas and leaders evenly over the nodes."""
 
     def run(connected: Cluster) -> None:
@@ -107,11 +107,11 @@ def balance(bootstrap_servers: str, at_once: int) -> None:
         changed = elect_preferred(connected, wrong)
         click.echo(f"balanced; {changed} leaders changed")
 
-    _with_cluster(bootstrap_servers, run)
+    _with_cluster(where, run)
 
 
 @cluster.command()
-@_bootstrap
+@located
 @_at_once
 @click.argument("target", required=False)
 @click.option("--replicas", help="Node ids, the preferred leader first: 1,2,3.")
@@ -119,7 +119,7 @@ def balance(bootstrap_servers: str, at_once: int) -> None:
 @click.option("--file", type=click.Path(path_type=Path, exists=True), help="A plan in kafka-reassign-partitions' JSON.")
 @click.option("--cancel", is_flag=True, help="Stop what is under way and go back.")
 def reassign(
-    bootstrap_servers: str,
+    where: Profile,
     at_once: int,
     target: str | None,
     replicas: str | None,
@@ -154,7 +154,7 @@ def reassign(
         _move(connected, plan, at_once, "reassigning")
         click.echo("done")
 
-    _with_cluster(bootstrap_servers, run)
+    _with_cluster(where, run)
 
 
 def _move(connected: Cluster, plan: Callable[[ClusterView], Assignment], at_once: int, title: str) -> None:
@@ -163,7 +163,7 @@ def _move(connected: Cluster, plan: Callable[[ClusterView], Assignment], at_once
     move(connected, plan, max(at_once, 1), title)
 
 
-def _with_cluster(bootstrap_servers: str, run: Callable[[Cluster], Any]) -> None:
+def _with_cluster(where: Profile, run: Callable[[Cluster], Any]) -> None:
     """One line for whatever goes wrong, and exit code 1."""
     from ottla.client.balancing import ImpossiblePlan
     from ottla.client.cluster import Cluster
@@ -172,7 +172,7 @@ def _with_cluster(bootstrap_servers: str, run: Callable[[Cluster], Any]) -> None
     from ottla.model.errors import KafkaError
 
     try:
-        with Cluster(client_settings(bootstrap_servers)) as connected:
+        with Cluster(client_settings(where.bootstrap, where.properties)) as connected:
             run(connected)
     except KafkaError as error:
         click.echo(f"ottla: {error.code.name}: {error.message}", err=True)

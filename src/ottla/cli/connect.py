@@ -21,7 +21,14 @@ def connect() -> None:
 
 @connect.command()
 @click.argument("files", nargs=-1, required=True)
-@click.option("-b", "--bootstrap-servers", default="127.0.0.1:9092", show_default=True, help="The cluster's brokers.")
+@click.option(
+    "-b",
+    "--bootstrap-servers",
+    envvar="OTTLA_BOOTSTRAP_SERVERS",
+    default="127.0.0.1:9092",
+    show_default=True,
+    help="The cluster's brokers.",
+)
 @click.option(
     "--property",
     "properties",

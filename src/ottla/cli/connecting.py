@@ -42,15 +42,31 @@ class Target:
         return {**librdkafka_config(given, producer=producer), **more}
 
 
-def connected(command: Command) -> Command:
-    """Adds -b, --profile, -X, --command-config, --registry and -o; the command is called with `target` first."""
+def located(command: Command) -> Command:
+    """Adds -b, --profile, -X and --command-config; the command is called with the resolved `Profile` first."""
 
-    @click.option(
-        "-b", "--bootstrap-servers", "bootstrap", help="Brokers, as HOST:PORT,...  [env: OTTLA_BOOTSTRAP_SERVERS]"
-    )
-    @click.option("--profile", help="A named profile (ottla profile list).  [env: OTTLA_PROFILE]")
-    @click.option("-X", "properties", multiple=True, metavar="NAME=VALUE", help="A client property; may be repeated.")
-    @click.option("--command-config", metavar="FILE", help="A file with client properties.")
+    @_where
+    @functools.wraps(command)
+    def wrapped(
+        bootstrap: str | None,
+        profile: str | None,
+        properties: tuple[str, ...],
+        command_config: str | None,
+        **arguments: Any,
+    ) -> Any:
+        from ottla.cli.profiles import resolve
+
+        with one_line_errors():
+            found = resolve(bootstrap, profile, None, properties, command_config)
+        return command(found, **arguments)
+
+    return wrapped  # type: ignore[return-value]  # click's decorators change the signature
+
+
+def connected(command: Command) -> Command:
+    """Adds what `located` adds, --registry and -o; the command is called with `target` first."""
+
+    @_where
     @click.option("--registry", metavar="URL", help="The schema registry.  [env: OTTLA_REGISTRY]")
     @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", help="How to print.")
     @functools.wraps(command)
@@ -70,6 +86,21 @@ def connected(command: Command) -> Command:
             return command(target, **arguments)
 
     return wrapped  # type: ignore[return-value]  # click's decorators change the signature
+
+
+def _where(command: Command) -> Command:
+    for option in (
+        click.option("--command-config", metavar="FILE", help="A file with client properties."),
+        click.option(
+            "-X", "--property", "properties", multiple=True, metavar="NAME=VALUE", help="A client property; repeatable."
+        ),
+        click.option("--profile", help="A named profile (ottla profile list).  [env: OTTLA_PROFILE]"),
+        click.option(
+            "-b", "--bootstrap-servers", "bootstrap", help="Brokers, as HOST:PORT,...  [env: OTTLA_BOOTSTRAP_SERVERS]"
+        ),
+    ):
+        command = option(command)
+    return command
 
 
 @contextmanager

@@ -33,7 +33,7 @@ def _complains(function: Callable[[], None]) -> None:
 
 def _run_options(command: Command) -> Command:
     for option in (
-        click.option("-b", "--bootstrap-servers", default="127.0.0.1:9092", show_default=True, help="The cluster's brokers."),
+        click.option("-b", "--bootstrap-servers", envvar="OTTLA_BOOTSTRAP_SERVERS", default="127.0.0.1:9092", show_default=True, help="The cluster's brokers."),
         click.option("--name", help="Only the pipeline of this name (a file may hold several)."),
         click.option("--master", default="local[*]", show_default=True, help="Spark's master: local[*], spark://HOST:7077 ..."),
         click.option("--remote", help="A Spark Connect server (sc://HOST:15002) instead of a master."),

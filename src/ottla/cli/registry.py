@@ -11,7 +11,14 @@ from ottla.cli.web_options import web_options
 
 
 @click.command()
-@click.option("-b", "--bootstrap-servers", default="127.0.0.1:9092", show_default=True, help="The cluster's brokers.")
+@click.option(
+    "-b",
+    "--bootstrap-servers",
+    envvar="OTTLA_BOOTSTRAP_SERVERS",
+    default="127.0.0.1:9092",
+    show_default=True,
+    help="The cluster's brokers.",
+)
 @click.option("-l", "--listen", default="127.0.0.1:8081", show_default=True, metavar="HOST:PORT",
               help="Where to answer; port 0 takes a free one.")  # fmt: skip
 @click.option("--advertised-url", help="How other instances reach this one; from --listen when not given.")

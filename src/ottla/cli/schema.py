@@ -11,18 +11,22 @@ from typing import Any, TypeVar
 
 import click
 
+from ottla.cli.connecting import one_line_errors
+
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _TYPES = {".avsc": "AVRO", ".avro": "AVRO", ".json": "JSON", ".proto": "PROTOBUF"}
 
 
 @click.group()
-@click.option("-u", "--url", envvar="OTTLA_REGISTRY_URL", default="http://127.0.0.1:8081", show_default=True,
-              help="The registry; also OTTLA_REGISTRY_URL.")  # fmt: skip
+@click.option("-u", "--url", "--registry", help="The registry.  [env: OTTLA_REGISTRY; default: http://127.0.0.1:8081]")
+@click.option("--profile", help="A named profile (ottla profile list).  [env: OTTLA_PROFILE]")
 @click.option("--user", envvar="OTTLA_REGISTRY_USER", metavar="NAME:PASSWORD", help="Basic authentication.")
 @click.option("--ca", help="PEM certificates to trust for https.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @click.pass_context
-def schema(context: click.Context, url: str, user: str | None, ca: str | None, output: str) -> None:
+def schema(
+    context: click.Context, url: str | None, profile: str | None, user: str | None, ca: str | None, output: str
+) -> None:
     r"""List, get, register, check, compare and delete schemas.
 
     \b
@@ -31,9 +35,12 @@ def schema(context: click.Context, url: str, user: str | None, ca: str | None, o
       ottla schema check orders-value order.avsc
       ottla schema diff orders-value 1 2
     """
+    from ottla.cli.profiles import resolve
     from ottla.registry.client import RegistryClient
 
-    context.obj = (RegistryClient(url, user=user, ca_file=ca), output == "json")
+    with one_line_errors():
+        found = url or resolve(None, profile, None, (), None).registry or "http://127.0.0.1:8081"
+    context.obj = (RegistryClient(found, user=user, ca_file=ca), output == "json")
 
 
 def _command(function: _Command) -> _Command:

@@ -6,28 +6,25 @@ import json
 import sys
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from ottla.cli.connecting import located
+
+if TYPE_CHECKING:
+    from ottla.cli.profiles import Profile
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("query")
-@click.option("-b", "--bootstrap-servers", default="127.0.0.1:9092", show_default=True, help="The cluster's brokers.")
-@click.option(
-    "--property",
-    "properties",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="A client setting, such as security.protocol=SSL.",
-)
+@located
 @click.option("--delta", "tables", multiple=True, metavar="NAME=PATH", help="A Delta table that the query may name.")
 @click.option("--max-records", type=click.IntRange(1), help="Only the newest records of each partition.")
 @click.option("-o", "--output", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True)
 def sql(
+    where: Profile,
     query: str,
-    bootstrap_servers: str,
-    properties: tuple[str, ...],
     tables: tuple[str, ...],
     max_records: int | None,
     output: str,
@@ -46,12 +43,7 @@ def sql(
     from ottla.tables.query import run_sql
     from ottla.tables.topics import TableError
 
-    client = {"bootstrap.servers": bootstrap_servers}
-    for each in properties:
-        name, separator, value = each.partition("=")
-        if not separator:
-            raise click.UsageError(f"--property {each!r} is not NAME=VALUE")
-        client[name.strip()] = value.strip()
+    client = {**where.properties, "bootstrap.servers": where.bootstrap}
     try:
         more, notes = _delta_tables(tables)
         rows, offsets = run_sql(client, query, max_records=max_records, more=more)

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from ottla.cli.connecting import located
+
 if TYPE_CHECKING:
     from rich.console import Group
 
+    from ottla.cli.profiles import Profile
     from ottla.console.cluster.history import History
     from ottla.console.cluster.snapshot import Snapshot
 
 
 @click.command()
-@click.option("-b", "--bootstrap-servers", default="127.0.0.1:9092", show_default=True, help="The cluster's brokers.")
-@click.option(
-    "--command-config", type=click.Path(exists=True, dir_okay=False), help="Client settings in Kafka's names."
-)
+@located
 @click.option("--every", default=2.0, show_default=True, type=click.FloatRange(0.2, 60), help="Seconds between looks.")
 @click.option("--count", default=0, help="Look this many times, then end; 0 goes on until Ctrl-C.")
-def top(bootstrap_servers: str, command_config: str | None, every: float, count: int) -> None:
+def top(where: Profile, every: float, count: int) -> None:
     r"""Brokers, the busiest topics and the groups that are behind, live.
 
     \b
@@ -35,18 +34,16 @@ def top(bootstrap_servers: str, command_config: str | None, every: float, count:
 
     from ottla.client.cluster import Cluster
     from ottla.client.errors import ClientError
-    from ottla.client.settings import client_settings, load_properties
+    from ottla.client.settings import client_settings
     from ottla.console.cluster.collect import collect
     from ottla.console.cluster.history import History
     from ottla.model.errors import KafkaError
 
     history, looks = History(), 0
-    properties = {"default.api.timeout.ms": "10000"}
-    if command_config:
-        properties |= load_properties(str(Path(command_config)))
+    properties = {"default.api.timeout.ms": "10000", **where.properties}
     try:
         with (
-            Cluster(client_settings(bootstrap_servers, properties)) as cluster,
+            Cluster(client_settings(where.bootstrap, properties)) as cluster,
             Live(auto_refresh=False, screen=sys.stdout.isatty() and not count) as live,
         ):
             while True:
@@ -60,7 +57,7 @@ def top(bootstrap_servers: str, command_config: str | None, every: float, count:
     except KeyboardInterrupt:
         return
     except (ClientError, KafkaError) as error:
-        click.echo(f"ottla top: {bootstrap_servers} does not answer: {error}", err=True)
+        click.echo(f"ottla top: {where.bootstrap} does not answer: {error}", err=True)
         sys.exit(1)
 
 
