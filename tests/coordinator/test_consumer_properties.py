@@ -294,6 +294,7 @@ class ConsumerGroups(RuleBasedStateMachine):
         group = self.group()
         if group is not None and group.members.keys() <= {client.member_id for client in settled}:
             assert group.state in (ConsumerGroupState.STABLE, ConsumerGroupState.EMPTY), group.state
+        self.world.restart()
         self.world.time.advance(LONG_MS)
         for left in self.world.machine().groups.values():
             assert left.is_empty, (left.kind, left.state_name)

@@ -56,6 +56,8 @@ from ottla.protocol.generated import (
     offset_fetch_request,
     offset_for_leader_epoch_request,
     produce_request,
+    streams_group_describe_request,
+    streams_group_heartbeat_request,
     sync_group_request,
     txn_offset_commit_request,
     unregister_broker_request,
@@ -66,7 +68,7 @@ from ottla.protocol.primitives import Message, Struct
 from ottla.security.acls import CLUSTER_NAME, Acl, Operation, Pattern, Permission, Resource
 
 TOPIC, OTHER, GHOST = "matrix-topic", "other-topic", "matrix-ghost"
-GROUP, TXN = "matrix-group", "matrix-txn"
+GROUP, TXN, APPLICATION = "matrix-group", "matrix-txn", "matrix-app"
 _NAMES = {
     Resource.TOPIC: TOPIC,
     Resource.GROUP: GROUP,
@@ -125,6 +127,15 @@ def grants() -> dict[str, list[Acl]]:
     ]
     found["consumer"] = [_acl(Resource.GROUP, "READ"), _acl(Resource.TOPIC, "READ")]
     found["transactional producer"] = [_acl(Resource.TRANSACTIONAL_ID, "WRITE"), _acl(Resource.TOPIC, "WRITE")]
+    found["streams"] = [
+        _acl(Resource.GROUP, "READ", name=APPLICATION),
+        _acl(Resource.TOPIC, "READ"),
+        _acl(Resource.TOPIC, "DESCRIBE", name=APPLICATION, pattern=prefixed),
+    ]
+    found["streams that creates"] = [
+        *found["streams"],
+        _acl(Resource.TOPIC, "CREATE", name=APPLICATION, pattern=prefixed),
+    ]
     found["everything"] = [_acl(resource, "ALL") for resource in _OPERATIONS]
     return found
 
@@ -148,7 +159,7 @@ def probes(topic_id: Uuid, batch: bytes, transactional_batch: bytes) -> dict[str
             ],
         )  # fmt: skip
 
-    m = metadata_request
+    m, sh = metadata_request, streams_group_heartbeat_request
 
     def metadata(*names: str, create: bool = False) -> Message:
         return m.MetadataRequest([m.MetadataRequestTopic(name=name) for name in names], create, True, True)
@@ -220,6 +231,18 @@ def probes(topic_id: Uuid, batch: bytes, transactional_batch: bytes) -> dict[str
         "Heartbeat": (heartbeat_request.HeartbeatRequest(GROUP, 1, "nobody"), 3),
         "LeaveGroup": (
             leave_group_request.LeaveGroupRequest(GROUP, members=[leave_group_request.MemberIdentity("nobody")]), 3,
+        ),
+        "StreamsGroupHeartbeat": (sh.StreamsGroupHeartbeatRequest(GROUP, "nobody", 1), 0),
+        "StreamsGroupHeartbeat with topics": (
+            sh.StreamsGroupHeartbeatRequest(
+                GROUP, "nobody", 1, topology=sh.Topology(0, [sh.Subtopology("0", [TOPIC], repartition_sink_topics=[OTHER])])
+            ), 0,
+        ),
+        "StreamsGroupHeartbeat with one topic": (
+            sh.StreamsGroupHeartbeatRequest(GROUP, "nobody", 1, topology=sh.Topology(0, [sh.Subtopology("0", [TOPIC])])), 0,
+        ),
+        "StreamsGroupDescribe": (
+            streams_group_describe_request.StreamsGroupDescribeRequest([GROUP, "other-group"], True), 0,
         ),
         "DescribeGroups": (describe_groups_request.DescribeGroupsRequest([GROUP, "other-group"], True), 5),
         "ListGroups": (list_groups_request.ListGroupsRequest(), 3),

@@ -19,9 +19,16 @@ from ottla.protocol.generated.offset_commit_request import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from ottla.protocol.generated.streams_group_heartbeat_request import (
+    KeyValue,
+    StreamsGroupHeartbeatRequest,
+    Subtopology,
+    TopicInfo,
+    Topology,
+)
 from ottla.protocol.records_build import SimpleRecord, build_batch
 from tests.interop.ottla_server import OttlaServer
-from tests.security.matrix import GROUP, OTHER, TOPIC, facts, grants, probes
+from tests.security.matrix import APPLICATION, GROUP, OTHER, TOPIC, facts, grants, probes
 from tests.security.secured import PLAIN_MODULE, jaas
 from tests.security.session import Closed, Session
 from tests.support.apache_kafka import ApacheKafka, free_port
@@ -154,3 +161,40 @@ def test_every_case_has_the_same_outcome_at_both(servers: list[ApacheKafka]) -> 
         f"{case}\n  kafka {pair[0]}\n  ottla {pair[1]}" for case, pair in list(differences.items())[:12]
     )
     assert not differences, f"{len(differences)} of {len(apache)} cases differ:\n{shown}"
+
+
+def application(session: Session, epoch: int) -> Any:
+    """A heartbeat of an application that reads the topic and needs a changelog."""
+    changelog = TopicInfo(f"{APPLICATION}-log", topic_configs=[KeyValue("cleanup.policy", "compact")])
+    subtopology = Subtopology("0", [TOPIC], state_changelog_topics=[changelog])
+    request = StreamsGroupHeartbeatRequest(APPLICATION, "m", epoch, process_id="p", client_tags=[])
+    if not epoch:
+        request.topology, request.rebalance_timeout_ms = Topology(0, [subtopology]), 1000
+        request.active_tasks, request.standby_tasks, request.warmup_tasks = [], [], []
+    answer = session.ask(request, 0)
+    return answer.error_code, [(status.status_code, status.status_detail) for status in answer.status]
+
+
+@pytest.mark.interop
+@pytest.mark.timeout(120)
+def test_internal_topics_need_a_right_to_create_them(servers: list[ApacheKafka]) -> None:
+    """Who may not create topics is told so by a status; who may gets the topic, with its settings. The same at both."""
+    found = []
+    for server in servers:
+        users = {case: _user(number) for number, case in enumerate(grants())}
+        with (
+            Session(server.sasl_port).plain(users["streams"], PASSWORD) as poor,  # type: ignore[attr-defined]
+            Session(server.sasl_port).plain(users["streams that creates"], PASSWORD) as rich,  # type: ignore[attr-defined]
+            Session(server.port) as admin,
+        ):
+            refused = [application(poor, 0), application(poor, 1)]
+            assert "Unauthorized to CREATE on topics matrix-app-log." in str(refused)
+            assert not has_changelog(admin)
+            refused.append(application(rich, 1))
+            until(lambda admin=admin: has_changelog(admin))
+            found.append(refused)
+    assert found[0] == found[1]
+
+
+def has_changelog(admin: Session) -> bool:
+    return f"{APPLICATION}-log" in [topic.name for topic in admin.ask(MetadataRequest(None), 12).topics]
