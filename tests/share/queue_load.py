@@ -33,6 +33,8 @@ class Queue:
         self.bootstrap_servers = bootstrap_servers
         self.topic, self.group, self.records = topic, group, records
         self.accepted: set[tuple[int, int]] = set()
+        self.in_doubt: set[tuple[int, int]] = set()
+        """Accepted, but the answer got lost: they may come again, or not."""
         self.deliveries: Counter[tuple[int, int]] = Counter()
         self.broken: list[str] = []
         self._values: dict[tuple[int, int], bytes] = {}
@@ -59,7 +61,7 @@ class Queue:
     @property
     def done(self) -> bool:
         with self._lock:
-            return len(self.accepted) >= self.records
+            return len(self.accepted | self.in_doubt) >= self.records
 
     def start_member(self) -> threading.Event:
         """Another member; it leaves when the event is set."""
@@ -86,7 +88,7 @@ class Queue:
         for thread in self._threads:
             thread.join(60)
         assert not self.broken, self.broken[:5]
-        values = sorted(int(self._values[place]) for place in self.accepted)
+        values = sorted(int(self._values[place]) for place in self.accepted | self.in_doubt)
         assert values == list(range(self.records)), "something is lost"
 
     def _work(self, leave: threading.Event) -> None:
@@ -127,7 +129,8 @@ class Queue:
         try:
             outcome = consumer.commit_sync(20.0)
         except KafkaException:
-            return  # not known: it may come again
+            outcome = {}
         confirmed = {each.partition for each, error in outcome.items() if error is None}
         with self._lock:
-            self.accepted.update(place for place in accepted if place[0] in confirmed)
+            for place in accepted:
+                (self.accepted if place[0] in confirmed else self.in_doubt).add(place)

@@ -50,7 +50,11 @@ def test_many_kills(tmp_path: Path) -> None:
     began = time.monotonic()
     queue = kill_rounds(tmp_path / "node", records=400 * kills, kills=kills)
     again = sum(count - 1 for count in queue.deliveries.values())
-    print(f"\n{kills} kill -9 rounds, {queue.records} records, {again} redelivered: {time.monotonic() - began:.0f} s")
+    doubt = len(queue.in_doubt - queue.accepted)
+    print(
+        f"\n{kills} kill -9 rounds, {queue.records} records, {again} redelivered, {doubt} with an answer that got lost: "
+        f"{time.monotonic() - began:.0f} s"
+    )
 
 
 @pytest.mark.soak

@@ -88,6 +88,9 @@ def _consume(options: Options, write: Write, properties: dict[str, str]) -> int:
             while limit is None or count < limit:
                 for record in consumer.poll(500 if limit is None else limit - count):
                     last = time.monotonic()
+                    if count == limit:  # a record batch comes whole: what is over goes back
+                        consumer.acknowledge(record, RELEASE)
+                        continue
                     count += 1
                     consumer.acknowledge(record, kind if _printed(write, _as_printed(record), options) else REJECT)
                 sys.stdout.buffer.flush()

@@ -96,7 +96,7 @@ def _act(cluster: Cluster, options: Options) -> int:
 def _describe(cluster: Cluster, options: Options, group: str) -> None:
     found = describe_share_group(cluster, group)
     verbose = options.has("verbose")
-    if found.group_state == "Empty" and not options.has("state"):
+    if found.group_state == "Empty" and (options.has("state") or options.has("members")):
         print(f"\nShare group '{group}' has no active members.", file=sys.stderr)
     if options.has("state"):
         host, port, node = coordinator_of(cluster, group)
@@ -110,9 +110,11 @@ def _describe(cluster: Cluster, options: Options, group: str) -> None:
         print_rows(
             [name for name, _ in cells],
             [[value for _, value in cells]],
-            {"GROUP": 15, "COORDINATOR (ID)": 25, "STATE": 15},
+            {"GROUP": 15, "COORDINATOR (ID)": 25, "STATE": 15, "GROUP-EPOCH": 12, "ASSIGNMENT-EPOCH": 17},
         )
     elif options.has("members"):
+        if not found.members:
+            return
         head = [
             "GROUP",
             "CONSUMER-ID",
