@@ -50,6 +50,9 @@ class FileKeys:
     def ask_again(self) -> None:
         """A changed file is seen at the next `current`."""
 
+    def adopt(self, _: FileKeys | UrlKeys) -> None:
+        """The file is read at the next `current`."""
+
 
 class UrlKeys:
     """`refresh` blocks: call it from a thread. `wanted` says whether a token asked for a key that is not here."""
@@ -65,6 +68,11 @@ class UrlKeys:
 
     def ask_again(self) -> None:
         self.wanted = True
+
+    def adopt(self, before: FileKeys | UrlKeys) -> None:
+        """Start with the keys of the same address that are known already."""
+        if isinstance(before, UrlKeys) and before._url == self._url:
+            self._keys, self.wanted = before._keys, before.wanted
 
     def refresh(self) -> None:
         self._keys = parse_keys(_get(self._url, self._timeout))

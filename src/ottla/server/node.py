@@ -110,7 +110,7 @@ class Node:
         if line is not None:
             log.info("settings.accepted", note=line)
         self._security = NodeSecurity(config, self._clock, self._random, self._image)
-        self._security.start()
+        await self._security.start()
         identity = self._directories.open(self._on_directory_failed)
         quorum = self.quorum = self._join_quorum(identity)
         controller = self._controller = self._way_to_controller(quorum)

@@ -60,11 +60,13 @@ class NodeSecurity:
                     pre_login_bytes=_pre_login_bytes(config),
                 )
 
-    def start(self) -> None:
-        """Keep signing keys that come from an address up to date."""
+    async def start(self) -> None:
+        """Fetch signing keys that come from an address, before anybody can log in, and keep them up to date."""
         for security in self.listeners.values():
             if security.sasl is not None and hasattr(security.sasl.keys, "refresh"):
-                self._refreshing.append(asyncio.ensure_future(_refresh(security)))
+                first = asyncio.Event()
+                self._refreshing.append(asyncio.ensure_future(_refresh(security, first)))
+                await first.wait()
 
     def stop(self) -> None:
         if self._audit is not None:
@@ -93,13 +95,14 @@ class NodeSecurity:
             if security.tls is not None:
                 security.tls.follow(config.for_listener(name))
             if security.sasl is not None:
-                keys = security.sasl.keys
                 try:
-                    security.sasl = self._sasl(config, name)
+                    changed = self._sasl(config, name)
                 except StartupError as error:
                     log.error("sasl.not_changed", listener=name, reason=str(error))
                 else:
-                    security.sasl.keys = keys or security.sasl.keys
+                    if changed.keys is not None and security.sasl.keys is not None:
+                        changed.keys.adopt(security.sasl.keys)
+                    security.sasl = changed
 
     def on_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
         if self.authorizer is not None and (delta.reloaded or delta.acls):
@@ -158,8 +161,8 @@ def _pre_login_bytes(config: BrokerConfig) -> int | None:
     return config.sasl_server_max_receive_size if _PRE_LOGIN_SETTING in config.properties else None
 
 
-async def _refresh(security: ListenerSecurity) -> None:
-    """Ask for the signing keys when they are due or a token asked for one that is not there."""
+async def _refresh(security: ListenerSecurity, first: asyncio.Event) -> None:
+    """Ask for the signing keys when they are due or a token asked for one that is not there; `first`: asked once."""
     from ottla.security.jwks import JwksError, UrlKeys
 
     loop = asyncio.get_running_loop()
@@ -173,5 +176,6 @@ async def _refresh(security: ListenerSecurity) -> None:
                 due = loop.time() + sasl.keys_refresh_ms / 1000
             except JwksError as error:
                 log.error("signing_keys.not_fetched", reason=str(error))
+        first.set()
         with contextlib.suppress(TimeoutError):
             await asyncio.sleep(1.0)
