@@ -8,6 +8,7 @@ is read back and compared. One seed decides the plan; the moments depend on the 
 from __future__ import annotations
 
 import argparse
+import base64
 import random
 import re
 import tempfile
@@ -51,9 +52,13 @@ _FOLDER = re.compile(r"(.+)-(\d+)")
 
 
 class KillRounds:
-    def __init__(self, directory: Path, seed: int) -> None:
+    def __init__(self, directory: Path, seed: int, *, encrypted: bool = False) -> None:
         self.random = random.Random(seed)
         self.server = ServerProcess(directory, properties=PROPERTIES)
+        self.master = directory / "master-keys" if encrypted else None
+        if self.master is not None:
+            self.rotate()
+            self.server.properties["ottla.encryption.master.key.file"] = str(self.master)
         clients_port = free_ports(3)[2]
         self.server.properties["advertised.listeners"] = (
             f"PLAINTEXT://127.0.0.1:{clients_port},CONTROLLER://127.0.0.1:{self.server.controller_port}"
@@ -85,6 +90,15 @@ class KillRounds:
         self.committed = 0
         self._tried = 0
 
+    def rotate(self) -> None:
+        """A new master key above the old ones, whole at once: the server wraps its keys again, before the next file."""
+        if self.master is not None:
+            before = self.master.read_text() if self.master.exists() else ""
+            key = base64.b64encode(self.random.randbytes(32)).decode()
+            new = self.master.with_suffix(".new")
+            new.write_text(f"m{before.count(':')}:{key}\n{before}")
+            new.replace(self.master)
+
     def _connect(self) -> RawConnection:
         return RawConnection("127.0.0.1", self.server.port, timeout=20)
 
@@ -98,6 +112,9 @@ class KillRounds:
         for thread in background:
             thread.start()
         time.sleep(self.random.uniform(0.05, 0.5))
+        if self.master is not None and self.random.random() < 0.5:
+            self.rotate()
+            time.sleep(self.random.uniform(0, 0.1))
         self._end()
         for thread in background:
             thread.join()
@@ -239,8 +256,8 @@ class KillRounds:
             self.server.kill()
 
 
-def run(directory: Path, rounds: int, seed: int, *, progress: bool = False) -> str:
-    play = KillRounds(directory, seed)
+def run(directory: Path, rounds: int, seed: int, *, progress: bool = False, encrypted: bool = False) -> str:
+    play = KillRounds(directory, seed, encrypted=encrypted)
     try:
         for number in range(rounds):
             play.round(number)
@@ -256,10 +273,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--dir", type=Path, help="keep the folder here instead of a temporary one")
+    parser.add_argument("--encrypted", action="store_true", help="encryption at rest, with new master keys meanwhile")
     options = parser.parse_args()
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="ottla-kill-") as temporary:
-        summary = run(options.dir or Path(temporary), options.rounds, options.seed, progress=True)
+        directory = options.dir or Path(temporary)
+        summary = run(directory, options.rounds, options.seed, progress=True, encrypted=options.encrypted)
     print(f"{options.rounds} rounds, seed {options.seed}: {summary}; {time.monotonic() - started:.0f} s")
 
 

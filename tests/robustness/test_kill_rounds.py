@@ -21,6 +21,15 @@ def test_a_few_rounds(tmp_path):
     assert figures(summary)["segments"] > 20, "no segment was rolled: the load is too small to show anything"
 
 
+@pytest.mark.timeout(120)
+def test_encrypted_at_rest_with_new_master_keys_meanwhile(tmp_path):
+    summary = run(tmp_path, rounds=2, seed=2, encrypted=True)
+    assert figures(summary)["kills"] >= 2
+    segments = [path for path in tmp_path.rglob("*.log") if path.name[:20].isdigit() and path.stat().st_size]
+    assert segments
+    assert all(path.read_bytes()[:8] == b"OTTLAENC" for path in segments)
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_two_hundred_rounds(tmp_path):
