@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from ottla.env.config.load import load
 from ottla.runtime.disk import DiskStorage
 from ottla.security.encryption import FRAME_BYTES, MAGIC, EncryptedStorage
-from ottla.security.keystore import FILE_NAME, KeyStoreError, MasterKeys, parse_master_keys
+from ottla.security.keystore import FILE_NAME, KeyStore, KeyStoreError, MasterKeys, parse_master_keys
 from ottla.server.errors import StartupError
 from ottla.server.node import Node
 from ottla.testing import Broker
@@ -215,6 +215,13 @@ def test_a_scan_of_every_file_finds_no_plaintext(tmp_path: Path) -> None:
         assert consumed(servers, "first") == 3000
     found = scan(tmp_path / "node")
     assert found == []
+    kinds = {path.suffix or path.name for path in (tmp_path / "node").rglob("*") if path.is_file()}
+    assert kinds >= {".log", ".index", ".timeindex", ".checkpoint", "leader-epoch-checkpoint", FILE_NAME}, kinds
+    keys = KeyStore(DiskStorage(), str(tmp_path / "node" / "data"), MasterKeys(config(tmp_path, **properties)))
+    keys.load()
+    for secret in (b"m" * 32, *(key.key for key in keys._by_id.values())):
+        shown = [secret, secret.hex().encode(), base64.b64encode(secret)]
+        assert not [p for p in (tmp_path / "node").rglob("*") if p.is_file() for s in shown if s in p.read_bytes()]
     sealed = [p for p in (tmp_path / "node").rglob("*.log") if p.stat().st_size]
     assert sealed
     assert all(p.read_bytes().startswith(MAGIC) for p in sealed)

@@ -165,6 +165,23 @@ def test_changes_of_the_cluster_are_rationed(server: ApacheKafka) -> None:
 
 @pytest.mark.interop
 @pytest.mark.timeout(120)
+def test_time_is_rationed(server: ApacheKafka) -> None:
+    """request_percentage: who uses more than its share of the time is throttled, on both servers."""
+    with Session(server.port) as admin:
+        assert alter(admin, {"client_id": "busy"}, request_percentage=0.01) == 0
+        until(lambda: described(admin).get("busy") == {"request_percentage": 0.01})
+
+    def first_throttle() -> int:
+        with Session(server.port) as busy:
+            return max(busy.ask(MetadataRequest(None), 9, "busy").throttle_time_ms for _ in range(20))
+
+    until(lambda: first_throttle() > 0, 60)
+    with Session(server.port) as other:
+        assert max(other.ask(MetadataRequest(None), 9, "idle").throttle_time_ms for _ in range(20)) == 0
+
+
+@pytest.mark.interop
+@pytest.mark.timeout(120)
 def test_connections_of_an_address_are_rationed(server: ApacheKafka) -> None:
     with Session(server.port) as admin:
         assert alter(admin, {"ip": "127.0.0.1"}, connection_creation_rate=2.0) == 0
