@@ -448,3 +448,22 @@ def assignment_delays(pair: Pair, version: int) -> None:
     rare.join("two", simple)
     rare.beat("one")
     rare.describe()
+
+
+@exchange(StreamsGroupHeartbeatRequest)
+def what_kafka_gets_wrong(pair: Pair, version: int) -> None:
+    """Two differences on purpose (docs/differences.md): an endpoint before the sources are there makes Kafka fail, and
+    it finds no group by the state NotReady."""
+    threads = threads_of(pair)
+    brought = topology(subtopology("0", [pair.name("later")]))
+    request = _with(beating(threads.group, "one", 0, brought), {"user_endpoint": Endpoint("here", 1)})
+    codes = {side.name: side.ask(request, version).error_code for side in pair.sides}
+    assert codes == {"apache": -1, "ottla": 0}
+    without = beating(threads.group, "two", 0, brought)
+    asked = ListGroupsRequest(types_filter=["streams"], states_filter=["NotReady"])
+    found = {}
+    for side in pair.sides:
+        assert side.ask(without, version).error_code == 0
+        found[side.name] = [group.group_id for group in side.ask(asked, 5).groups]
+    assert threads.group in found["ottla"]
+    assert found["apache"] == []

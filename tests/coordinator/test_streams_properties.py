@@ -265,4 +265,4 @@ def durable(group: StreamsGroup) -> Any:
 
 
 TestStreamsGroups = StreamsGroups.TestCase
-TestStreamsGroups.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestStreamsGroups.settings = settings(max_examples=30, stateful_step_count=40, deadline=None)
