@@ -19,6 +19,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from tests.cli.tools import ours
 from tests.robustness.server_process import ServerProcess
 from tests.support.streams_application import INPUT, OUTPUT, Counts, StreamsInstance, await_that
 
@@ -38,6 +39,10 @@ PROPERTIES = {
     "group.streams.initial.rebalance.delay.ms": "0",
 }
 """Otherwise a death is noticed after 45 s, and an internal topic 5 s after it was made."""
+DESCRIPTIONS = [
+    f"--describe --group {APPLICATION} {words}"
+    for words in ("", "--verbose", "--members", "--members --verbose", "--state", "--state --verbose")
+]
 Tool = Callable[..., CompletedProcess[str]]
 
 
@@ -61,6 +66,18 @@ def run_tool(tool: Tool, server: ServerProcess, *arguments: str) -> str:
     done = tool(TOOL, "--bootstrap-server", server.bootstrap_servers, *arguments)
     assert done.returncode == 0, done.stderr + done.stdout
     return re.sub(r"[ \t]+", " ", done.stdout)
+
+
+def same_words(tool: Tool, server: ServerProcess, *arguments: str) -> None:
+    """Our own kafka-streams-groups says what Apache Kafka's does; its rows come in no order."""
+    call = ("--bootstrap-server", server.bootstrap_servers, *arguments)
+    java, printed = tool(TOOL, *call), ours("streams-groups", call)
+    assert printed.code == java.returncode == 0, printed
+    assert _lines(printed.out) == _lines(java.stdout)
+
+
+def _lines(text: str) -> list[str]:
+    return sorted(" ".join(line.split()) for line in text.splitlines() if line.strip())
 
 
 def check(counts: Counts, expected: Counter[str]) -> None:
@@ -116,6 +133,14 @@ def describe_running(tool: Tool, server: ServerProcess) -> None:
     assert f" b-StreamThread-1-consumer {tasks} TARGET-{tasks}" in members, members
     state = run_tool(tool, server, "--describe", "--group", APPLICATION, "--state")
     assert re.search(rf"^{APPLICATION} .* Stable 1 *$", state, re.MULTILINE), state
+    for words in (
+        "--list",
+        "--list --state",
+        "--list --state Stable",
+        *DESCRIPTIONS,
+        f"--delete --group {APPLICATION}",
+    ):
+        same_words(tool, server, *words.split())
     busy = tool(TOOL, "--bootstrap-server", server.bootstrap_servers, "--delete", "--group", APPLICATION)
     assert "is not EMPTY" in busy.stdout + busy.stderr
 
@@ -126,10 +151,17 @@ def tools_on_the_empty_group(tool: Tool, server: ServerProcess) -> None:
     scope = ("--group", APPLICATION, "--reset-offsets", "--all-input-topics", "--to-earliest")
     planned = run_tool(tool, server, *scope, "--dry-run")
     assert re.findall(rf"{INPUT} (\d) (\d+)", planned) == [(str(index), "0") for index in range(PARTITIONS)]
+    same_words(tool, server, *scope, "--dry-run")
+    for words in ("--list --state", *DESCRIPTIONS):
+        same_words(tool, server, *words.split())
     run_tool(tool, server, *scope, "--execute", "--delete-all-internal-topics")
     admin = AdminClient({"bootstrap.servers": server.bootstrap_servers})
     assert not [name for name in admin.list_topics(timeout=20).topics if name.startswith(APPLICATION)]
-    run_tool(tool, server, "--delete", "--group", APPLICATION)
+    deleted = ours(
+        "streams-groups", ("--bootstrap-server", server.bootstrap_servers, "--delete", "--group", APPLICATION)
+    )
+    assert deleted.out == f"Deletion of requested streams groups ('{APPLICATION}') was successful.\n"
+    same_words(tool, server, "--delete", "--group", APPLICATION)
     assert run_tool(tool, server, "--list").split() == []
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Mapping
 
 from ottla.cli.kafka.admin import BOOTSTRAP_SERVER, COMMAND_CONFIG, REFUSED, command_properties, open_cluster
 from ottla.cli.kafka.consumer_groups import print_error
-from ottla.cli.kafka.group_tables import list_kind, print_rows, usage_of_actions
+from ottla.cli.kafka.group_tables import list_kind, usage_of_actions
 from ottla.cli.kafka.options import Exit, Option, OptionError, OptionParser, Options
+from ottla.cli.kafka.streams_tables import print_members, print_offsets, print_state, subtopologies
 from ottla.client.cluster import Cluster
 from ottla.client.errors import check, java_name
-from ottla.client.groups import committed_offsets, coordinator_of, delete_group, list_groups
-from ottla.client.offsets import end_offsets
+from ottla.client.groups import delete_group, list_groups
+from ottla.client.topics import delete_topic
 from ottla.model.errors import KafkaError
 from ottla.protocol.generated.streams_group_describe_response import DescribedGroup
 
@@ -37,9 +40,13 @@ PARSER = OptionParser((
     Option("offsets", text="With --describe: the offsets (the default)."),
     Option("state", "[String]", "With --describe: the state; with --list: show it, or only groups in it."),
     Option("verbose", text="More columns."),
-    Option("delete-all-internal-topics", text="Accepted."),
-    Option("delete-internal-topic", "String", "Accepted."),
+    Option("delete-all-internal-topics", text="The group's internal topics go too (with --delete, or a reset)."),
+    Option("delete-internal-topic", "String", "An internal topic that goes with a reset."),
 ))  # fmt: skip
+_INTERNAL = re.compile(
+    r"-(changelog|repartition|subscription-(registration|response)-topic)$|-KTABLE-FK-JOIN-SUBSCRIPTION-(REGISTRATION|RESPONSE)-\d+-topic$"
+)
+"""How Kafka Streams names the topics that it makes."""
 _STATES = {
     name.lower(): name for name in ("Assigning", "Dead", "Empty", "Initializing", "NotReady", "Reconciling", "Stable")
 }
@@ -53,10 +60,10 @@ def main(arguments: list[str]) -> int:
             options,
             "Command must include exactly one action: --list, --describe, --delete, --reset-offsets, or --delete-offsets.",
         )
-        if options.has("reset-offsets") or options.has("delete-offsets"):
-            return _as_consumer_group(arguments)
         properties = {"default.api.timeout.ms": options.value("timeout") or "30000", **command_properties(options)}
         with open_cluster(options.required("bootstrap-server"), properties) as cluster:
+            if options.has("reset-offsets") or options.has("delete-offsets"):
+                return _change_offsets(cluster, options, arguments)
             _act(cluster, options)
     except Exit as end:
         return end.code
@@ -69,45 +76,105 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _as_consumer_group(arguments: list[str]) -> int:
+def _change_offsets(cluster: Cluster, options: Options, arguments: list[str]) -> int:
     """A streams group commits as consumers do, so that tool's reset and deletion of offsets fit."""
     from ottla.cli.kafka.consumer_groups import main as consumer_groups
 
-    renamed = {"--input-topic": "--topic", "--all-input-topics": "--all-topics"}
-    return consumer_groups([renamed.get(word, word) for word in arguments])
+    words, left = [], iter(arguments)
+    for word in left:
+        if word == "--all-input-topics":
+            described = _described(cluster, options.required("group"))
+            sources = {name for each in subtopologies(described) for name in each.source_topics}
+            words += [part for name in sorted(sources) for part in ("--topic", name)]
+        elif word == "--delete-internal-topic":
+            next(left, None)
+        elif word != "--delete-all-internal-topics":
+            words.append("--topic" if word == "--input-topic" else word)
+    code = consumer_groups(words)
+    if code == 0 and options.has("reset-offsets") and options.has("execute"):
+        for group in options.values("group"):
+            _delete_topics(cluster, _internal_topics(cluster, options, group))
+    return code
+
+
+def _internal_topics(cluster: Cluster, options: Options, group: str) -> list[str]:
+    """Those that the caller wants to go with the group: only what is named as Kafka Streams names its own."""
+    if not options.has("delete-all-internal-topics"):
+        return options.values("delete-internal-topic")
+    found = []
+    described = _described(cluster, group)
+    sources = {name for each in subtopologies(described) for name in each.source_topics}
+    for each in subtopologies(described):
+        for topic in (*each.repartition_source_topics, *each.state_changelog_topics):
+            if topic.name.startswith(f"{group}-") and _INTERNAL.search(topic.name):
+                found += [topic.name] if topic.name not in sources else []
+            else:
+                print_error(
+                    f"The internal topic '{topic.name}' is not inferred as internal and thus will not be deleted with "
+                    f"the group '{group}'."
+                )
+    return list(dict.fromkeys(found))
+
+
+def _delete_topics(cluster: Cluster, names: list[str]) -> None:
+    for name in names:
+        delete_topic(cluster, name)
 
 
 def _act(cluster: Cluster, options: Options) -> None:
     if options.has("list"):
         list_kind(cluster, options, "streams", _STATES)
         return
-    known = {group.group_id for group in list_groups(cluster, types=["streams"])}
+    known = {group.group_id: group.group_state for group in list_groups(cluster, types=["streams"])}
     groups = sorted(known) if options.has("all-groups") else list(dict.fromkeys(options.values("group")))
     if options.has("delete"):
-        _delete(cluster, groups, known)
+        _delete(cluster, options, groups, known)
         return
     for group in groups:
-        _describe(cluster, options, group)
+        found, verbose = _described(cluster, group), options.has("verbose")
+        if options.has("members"):
+            print_members(found, verbose=verbose)
+        elif options.has("state"):
+            print_state(cluster, found, verbose=verbose)
+        else:
+            print_offsets(cluster, found, verbose=verbose)
 
 
-def _delete(cluster: Cluster, groups: list[str], known: set[str]) -> None:
+def _delete(cluster: Cluster, options: Options, groups: list[str], known: Mapping[str, str]) -> None:
     failed: dict[str, str] = {}
+    deleted: list[str] = []
+    topics: dict[str, list[str]] = {}
     for group in groups:
         if group not in known:
             failed[group] = (
                 f"java.lang.IllegalArgumentException: Group '{group}' does not exist or is not a streams group."
             )
             continue
+        if known[group] != "Empty":
+            name = "org.apache.kafka.common.errors.GroupNotEmptyException"
+            failed[group] = f"{name}: Streams group '{group}' is not EMPTY."
+            continue
+        topics[group] = _internal_topics(cluster, options, group)
         try:
             delete_group(cluster, group)
+            deleted.append(group)
         except KafkaError as reason:
             failed[group] = f"{java_name(reason)}: {reason}"
+    names = "', '".join(deleted)
     if not failed:
-        print(f"Deletion of requested streams groups ('{', '.join(groups)}') was successful.")
-        return
-    print_error("Deletion of some streams groups failed:")
-    for group, words in failed.items():
-        print(f"* Group '{group}' could not be deleted due to: {words}")
+        print(f"Deletion of requested streams groups ('{names}') was successful.")
+    else:
+        print_error("Deletion of some streams groups failed:")
+        for group, words in failed.items():
+            print(f"* Group '{group}' could not be deleted due to: {words}")
+        if deleted:
+            print(f"\nThese streams groups were deleted successfully: '{names}'.")
+    with_topics = [group for group in deleted if topics[group]]
+    for group in with_topics:
+        _delete_topics(cluster, topics[group])
+    if with_topics:
+        names = "', '".join(with_topics)
+        print(f"Deletion of associated internal topics of the streams groups ('{names}') was successful.")
 
 
 def _described(cluster: Cluster, group: str) -> DescribedGroup:
@@ -123,42 +190,3 @@ def _described(cluster: Cluster, group: str) -> DescribedGroup:
     )
     check(answer.groups[0].error_code, answer.groups[0].error_message)
     return answer.groups[0]
-
-
-def _describe(cluster: Cluster, options: Options, group: str) -> None:
-    found = _described(cluster, group)
-    if options.has("state"):
-        host, port, node = coordinator_of(cluster, group)
-        row = [group, f"{host}:{port}  ({node})", found.group_state, str(len(found.members))]
-        print_rows(
-            ["GROUP", "COORDINATOR (ID)", "STATE", "#MEMBERS"],
-            [row],
-            {"GROUP": 15, "COORDINATOR (ID)": 25, "STATE": 15},
-        )
-    elif options.has("members"):
-        rows = []
-        for member in found.members:
-            tasks = [
-                f"{kind}: "
-                + "; ".join(f"{one.subtopology_id}:[{','.join(map(str, one.partitions))}]" for one in listed)
-                for kind, listed in (
-                    ("ACTIVE", member.assignment.active_tasks),
-                    ("STANDBY", member.assignment.standby_tasks),
-                    ("WARMUP", member.assignment.warmup_tasks),
-                )
-                if listed
-            ]
-            rows.append([group, member.member_id, member.process_id, member.client_id, " ".join(tasks) or "-"])
-        print_rows(
-            ["GROUP", "MEMBER", "PROCESS", "CLIENT-ID", "ASSIGNMENTS"],
-            rows,
-            {"GROUP": 15, "MEMBER": 15, "PROCESS": 15, "CLIENT-ID": 15},
-        )
-    else:
-        committed = committed_offsets(cluster, group)
-        ends = end_offsets(cluster, committed)
-        rows = [
-            [group, topic, str(partition), str(ends[topic, partition] - offset) if (topic, partition) in ends else "-"]
-            for (topic, partition), offset in sorted(committed.items())
-        ]
-        print_rows(["GROUP", "TOPIC", "PARTITION", "OFFSET-LAG"], rows, {"GROUP": 15, "TOPIC": 15, "PARTITION": 10})
