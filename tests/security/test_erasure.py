@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import shutil
+import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 from click.testing import CliRunner
@@ -14,9 +16,22 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.cli.topic import topic
 from ottla.model.erasures import Erasure, key_hash
+from ottla.protocol.generated.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from ottla.protocol.records import batch_payload, iterate_batches
 from ottla.testing import Broker
+from tests.robustness.server_process import ServerProcess
+from tests.security.session import Session
 from tests.security.test_encryption import master_line, storage
+
+
+class Node(Protocol):
+    @property
+    def bootstrap_servers(self) -> str: ...
+
 
 TOPIC = "people"
 PARTITIONS = 2
@@ -33,16 +48,16 @@ def properties(tmp_path: Path, **more: str) -> dict[str, str]:
     }
 
 
-def make_topic(broker: Broker) -> None:
+def make_topic(broker: Node, settings: dict[str, str] | None = None) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(20)
+    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1, config=settings or {})])[TOPIC].result(20)
 
 
 def secret(key: bytes, number: int) -> bytes:
     return b"SECRET-OF-" + key + b"-%05d" % number
 
 
-def write(broker: Broker, count: int, codec: str = "none", *, first: int = 0) -> None:
+def write(broker: Node, count: int, codec: str = "none", *, first: int = 0) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "compression.type": codec, "linger.ms": 5})
     for number in range(first, first + count):
         key = KEYS[number % len(KEYS)]
@@ -53,11 +68,12 @@ def write(broker: Broker, count: int, codec: str = "none", *, first: int = 0) ->
     assert producer.flush(60) == 0
 
 
-def read(broker: Broker, count: int) -> dict[tuple[int, int], tuple[bytes, bytes | None, Any]]:
+def read(broker: Node, count: int, seconds: float = 40) -> dict[tuple[int, int], tuple[bytes, bytes | None, Any]]:
     consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g", "check.crcs": True})
     consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])
     found = {}
-    for _ in range(200):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
         for message in consumer.consume(5000, 0.2):
             assert message.error() is None
             found[message.partition(), message.offset()] = message.key(), message.value(), message.headers()
@@ -128,6 +144,68 @@ def test_one_key_is_forgotten_and_the_others_are_not(tmp_path: Path, codec: str)
         assert again == after, "after a restart"
         write(broker, 3, codec, first=9003)
         assert len(read(broker, 9006)) == 9006
+
+
+@pytest.mark.timeout(90)
+def test_on_a_compacted_topic_it_is_a_tombstone(tmp_path: Path) -> None:
+    more = {"log.cleaner.backoff.ms": "100", "log.segment.delete.delay.ms": "100"}
+    with Broker(directory=tmp_path / "node", properties=properties(tmp_path, **more)) as broker:
+        make_topic(
+            broker,
+            {"cleanup.policy": "compact", "segment.ms": "500", "min.cleanable.dirty.ratio": "0.01",
+             "delete.retention.ms": "0"},
+        )  # fmt: skip
+        write(broker, 60)
+        assert forget(broker, "--key", "bob").exit_code == 0
+        deadline = time.monotonic() + 60
+        keys = set(KEYS)
+        while keys != {b"ada", b"eve"}:  # the cleaner takes the tombstones away, in its second pass
+            assert time.monotonic() < deadline, keys
+            for number in (0, 2):
+                write(broker, 1, first=6 * 100 + number)
+                write(broker, 1, first=6 * 100 + 3 + number)
+            time.sleep(0.6)
+            keys = {key for key, _, _ in read(broker, 10**9, seconds=1.5).values()}
+        found = read(broker, 10**9, seconds=1.5)
+        assert all(value is not None for _, value, _ in found.values())
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+def test_killed_while_it_forgets(tmp_path: Path) -> None:
+    """kill -9 at ten moments of it: after the last start everything of the key is gone and nothing else."""
+    moments = random.Random(8)
+    server = ServerProcess(tmp_path, properties={**properties(tmp_path), "log.segment.delete.delay.ms": "100"})
+    server.format()
+    server.start()
+    try:
+        make_topic(server)
+        write(server, 30_000)
+        before = read(server, 30_000)
+        for key in (b"bob", b"eve"):
+            ends = dict.fromkeys(range(PARTITIONS), 15000)
+            entry = str(Erasure(key_hash(TOPIC, key), ends))
+            with Session(server.port) as session:
+                change = AlterConfigsResource(2, TOPIC, [AlterableConfig("ottla.encryption.forget", 2, entry)])
+                assert session.ask(IncrementalAlterConfigsRequest([change]), 1).responses[0].error_code == 0
+            for _ in range(5):
+                time.sleep(moments.uniform(0.0, 1.2))
+                server.kill()
+                server.start()
+        deadline = time.monotonic() + 60
+        while True:
+            after = read(server, 30_000)
+            if not any(value for key in (b"bob", b"eve") for value, _ in of(key, after)):
+                break
+            assert time.monotonic() < deadline
+        assert after.keys() == before.keys()
+        assert of(b"ada", after) == of(b"ada", before)
+        server.stop()
+        server.start()
+        assert read(server, 30_000) == after
+        server.assert_no_traceback()
+    finally:
+        server.kill()
 
 
 def test_the_look_can_fail(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from ottla.security.tls import TlsError, openssl_cipher, server_context
 from ottla.server.errors import StartupError
 from ottla.testing import Broker
 from tests.security.secured import Certificates
-from tests.security.session import Session
+from tests.security.session import Closed, Session
 
 PASSWORD = "store-p4ss"
 
@@ -110,6 +110,41 @@ def test_records_of_any_size_carry_requests_and_a_slow_reader_gets_all(tmp_path:
                 frame = session.read_frame()
                 assert frame[:4] == b"\0\0\0\7"
                 assert all(name.encode() in frame for name in (names[0], names[-1]))
+
+
+@pytest.mark.timeout(60)
+def test_each_listener_has_its_own_settings(tmp_path: Path) -> None:
+    certificates = Certificates(tmp_path)
+    inner = str(certificates.issue("inner", "inner"))
+    settings = {
+        **properties(**pem(certificates)),
+        "listeners": "SSL://127.0.0.1:0,INNER://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+        "listener.security.protocol.map": "SSL:SSL,INNER:SSL,CONTROLLER:PLAINTEXT",
+        "listener.name.inner.ssl.keystore.type": "PEM",
+        "listener.name.inner.ssl.keystore.location": inner,
+        "listener.name.inner.ssl.client.auth": "required",
+        "listener.name.inner.ssl.enabled.protocols": "TLSv1.3",
+    }
+    with Broker(properties=settings) as broker:
+        outer_port, inner_port = broker.node.ports["SSL"], broker.node.ports["INNER"]
+        mine = client(certificates, "me", "me")
+        for port, common_name in ((outer_port, "server"), (inner_port, "inner")):
+            with Session(port, context=mine) as session:
+                assert isinstance(session.socket, ssl.SSLSocket)
+                shown = x509.load_der_x509_certificate(session.socket.getpeercert(binary_form=True) or b"")
+                assert f"CN={common_name}" in shown.subject.rfc4514_string()
+                session.ask(MetadataRequest([]), 9)
+        with Session(outer_port, context=client(certificates)) as session:
+            session.ask(MetadataRequest([]), 9)
+        old = client(certificates, "old")
+        old.maximum_version = ssl.TLSVersion.TLSv1_2
+        Session(outer_port, context=old).close()
+        for refused in (old, client(certificates)):
+            with (
+                pytest.raises((ssl.SSLError, ConnectionError, Closed)),
+                Session(inner_port, context=refused) as session,
+            ):
+                session.ask(MetadataRequest([]), 9)
 
 
 def served(port: int, certificates: Certificates) -> bytes:
