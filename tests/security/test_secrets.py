@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import subprocess
 import traceback
 from pathlib import Path
 
+import httpx
 import pytest
 
 from ottla.env.config.load import load
@@ -17,14 +20,19 @@ from ottla.protocol.generated.incremental_alter_configs_request import (
     IncrementalAlterConfigsRequest,
 )
 from ottla.security.jaas import JaasError, parse_jaas
+from ottla.security.web import hash_password
+from ottla.testing import Broker
 from tests.interop.ottla_server import OttlaServer
-from tests.robustness.server_process import ottla
+from tests.robustness.server_process import COMMAND, environment, ottla
 from tests.security.secured import PLAIN_MODULE, Certificates, jaas
 from tests.security.session import Closed, Session
 from tests.support.apache_kafka import free_port
 
+OAUTH_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 USER, STORE, TOKEN, DYNAMIC = "S3cret-user-pw", "S3cret-store-pw", "S3cret-token-key", "S3cret-dynamic"
-SECRETS = (USER, STORE, TOKEN, DYNAMIC, "S3cret-guess")
+MASTER = base64.b64encode(b"S3cret-master-key-of-32-bytes!!!").decode()
+JWT = "eyJhbGciOiJSUzI1NiIsImtpZCI6ImsxIn0.eyJzdWIiOiJTM2NyZXQtand0In0.UzNjcmV0LXNpZ25hdHVyZQ"
+SECRETS = (USER, STORE, TOKEN, DYNAMIC, "S3cret-guess", MASTER, JWT, JWT.split(".")[1], JWT.split(".")[2])
 
 
 @pytest.mark.timeout(90)
@@ -32,12 +40,20 @@ def test_a_running_server_tells_none(tmp_path: Path) -> None:
     certificates = Certificates(tmp_path / "certificates")
     server = OttlaServer(tmp_path / "server")
     sasl = free_port()
+    (tmp_path / "jwks").write_text('{"keys":[]}')
+    (tmp_path / "master").write_text(f"m1:{MASTER}\n")
+    keys = f"file://{tmp_path}/jwks"
     plain = f"PLAINTEXT://127.0.0.1:{server.port}"
     server.properties |= {
         "listeners": f"{plain},SASL_SSL://127.0.0.1:{sasl},CONTROLLER://127.0.0.1:{server.controller_port}",
         "advertised.listeners": f"{plain},SASL_SSL://127.0.0.1:{sasl}",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT",
-        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER",
+        "listener.name.sasl_ssl.oauthbearer.sasl.jaas.config": jaas(OAUTH_MODULE),
+        "sasl.oauthbearer.jwks.endpoint.url": keys,
+        "ottla.sasl.oauthbearer.allowed.urls": keys,
+        "ottla.encryption.master.key.file": str(tmp_path / "master"),
+        "ottla.audit.enable": "true",
         "listener.name.sasl_ssl.plain.sasl.jaas.config": jaas(PLAIN_MODULE, user_alice=USER),
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(certificates.issue("server")),
@@ -57,6 +73,11 @@ def test_a_running_server_tells_none(tmp_path: Path) -> None:
         with Session(sasl, context=context) as session, contextlib.suppress(Closed):
             session.handshake("PLAIN")
             session.authenticate(b"\xff\xfe\0S3cret-guess\0\0\0")
+        with Session(sasl, context=context) as session:
+            session.handshake("OAUTHBEARER")
+            session.authenticate(b"n,,\x01auth=Bearer " + JWT.encode() + b"\x01\x01")
+            assert_clean(repr(session.authenticate(b"\x01")))
+        (tmp_path / "master").write_text(f"m1:{MASTER}\nnot a key {MASTER}\n")  # a mistake while it runs
         with Session(sasl, context=context).plain("alice", USER) as session:
             name = "listener.name.sasl_ssl.plain.sasl.jaas.config"
             for value in (jaas(PLAIN_MODULE, user_alice=USER, user_bob=DYNAMIC), f"broken {DYNAMIC}"):
@@ -71,8 +92,48 @@ def test_a_running_server_tells_none(tmp_path: Path) -> None:
         server.stop()
     log = server.log_file.read_text()
     assert "authentication.failed" in log
+    assert "token.refused" in log
     for text in (log, arguments, environment):
         assert_clean(text)
+
+
+@pytest.mark.timeout(90)
+@pytest.mark.parametrize("command", ["registry", "console"])
+def test_the_http_servers_tell_none(tmp_path: Path, command: str) -> None:
+    users = tmp_path / "users"
+    users.write_text(f"ann:{USER}\nbob:read:{hash_password(STORE)}\n")
+    with Broker() as broker:
+        words = [command, "--bootstrap-servers", broker.bootstrap_servers, "--listen", "127.0.0.1:0", "--users", users]
+        process = subprocess.Popen(
+            [*COMMAND, *map(str, words)],
+            env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        try:
+            assert process.stdout is not None
+            said = []
+            for text in process.stdout:
+                said.append(text)
+                if " is up at " in text:
+                    break
+            url = said[-1].split(" at ")[1].strip().rstrip("/")
+            path = "/subjects" if command == "registry" else "/topics"
+            with httpx.Client(base_url=url, timeout=30) as client:
+                assert client.get(path, auth=("bob", STORE)).status_code == 200
+                answers = [
+                    client.get(path, auth=("ann", "S3cret-guess")),
+                    client.get(path, headers={"Authorization": f"Bearer {JWT}"}),
+                    client.get(path, headers={"Authorization": f"Basic {USER}"}),
+                ]
+                users.write_text(f"ann:emperor:{USER}\n")  # a mistake while it runs
+                answers.append(client.get(path, auth=("ann", USER)))
+            assert all(answer.status_code >= 400 for answer in answers)
+            for answer in answers:
+                assert_clean(answer.text + str(answer.headers))
+            assert_clean(Path(f"/proc/{process.pid}/cmdline").read_bytes().decode())
+        finally:
+            process.terminate()
+            rest, _ = process.communicate(timeout=20)
+    assert_clean("".join(said) + rest)
 
 
 def assert_clean(text: str) -> None:
