@@ -6,15 +6,18 @@ import java.io.EOFException;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.io.PrintStream;
+import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import org.apache.kafka.common.utils.Exit;
 
 /**
  * Runs the main methods of Apache Kafka's tools one after another in one JVM, because a JVM start costs more than the
- * tool. Each run has its own stdin, stdout and stderr; exit() ends the run, not the JVM.
+ * tool. Each run has its own stdin, stdout and stderr; exit() ends the run, not the JVM: Kafka's own Exit has procedures
+ * for that, a security manager catches System.exit, and the JVM's own shutdown hooks run at the end of their run.
  *
  * Request:  int argc, argc x bytes (main class first), bytes stdin. Response: int exit code, bytes stdout, bytes stderr.
  * "bytes" = int length + that many bytes.
@@ -101,9 +104,50 @@ public final class ToolServer {
                 runner.start();
                 runner.join(10_000);
             }
+            for (Thread hook : takeShutdownHooks()) {
+                hook.start();
+                hook.join(10_000);
+            }
             System.out.flush();
             System.err.flush();
             return exitCode == null ? 0 : exitCode;
+        }
+    }
+
+    /** What Runtime.addShutdownHook was given; needs --add-opens java.base/java.lang=ALL-UNNAMED. */
+    @SuppressWarnings("unchecked")
+    private static List<Thread> takeShutdownHooks() {
+        try {
+            Field field = Class.forName("java.lang.ApplicationShutdownHooks").getDeclaredField("hooks");
+            field.setAccessible(true);
+            Map<Thread, Thread> hooks = (Map<Thread, Thread>) field.get(null);
+            List<Thread> taken = new ArrayList<>(hooks.keySet());
+            hooks.clear();
+            return taken;
+        } catch (ReflectiveOperationException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+
+    private static volatile Run current;
+    private static volatile boolean ending;
+
+    /** Allows everything but the end of this JVM. */
+    @SuppressWarnings("removal")
+    private static final class StaysAlive extends SecurityManager {
+        @Override
+        public void checkExit(int status) {
+            if (!ending && current != null) {
+                current.exit(status, "System.exit");
+            }
+        }
+
+        @Override
+        public void checkPermission(java.security.Permission permission) {
+        }
+
+        @Override
+        public void checkPermission(java.security.Permission permission, Object context) {
         }
     }
 
@@ -118,14 +162,18 @@ public final class ToolServer {
         out.write(bytes);
     }
 
+    @SuppressWarnings("removal")
     public static void main(String[] unused) throws IOException, InterruptedException {
         DataInputStream in = new DataInputStream(System.in);
         DataOutputStream out = new DataOutputStream(System.out);
+        System.setSecurityManager(new StaysAlive());
+        takeShutdownHooks();
         while (true) {
             int argc;
             try {
                 argc = in.readInt();
             } catch (EOFException e) {
+                ending = true;
                 Runtime.getRuntime().halt(0);
                 return;
             }
@@ -137,6 +185,7 @@ public final class ToolServer {
             String[] args = new String[argc - 1];
             System.arraycopy(words, 1, args, 0, argc - 1);
             Run run = new Run();
+            current = run;
             int code = run.run(words[0], args, input);
             out.writeInt(code);
             writeBytes(out, run.out.toByteArray());

@@ -5,23 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ottla.client.settings import jaas_options
+from ottla.client.librdkafka import TRANSLATED, security_settings
 
-_RENAMED = {
-    "ssl.truststore.location": "ssl.ca.location",
-    "ssl.truststore.certificates": "ssl.ca.pem",
-    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
-    "ssl.keystore.key": "ssl.key.pem",
-    "max.block.ms": None,
-    "max.poll.records": None,
-    "buffer.memory": None,
-    "default.api.timeout.ms": None,
-}
-_JAVA_ONLY = (
-    "key.serializer", "value.serializer", "key.deserializer", "value.deserializer", "ssl.truststore.type",
-    "ssl.truststore.password", "ssl.keystore.type", "sasl.jaas.config", "sasl.login.callback.handler.class",
-    "sasl.client.callback.handler.class", "interceptor.classes", "metric.reporters",
-)  # fmt: skip
+_JAVA_ONLY = frozenset({
+    "key.serializer", "value.serializer", "key.deserializer", "value.deserializer",
+    "sasl.login.callback.handler.class", "sasl.client.callback.handler.class", "interceptor.classes",
+    "metric.reporters", "max.block.ms", "max.poll.records", "buffer.memory", "default.api.timeout.ms",
+})  # fmt: skip
 _CONSUMER_ONLY = (
     "group.",
     "auto.offset.reset",
@@ -34,22 +24,8 @@ _CONSUMER_ONLY = (
 
 def librdkafka_settings(client: Mapping[str, str]) -> dict[str, Any]:
     """Settings for any librdkafka client."""
-    found: dict[str, Any] = {"log_level": 3}
-    for name, value in client.items():
-        if name in _JAVA_ONLY:
-            continue
-        renamed = _RENAMED.get(name, name)
-        if renamed is not None:
-            found[renamed] = value
-    if client.get("ssl.endpoint.identification.algorithm") == "":
-        found["ssl.endpoint.identification.algorithm"] = "none"
-    login = jaas_options(client.get("sasl.jaas.config", ""))
-    if "username" in login:
-        found["sasl.username"], found["sasl.password"] = login["username"], login.get("password", "")
-    if str(found.get("ssl.keystore.location", "")).endswith(".pem"):
-        location = found.pop("ssl.keystore.location")
-        found["ssl.certificate.location"] = found["ssl.key.location"] = location
-    return found
+    passed = {name: value for name, value in client.items() if name not in _JAVA_ONLY | TRANSLATED}
+    return {"log_level": 3} | passed | security_settings(client)
 
 
 def producer_settings(client: Mapping[str, str]) -> dict[str, Any]:

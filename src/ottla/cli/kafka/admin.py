@@ -37,13 +37,13 @@ def open_cluster(
     """ClientNotMade when no address is usable, as Kafka's admin client finds before its first call."""
     try:
         settings = client_settings(bootstrap, properties, controllers=controllers, client_id=client_id)
-        _check_resolvable(parse_addresses(bootstrap))
+        check_resolvable(parse_addresses(bootstrap))
     except BadSettings as reason:
         raise ClientNotMade("Failed to create new KafkaAdminClient") from reason
     return Cluster(settings)
 
 
-def _check_resolvable(addresses: Iterable[tuple[str, int]]) -> None:
+def check_resolvable(addresses: Iterable[tuple[str, int]]) -> None:
     for host, port in addresses:
         try:
             socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)

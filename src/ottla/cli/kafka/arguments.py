@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from ottla.cli.kafka.options import KAFKA_VERSION, Exit
@@ -16,20 +16,69 @@ class ArgumentError(Exception):
 
 
 class ToolParser(argparse.ArgumentParser):
-    """`quiet` parsers raise ArgumentError instead of printing usage and complaint."""
+    """`quiet` parsers raise ArgumentError instead of printing usage and complaint.
 
-    def __init__(self, prog: str, about: str = "", *, quiet: bool = False, top: str | None = None) -> None:
+    As argparse4j: what is not known is said first, then the last required argument that is missing.
+    """
+
+    def __init__(
+        self, prog: str, about: str = "", *, quiet: bool = False, top: str | None = None, help_code: int = 1
+    ) -> None:
         super().__init__(prog=prog, description=about, add_help=True, allow_abbrev=False)
         self._quiet = quiet
         self._top = top or prog
+        self._help_code = help_code
+        self._missing: list[str] = []
 
     def command(self, commands: argparse._SubParsersAction[ToolParser], name: str, about: str) -> ToolParser:
         made = commands.add_parser(name, prog=f"{self.prog} {name}", help=about)
         made.description, made._quiet, made._top = about, self._quiet, self._top
+        made._help_code, made._missing = self._help_code, self._missing
         return made
 
     def commands(self, metavar: str | None = None) -> argparse._SubParsersAction[ToolParser]:
         return self.add_subparsers(dest="command", required=True, metavar=metavar, parser_class=ToolParser)
+
+    def parse(self, arguments: list[str]) -> argparse.Namespace:
+        """Unlike parse_args: with Java's order of complaints."""
+        self._missing.clear()
+        given, unknown = self.parse_known_args(arguments)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        if self._missing:
+            self.error(self._missing[0])
+        return given
+
+    def parse_known_args(  # type: ignore[override]  # no namespace but ours comes in
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Sub-commands come through here too; what a command above them misses is said before what they miss."""
+        options = [one for one in self._actions if one.required and one.option_strings]
+        groups = [one for one in self._mutually_exclusive_groups if one.required]
+        self._demand(options, groups, required=False)
+        try:
+            given, unknown = super().parse_known_args(args, namespace)
+        finally:
+            self._demand(options, groups, required=True)
+        missing = [one for one in options if getattr(given, one.dest, None) is None]
+        if missing:
+            self._missing.insert(0, f"the following arguments are required: {'/'.join(missing[-1].option_strings)}")
+            return given, unknown
+        for group in groups:
+            members = group._group_actions
+            if all(getattr(given, one.dest, one.default) == one.default for one in members):
+                names = " ".join("/".join(one.option_strings) for one in members)
+                self._missing.insert(0, f"one of the arguments {names} is required")
+        return given, unknown
+
+    @staticmethod
+    def _demand(
+        options: list[argparse.Action], groups: list[argparse._MutuallyExclusiveGroup], *, required: bool
+    ) -> None:
+        for option in options:
+            option.required = required
+        for group in groups:
+            group.required = required
 
     def error(self, message: str) -> NoReturn:
         words = java_words(message)
@@ -40,9 +89,10 @@ class ToolParser(argparse.ArgumentParser):
         raise Exit(1)
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        """Only --help ends so."""
         if message:
             print(message, end="", file=sys.stderr)
-        raise Exit(status)
+        raise Exit(status or self._help_code)
 
 
 def java_words(message: str) -> str:
@@ -70,10 +120,21 @@ def java_integer(bits: int = 32) -> Callable[[str], int]:
     def convert(text: str) -> int:
         kind = "Integer" if bits == 32 else "Long"
         if not re.fullmatch(r"[-+]?\d+", text) or not -(1 << (bits - 1)) <= int(text) < 1 << (bits - 1):
-            raise argparse.ArgumentTypeError(f"could not convert '{text}' to {kind} ({bits} bit integer)")
+            raise _not_a(kind, text)
         return int(text)
 
     return convert
+
+
+def java_double(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise _not_a("Double", text) from None
+
+
+def _not_a(kind: str, text: str) -> argparse.ArgumentTypeError:
+    return argparse.ArgumentTypeError(f"could not convert '{text}' to {kind} (For input string: \"{text}\")")
 
 
 class PrintVersion(argparse.Action):

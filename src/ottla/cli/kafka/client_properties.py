@@ -1,12 +1,16 @@
-"""Properties of Kafka's Java clients as librdkafka's: same names where it has them, translated or left out where not."""
+"""Properties of Kafka's Java clients as librdkafka's, for the tools: same names where it has them, left out where not."""
 
 from __future__ import annotations
 
-import sys
+import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+from ottla.cli.kafka.admin import ClientNotMade, check_resolvable, command_properties_of
 from ottla.cli.kafka.options import Options
-from ottla.client.settings import jaas_options, load_properties
+from ottla.client.errors import BadSettings
+from ottla.client.librdkafka import security_settings
+from ottla.client.settings import parse_addresses
 
 _SAME = frozenset({
     "bootstrap.servers", "client.id", "group.id", "group.instance.id", "group.protocol", "group.remote.assignor",
@@ -14,8 +18,8 @@ _SAME = frozenset({
     "enable.idempotence", "transactional.id", "transaction.timeout.ms", "max.in.flight.requests.per.connection",
     "auto.offset.reset", "enable.auto.commit", "auto.commit.interval.ms", "isolation.level", "session.timeout.ms",
     "heartbeat.interval.ms", "max.poll.interval.ms", "fetch.min.bytes", "fetch.max.bytes",
-    "max.partition.fetch.bytes", "check.crcs", "client.rack", "metadata.max.age.ms", "security.protocol",
-    "sasl.mechanism", "ssl.key.password", "ssl.ca.location", "ssl.certificate.location", "ssl.key.location",
+    "max.partition.fetch.bytes", "check.crcs", "client.rack", "metadata.max.age.ms",
+    "ssl.ca.location", "ssl.certificate.location", "ssl.key.location",
     "allow.auto.create.topics", "connections.max.idle.ms", "reconnect.backoff.ms", "reconnect.backoff.max.ms",
     "enable.ssl.certificate.verification", "compression.level", "broker.address.family",
 })  # fmt: skip
@@ -26,7 +30,6 @@ _RENAMED = {
     "send.buffer.bytes": "socket.send.buffer.bytes",
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
     "socket.connection.setup.timeout.ms": "socket.connection.setup.timeout.ms",
-    "ssl.endpoint.identification.algorithm": "ssl.endpoint.identification.algorithm",
 }
 _PRODUCER = {
     "acks", "linger.ms", "batch.size", "compression.type", "retries", "enable.idempotence", "transactional.id",
@@ -49,32 +52,29 @@ def librdkafka_config(properties: Mapping[str, str], *, producer: bool) -> dict[
         if target is None or target in (_CONSUMER if producer else _PRODUCER):
             continue
         config[target] = value
-    _security(properties, config)
+    config |= security_settings(properties)
     config.setdefault("broker.address.family", "any")
     config["log_level"] = 0
     return config
 
 
-def _security(properties: Mapping[str, str], config: dict[str, object]) -> None:
-    if jaas := properties.get("sasl.jaas.config"):
-        options = jaas_options(jaas)
-        config["sasl.username"] = options.get("username", "")
-        config["sasl.password"] = options.get("password", "")
-    if location := properties.get("ssl.truststore.location"):
-        config["ssl.ca.location"] = location
-    if inline := properties.get("ssl.truststore.certificates"):
-        config["ssl.ca.pem"] = inline
-    if location := properties.get("ssl.keystore.location"):
-        if location.endswith((".p12", ".pfx")) or properties.get("ssl.keystore.type", "").upper() == "PKCS12":
-            config["ssl.keystore.location"] = location
-            config["ssl.keystore.password"] = properties.get("ssl.keystore.password", "")
-        else:
-            config["ssl.certificate.location"] = config["ssl.key.location"] = location
-    chain, key = properties.get("ssl.keystore.certificate.chain"), properties.get("ssl.keystore.key")
-    if chain and key:
-        config["ssl.certificate.pem"], config["ssl.key.pem"] = chain, key
-    if properties.get("ssl.endpoint.identification.algorithm") == "":
-        config["ssl.endpoint.identification.algorithm"] = "none"
+def made_client(properties: Mapping[str, str], *, producer: bool, **more: Any) -> Any:
+    """A Producer or Consumer; ClientNotMade in the words of Kafka's own clients when it cannot be one."""
+    from confluent_kafka import Consumer, KafkaException, Producer
+
+    kind = "producer" if producer else "consumer"
+    names = {name.replace("__", "."): value for name, value in more.items()}
+    try:
+        check_resolvable(parse_addresses(properties.get("bootstrap.servers", "")))
+        config = {**librdkafka_config(properties, producer=producer), **names}
+        return Producer(config) if producer else Consumer(config)
+    except BadSettings as reason:
+        raise ClientNotMade(f"Failed to construct kafka {kind}") from reason
+    except KafkaException as reason:
+        words = str(reason.args[0].str())
+        if match := re.match(r'Invalid value "(.*)" for configuration property "(.*)"', words):
+            words = f"Invalid value {match[1]} for configuration {match[2]}"
+        raise ClientNotMade(words) from reason
 
 
 def key_values(pairs: Sequence[str]) -> dict[str, str]:
@@ -93,7 +93,7 @@ class RenamedOption:
             first, second = (self.old, self.new) if self.old.startswith("consumer") else (self.new, self.old)
             options.usage(f"Options --{first} and --{second} cannot be specified together.")
         if options.has(self.old):
-            print(self._warning.format(old=self.old, new=self.new))
+            print(self._warning.format(old=self.old, new=self.new), flush=True)
 
     def values(self, options: Options) -> list[str]:
         return options.values(self.new) or options.values(self.old)
@@ -105,8 +105,4 @@ class RenamedOption:
 def merged_properties(options: Options, file: RenamedOption, pairs: RenamedOption) -> dict[str, str]:
     """The config file's properties, then those of the command line over them."""
     path = file.value(options)
-    return {**(load_properties(path) if path else {}), **key_values(pairs.values(options))}
-
-
-def warn_of(problem: object) -> None:
-    print(f"WARN {problem}", file=sys.stderr)
+    return {**command_properties_of(path), **key_values(pairs.values(options))}

@@ -30,7 +30,7 @@ def main(arguments: list[str]) -> int:
         if name == "list-endpoints":
             command.add_argument("--include-fenced-brokers", action="store_true", help="Fenced brokers too.")
     try:
-        given = parser.parse_args(arguments)
+        given = parser.parse(arguments)
     except Exit as end:
         return end.code
     controllers = given.bootstrap_controller is not None

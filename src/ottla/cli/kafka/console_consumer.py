@@ -8,40 +8,22 @@ import sys
 import time
 from typing import Any
 
-from ottla.cli.kafka.client_properties import RenamedOption, key_values, librdkafka_config, merged_properties
-from ottla.cli.kafka.formatters import BadRecord, PrintedRecord, Write, formatter_for
+from ottla.cli.kafka.admin import REFUSED
+from ottla.cli.kafka.client_properties import RenamedOption, made_client, merged_properties
+from ottla.cli.kafka.console_options import FORMATTER, PROPERTY, RENAMED, check_groups, formatter_of, reading_options
+from ottla.cli.kafka.formatters import BadRecord, PrintedRecord, Write
 from ottla.cli.kafka.options import Exit, Option, OptionError, OptionParser, Options
-from ottla.client.settings import load_properties
 
-_WARNING = "Option --{old} is deprecated and will be removed in a future version. Use --{new} instead."
-FORMATTER = RenamedOption("formatter-property", "property", _WARNING)
-PROPERTY = RenamedOption("command-property", "consumer-property", _WARNING)
-CONFIG = RenamedOption("command-config", "consumer.config", _WARNING)
+CONFIG = RenamedOption("command-config", "consumer.config", RENAMED)
 PARSER = OptionParser((
-    Option("bootstrap-server", "String: server to connect to", "REQUIRED: brokers, as HOST:PORT,..."),
-    Option("topic", "String: topic", "The topic to read."),
+    *reading_options("consumer.config"),
     Option("include", "String: Java regex (String)", "A regular expression for the topics to read."),
     Option("partition", "Integer: partition", "Read only this partition, from its end unless --offset says where."),
     Option("offset", "String: consume offset", "An offset, earliest or latest.", "latest"),
     Option("group", "String: consumer group id", "The consumer group."),
     Option("from-beginning", text="Start at the beginning where the group has no offset yet."),
-    Option("max-messages", "Integer: num_messages", "End after so many records."),
-    Option("timeout-ms", "Long: timeout_ms", "End when no record came for so long."),
     Option("skip-message-on-error", text="Go on after a record that cannot be printed."),
     Option("isolation-level", "String", "read_committed or read_uncommitted.", "read_uncommitted"),
-    Option("formatter", "String: class", "How to print records.", "org.apache.kafka.tools.consumer.DefaultMessageFormatter"),
-    Option("formatter-property", "String: prop",
-           "The formatter's: print.timestamp, print.key, print.offset, print.partition, print.headers, print.value, "
-           "key.separator, line.separator, headers.separator, null.literal, key.deserializer, value.deserializer"),
-    Option("property", "String: prop", "(DEPRECATED) The same as --formatter-property."),
-    Option("formatter-config", "String: config file", "A file with the formatter's properties."),
-    Option("key-deserializer", "String: deserializer for keys", "The class that reads keys."),
-    Option("value-deserializer", "String: deserializer for values", "The class that reads values."),
-    Option("command-property", "String: consumer_prop", "A property of the consumer."),
-    Option("consumer-property", "String: consumer_prop", "(DEPRECATED) The same as --command-property."),
-    Option("command-config", "String: config file", "A file with the consumer's properties."),
-    Option("consumer.config", "String: config file", "(DEPRECATED) The same as --command-config."),
-    Option("enable-systest-events", text="Also say when the consumer starts and ends."),
 ))  # fmt: skip
 _TIMESTAMPS = ("", "CreateTime", "LogAppendTime")
 _BATCH = 500
@@ -51,7 +33,7 @@ def main(arguments: list[str]) -> int:
     try:
         options = _options(arguments)
         properties = _properties(options)
-        write = _formatter(options)
+        write = formatter_of(options)
         limit = options.integer("max-messages")
         idle = options.value("timeout-ms")
         return Session(
@@ -59,7 +41,7 @@ def main(arguments: list[str]) -> int:
         ).run()
     except Exit as end:
         return end.code
-    except (OptionError, OSError, ValueError) as reason:
+    except REFUSED as reason:
         print(reason, file=sys.stderr)
         return 1
 
@@ -88,14 +70,8 @@ def _options(arguments: list[str]) -> Options:
 
 def _properties(options: Options) -> dict[str, str]:
     properties = merged_properties(options, CONFIG, PROPERTY)
-    groups = {name for name in (options.value("group"), properties.get("group.id")) if name is not None}
-    if len(groups) > 1:
-        listed = ", ".join(f"'{name}'" for name in groups)
-        options.usage(
-            "The group ids provided in different places (directly using '--group', via '--command-property', "
-            f"or via '--command-config') do not match. Detected group ids: {listed}"
-        )
-    if groups and options.has("partition"):
+    group = check_groups(options, properties, ("command-property", "command-config"))
+    if group is not None and options.has("partition"):
         options.usage("Options group and partition cannot be specified together.")
     reset = properties.get("auto.offset.reset")
     if options.has("from-beginning") and reset not in {None, "earliest"}:
@@ -109,26 +85,13 @@ def _properties(options: Options) -> dict[str, str]:
     properties.setdefault("client.id", "console-consumer")
     if options.has("isolation-level") or "isolation.level" not in properties:
         properties["isolation.level"] = options.required("isolation-level")
-    if groups:
-        properties["group.id"] = groups.pop()
+    if group is not None:
+        properties["group.id"] = group
     else:
         properties["group.id"] = f"console-consumer-{random.randrange(100000)}"  # noqa: S311 - a name, no secret
         properties.setdefault("enable.auto.commit", "false")
     properties.setdefault("allow.auto.create.topics", "true")
     return properties
-
-
-def _formatter(options: Options) -> Write:
-    path = options.value("formatter-config")
-    properties = {**(load_properties(path) if path else {})}
-    for what in ("key", "value"):
-        if name := options.value(f"{what}-deserializer"):
-            properties[f"{what}.deserializer"] = name
-    properties |= key_values(FORMATTER.values(options))
-    try:
-        return formatter_for(options.required("formatter"), properties)
-    except OptionError as reason:
-        options.usage(str(reason))
 
 
 class Session:
@@ -147,13 +110,7 @@ class Session:
         self._warned: set[str] = set()
 
     def run(self) -> int:
-        from confluent_kafka import Consumer, KafkaException
-
-        try:
-            consumer = Consumer({**librdkafka_config(self._properties, producer=False), "error_cb": self._complain})
-        except KafkaException as reason:
-            print(f"org.apache.kafka.common.config.ConfigException: {reason.args[0].str()}", file=sys.stderr)
-            return 1
+        consumer = made_client(self._properties, producer=False, error_cb=self._complain)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         code = 0
         try:

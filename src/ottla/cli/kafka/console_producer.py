@@ -6,7 +6,8 @@ import signal
 import sys
 from typing import Any
 
-from ottla.cli.kafka.client_properties import RenamedOption, key_values, librdkafka_config, merged_properties
+from ottla.cli.kafka.admin import ClientNotMade
+from ottla.cli.kafka.client_properties import RenamedOption, key_values, made_client, merged_properties
 from ottla.cli.kafka.line_reader import LineReader, LineRecord, ReaderError
 from ottla.cli.kafka.options import Exit, Option, OptionError, OptionParser, Options
 from ottla.client.errors import BadSettings
@@ -55,7 +56,7 @@ def main(arguments: list[str]) -> int:
         reader = LineReader(reader_properties)
     except Exit as end:
         return end.code
-    except (OptionError, ReaderError, OSError) as reason:
+    except (OptionError, ReaderError, OSError, ValueError) as reason:
         print(reason, file=sys.stderr)
         return 1
     return _produce(options, reader, producer_properties, reader_properties)
@@ -108,17 +109,13 @@ def _properties(options: Options) -> tuple[dict[str, str], dict[str, str]]:
 def _produce(
     options: Options, reader: LineReader, properties: dict[str, str], reader_properties: dict[str, str]
 ) -> int:
-    from confluent_kafka import KafkaException, Producer
+    from confluent_kafka import KafkaException
 
     topic = options.required("topic")
-    try:
-        producer = Producer({
-            **librdkafka_config(properties, producer=True),
-            "partitioner": "murmur2_random",  # as Java's client places keys
-            "error_cb": _Complaints(),
-        })  # fmt: skip
-    except KafkaException as reason:
-        print(f"org.apache.kafka.common.config.ConfigException: {reason.args[0].str()}", file=sys.stderr)
+    try:  # murmur2_random: as Java's client places keys
+        producer = made_client(properties, producer=True, partitioner="murmur2_random", error_cb=_Complaints())
+    except ClientNotMade as reason:
+        print(reason, file=sys.stderr)
         return 1
     # Kafka's own tool hands --property to the reader only, where a partitioner does nothing; the user meant this.
     partitioner = reader_properties.get("partitioner.class") or properties.get("partitioner.class") or ""

@@ -6,37 +6,21 @@ import signal
 import sys
 import time
 
-from ottla.cli.kafka.admin import REFUSED, open_cluster
-from ottla.cli.kafka.client_properties import RenamedOption, key_values, merged_properties
-from ottla.cli.kafka.formatters import BadRecord, PrintedRecord, Write, formatter_for
+from ottla.cli.kafka.admin import REFUSED, ClientNotMade, open_cluster
+from ottla.cli.kafka.client_properties import RenamedOption, merged_properties
+from ottla.cli.kafka.console_options import FORMATTER, PROPERTY, RENAMED, check_groups, formatter_of, reading_options
+from ottla.cli.kafka.formatters import BadRecord, PrintedRecord, Write
 from ottla.cli.kafka.options import Exit, Option, OptionError, OptionParser, Options
-from ottla.client.settings import load_properties
+from ottla.client.cluster import Cluster
 from ottla.client.share_consumer import ACCEPT, REJECT, RELEASE, ShareConsumer, ShareRecord
 
-_WARNING = "Option --{old} is deprecated and will be removed in a future version. Use --{new} instead."
-FORMATTER = RenamedOption("formatter-property", "property", _WARNING)
-PROPERTY = RenamedOption("command-property", "consumer-property", _WARNING)
-CONFIG = RenamedOption("command-config", "consumer-config", _WARNING)
+CONFIG = RenamedOption("command-config", "consumer-config", RENAMED)
 PARSER = OptionParser((
-    Option("bootstrap-server", "String: server to connect to", "REQUIRED: brokers, as HOST:PORT,..."),
-    Option("topic", "String: topic", "The topic to read."),
-    Option("group", "String: share group id", "The share group.", "console-share-consumer"),
-    Option("max-messages", "Integer: num_messages", "End after so many records."),
-    Option("timeout-ms", "Integer: timeout_ms", "End when no record came for so long."),
+    *reading_options("consumer-config"),
+    Option("group", "String: share group id", "The share group (console-share-consumer)."),
     Option("reject", text="Reject every record."),
     Option("release", text="Release every record, so that others get it."),
     Option("reject-message-on-error", text="Reject records that cannot be printed, and go on."),
-    Option("formatter", "String: class", "How to print records.", "org.apache.kafka.tools.consumer.DefaultMessageFormatter"),
-    Option("formatter-property", "String: prop", "The formatter's properties, as of kafka-console-consumer."),
-    Option("property", "String: prop", "(DEPRECATED) The same as --formatter-property."),
-    Option("formatter-config", "String: config file", "A file with the formatter's properties."),
-    Option("key-deserializer", "String: deserializer for keys", "The class that reads keys."),
-    Option("value-deserializer", "String: deserializer for values", "The class that reads values."),
-    Option("command-property", "String: consumer_prop", "A property of the consumer."),
-    Option("consumer-property", "String: consumer_prop", "(DEPRECATED) The same as --command-property."),
-    Option("command-config", "String: config file", "A file with the consumer's properties."),
-    Option("consumer-config", "String: config file", "(DEPRECATED) The same as --command-config."),
-    Option("enable-systest-events", text="Also say when the consumer ends."),
 ))  # fmt: skip
 
 
@@ -49,12 +33,14 @@ def main(arguments: list[str]) -> int:
             )
         except OptionError as reason:
             PARSER.usage(str(reason))
-        options.require("topic", "bootstrap-server")
+        if not options.has("topic"):
+            options.usage("--topic is a required argument")
+        options.require("bootstrap-server")
         if options.has("reject") and options.has("release"):
             options.usage("At most one of --reject and --release may be specified.")
         for renamed in (PROPERTY, CONFIG, FORMATTER):
             renamed.check(options)
-        return _consume(options, _formatter(options), merged_properties(options, CONFIG, PROPERTY))
+        return _consume(options, formatter_of(options), merged_properties(options, CONFIG, PROPERTY))
     except Exit as end:
         return end.code
     except REFUSED as reason:
@@ -62,26 +48,20 @@ def main(arguments: list[str]) -> int:
         return 1
 
 
-def _formatter(options: Options) -> Write:
-    path = options.value("formatter-config")
-    properties = load_properties(path) if path else {}
-    for what in ("key", "value"):
-        if name := options.value(f"{what}-deserializer"):
-            properties[f"{what}.deserializer"] = name
-    try:
-        return formatter_for(options.required("formatter"), properties | key_values(FORMATTER.values(options)))
-    except OptionError as reason:
-        options.usage(str(reason))
-
-
 def _consume(options: Options, write: Write, properties: dict[str, str]) -> int:
-    limit, idle = options.integer("max-messages"), options.integer("timeout-ms")
+    idle = options.integer("timeout-ms")
+    try:
+        limit = options.integer("max-messages")
+    except OptionError as reason:
+        print(f"joptsimple.OptionArgumentConversionException: {reason}", file=sys.stderr)
+        print("Processed a total of 0 messages", file=sys.stderr)
+        return 1
     kind = REJECT if options.has("reject") else RELEASE if options.has("release") else ACCEPT
-    group = properties.get("group.id") or options.required("group")
+    group = check_groups(options, properties, ("consumer-property", "consumer-config")) or "console-share-consumer"
     count, code = 0, 0
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     properties.setdefault("client.id", "console-share-consumer")
-    with open_cluster(options.required("bootstrap-server"), properties) as cluster:
+    with _opened(options.required("bootstrap-server"), properties) as cluster:
         consumer = ShareConsumer(cluster, group, options.required("topic"))
         last = time.monotonic()
         try:
@@ -105,6 +85,13 @@ def _consume(options: Options, write: Write, properties: dict[str, str]) -> int:
     if options.has("enable-systest-events"):
         print("shutdown_complete")
     return code
+
+
+def _opened(bootstrap: str, properties: dict[str, str]) -> Cluster:
+    try:
+        return open_cluster(bootstrap, properties)
+    except ClientNotMade as reason:
+        raise ClientNotMade("Failed to construct Kafka share consumer") from reason
 
 
 def _as_printed(record: ShareRecord) -> PrintedRecord:

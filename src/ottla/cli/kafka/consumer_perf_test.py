@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 import sys
 import time
-from datetime import datetime
 from typing import Any
 
-from ottla.cli.kafka.client_properties import RenamedOption, key_values, librdkafka_config
+from ottla.cli.kafka.admin import REFUSED, command_properties_of
+from ottla.cli.kafka.client_properties import RenamedOption, key_values, made_client
+from ottla.cli.kafka.java_dates import java_moment
 from ottla.cli.kafka.options import Exit, Option, OptionError, OptionParser, Options
-from ottla.client.settings import load_properties
+from ottla.cli.kafka.perf_stats import ClientMetrics
 
 PARSER = OptionParser((
     Option("bootstrap-server", "String: server to connect to", "REQUIRED: brokers, as HOST:PORT,..."),
@@ -23,7 +24,7 @@ PARSER = OptionParser((
     Option("command-config", "String: config file", "A file with the consumer's properties."),
     Option("consumer.config", "String: config file", "(DEPRECATED) The same as --command-config."),
     Option("command-property", "String: prop1=val1", "A property of the consumer."),
-    Option("print-metrics", text="Accepted; librdkafka has no such table."),
+    Option("print-metrics", text="librdkafka's statistics at the end."),
     Option("show-detailed-stats", text="A line every --reporting-interval."),
     Option("timeout", "[Long: milliseconds]", "How long to wait for a record.", "10000"),
     Option("num-records", "Long: count", "REQUIRED: how many records."),
@@ -32,6 +33,8 @@ PARSER = OptionParser((
     Option("date-format", "String: date format", "How times are printed.", "yyyy-MM-dd HH:mm:ss:SSS"),
     Option("hide-header", text="No line with the columns' names."),
 ))  # fmt: skip
+_BATCH = 500
+"""As Java's max.poll.records: whole batches are counted, so the last one may go over the count that was asked for."""
 _FIGURES = "data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, rebalance.time.ms, fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec"
 _CONFIG = RenamedOption("command-config", "consumer.config", "Warning: --{old} is deprecated. Use --{new} instead.")
 
@@ -53,7 +56,7 @@ def main(arguments: list[str]) -> int:
         return _run(options)
     except Exit as end:
         return end.code
-    except (OptionError, OSError, ValueError) as reason:
+    except REFUSED as reason:
         print(reason, file=sys.stderr)
         return 1
 
@@ -66,26 +69,34 @@ def _long(options: Options, name: str) -> int:
 
 
 def _run(options: Options) -> int:
-    from confluent_kafka import Consumer
-
+    detailed = options.has("show-detailed-stats")
+    if not options.has("hide-header"):
+        print(f"{'time, threadId' if detailed else 'start.time, end.time'}, {_FIGURES}")
     wanted = _long(options, "num-records" if options.has("num-records") else "messages")
-    path = _CONFIG.value(options)
-    properties = {**(load_properties(path) if path else {}), **key_values(options.values("command-property"))}
+    if _long(options, "reporting-interval") <= 0:
+        raise OptionError("Reporting interval must be greater than 0.")
+    properties = {**command_properties_of(_CONFIG.value(options)), **key_values(options.values("command-property"))}
     properties |= {
         "bootstrap.servers": options.required("bootstrap-server"),
         "group.id": options.value("group") or f"perf-consumer-{random.randrange(100000)}",  # noqa: S311 - a name, no secret
         "auto.offset.reset": "latest" if options.has("from-latest") else "earliest",
         "max.partition.fetch.bytes": str(_long(options, "fetch-size")),
+        "receive.buffer.bytes": str(_long(options, "socket-buffer-size")),
     }
     properties.setdefault("client.id", "perf-consumer-client")
-    detailed = options.has("show-detailed-stats")
-    if not options.has("hide-header"):
-        print(f"{'time, threadId' if detailed else 'start.time, end.time'}, {_FIGURES}")
-    consumer = Consumer({**librdkafka_config(properties, producer=False), "queued.min.messages": 100_000})
+    metrics = ClientMetrics("consumer-metrics", properties["client.id"]) if options.has("print-metrics") else None
+    measurement = _Measurement(options, wanted)
+    consumer = made_client(
+        properties, producer=False, queued__min__messages=100_000, **(metrics.settings() if metrics else {})
+    )
     try:
-        _Measurement(options, wanted).run(consumer)
+        measurement.run(consumer)
+        if metrics:
+            consumer.poll(1.2)
     finally:
         consumer.close()
+    if metrics:
+        metrics.show()
     return 0
 
 
@@ -97,31 +108,35 @@ class _Measurement:
         self._joined: float | None = None
         self._interval = _long(options, "reporting-interval") / 1000
         self._timeout = _long(options, "timeout") / 1000
+        self._pattern = options.required("date-format")
+        java_moment(self._pattern, 0)
 
     def run(self, consumer: Any) -> None:
         topic = self._options.value("topic") or f"^({self._options.value('include')})$"
         start = last_report = last_record = time.time()
         reported = (0, 0)
+        detailed = self._options.has("show-detailed-stats")
         consumer.subscribe([topic], on_assign=self._assigned)
         while self._count < self._wanted and time.time() - last_record < self._timeout:
-            for message in consumer.consume(min(10_000, self._wanted - self._count), 0.1):
+            batch = consumer.consume(_BATCH, 0) or ([one] if (one := consumer.poll(0.1)) is not None else [])
+            for message in batch:
                 if message.error() is None:
                     self._count += 1
                     self._bytes += len(message)
                     last_record = time.time()
-            if self._options.has("show-detailed-stats") and time.time() - last_report >= self._interval:
-                self._detail(last_report, reported)
-                last_report, reported = time.time(), (self._bytes, self._count)
+                    if detailed and last_record - last_report >= self._interval:
+                        self._detail(last_report, reported)
+                        last_report, reported = time.time(), (self._bytes, self._count)
         if self._count < self._wanted:
             print(
                 f"WARNING: Exiting before consuming the expected number of records: timeout ({int(self._timeout * 1000)} ms) "
                 "exceeded. You can use the --timeout option to increase the timeout."
             )
-        if not self._options.has("show-detailed-stats"):
+        if not detailed:
             end = time.time()
             joined = self._joined or end
             print(
-                f"{_moment(start)}, {_moment(end)}, {self._figures(end - start, joined - start, self._bytes, self._count)}"
+                f"{self._moment(start)}, {self._moment(end)}, {self._figures(end - start, joined - start, self._bytes, self._count)}"
             )
 
     def _assigned(self, consumer: Any, partitions: Any) -> None:
@@ -140,11 +155,12 @@ class _Measurement:
         now = time.time()
         size, count = self._bytes - before[0], self._count - before[1]
         elapsed = max(now - since, 1e-3)
+        joining = max((self._joined or now) - since, 0)  # only in the first line
         rate, speed = size / 1048576 / elapsed, count / elapsed
+        fetching = max(elapsed - joining, 1e-3)
         total = f"{self._bytes / 1048576:.4f}, {rate:.4f}, {self._count}, {speed:.4f}"
-        print(f"{_moment(now)}, 0, {total}, 0, {int(elapsed * 1000)}, {rate:.4f}, {speed:.4f}", flush=True)
+        fetched = f"{size / 1048576 / fetching:.4f}, {count / fetching:.4f}"
+        print(f"{self._moment(now)}, 0, {total}, {int(joining * 1000)}, {int(fetching * 1000)}, {fetched}", flush=True)
 
-
-def _moment(seconds: float) -> str:
-    moment = datetime.fromtimestamp(seconds)  # noqa: DTZ006 - the user's own clock, as Java's tool has it
-    return f"{moment:%Y-%m-%d %H:%M:%S}:{moment.microsecond // 1000:03d}"
+    def _moment(self, seconds: float) -> str:
+        return java_moment(self._pattern, seconds)

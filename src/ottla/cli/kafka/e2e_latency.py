@@ -7,9 +7,9 @@ import sys
 import time
 from typing import Any
 
-from ottla.cli.kafka.client_properties import librdkafka_config
+from ottla.cli.kafka.admin import REFUSED, command_properties_of
+from ottla.cli.kafka.client_properties import made_client
 from ottla.cli.kafka.options import Exit, Option, OptionError, OptionParser, Options
-from ottla.client.settings import load_properties
 
 PARSER = OptionParser((
     Option("bootstrap-server", "String: bootstrap-server", "REQUIRED: brokers, as HOST:PORT,..."),
@@ -24,64 +24,89 @@ PARSER = OptionParser((
     Option("record-header-size", "[Integer: bytes]", "Bytes of a header's value; -1 is null.", "0"),
 ))  # fmt: skip
 _REQUIRED = ("bootstrap-server", "topic", "num-records", "producer-acks", "record-size")
+_OPTIONAL = ("record-key-size", "num-headers", "record-header-key-size", "record-header-size")
 _TIMEOUT = 60.0
+_ABOUT = "This tool measures end-to-end latency in Kafka by sending messages and timing their reception."
 
 
 def main(arguments: list[str]) -> int:
     try:
-        words = list(arguments)
-        if words and not words[0].startswith("-"):
-            if len(words) not in {5, 6}:
-                print("Invalid number of arguments. Expected 5 or 6 positional arguments", file=sys.stderr)
-                return 1
-            print(
-                "WARNING: Positional argument usage is deprecated and will be removed in Apache Kafka 5.0. Please use named "
-                "arguments instead: --bootstrap-server, --topic, --num-records, --producer-acks, --record-size, --command-config"
-            )
-            names = (*_REQUIRED, "command-config")
-            words = [word for name, value in zip(names, words, strict=False) for word in (f"--{name}", value)]
         try:
-            options = PARSER.begin(
-                words, "This tool measures end-to-end latency in Kafka by sending messages and timing their reception."
-            )
+            options = PARSER.begin(_named(arguments), _ABOUT)
         except OptionError as reason:
             PARSER.usage(str(reason))
         options.require(*_REQUIRED)
-        if options.value("producer-acks") not in {"1", "all"}:
-            raise ValueError(
-                "Invalid value for --producer-acks. Latency testing requires synchronous acknowledgement. Please use '1' or 'all'."
-            )
+        _check(options)
         _run(options)
     except Exit as end:
         return end.code
-    except (OptionError, OSError, ValueError) as reason:
+    except REFUSED as reason:
         print(reason, file=sys.stderr)
         return 1
     return 0
 
 
-def _run(options: Options) -> None:
-    from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
+def _named(arguments: list[str]) -> list[str]:
+    """Old positions as named options; as in Kafka's tool, a line without a known option is taken for positions."""
+    names = (*_REQUIRED, "command-config")
+    known = {f"--{name}" for name in (*names, *_OPTIONAL)}
+    if not arguments or any(word.partition("=")[0] in known for word in arguments):
+        return arguments
+    if len(arguments) not in {5, 6}:
+        print(
+            f"Invalid number of arguments. Expected 5 or 6 positional arguments, but got {len(arguments)}. "
+            "Usage: bootstrap-server topic num-records producer-acks record-size [optional] command-config",
+            file=sys.stderr,
+        )
+        raise Exit(1)
+    print(
+        "WARNING: Positional argument usage is deprecated and will be removed in Apache Kafka 5.0. Please use named "
+        "arguments instead: --bootstrap-server, --topic, --num-records, --producer-acks, --record-size, --command-config"
+    )
+    return [word for name, value in zip(names, arguments, strict=False) for word in (f"--{name}", value)]
 
-    path = options.value("command-config")
-    properties = {**(load_properties(path) if path else {}), "bootstrap.servers": options.required("bootstrap-server")}
+
+def _check(options: Options) -> None:
+    if options.value("producer-acks") not in {"1", "all"}:
+        options.usage(
+            "Invalid value for --producer-acks. Latency testing requires synchronous acknowledgement. "
+            "Please use '1' or 'all'."
+        )
+    if (options.integer("num-records") or 0) <= 0:
+        options.usage("Value for --num-records must be a positive integer.")
+    for name in ("record-size", "record-key-size", "num-headers", "record-header-key-size"):
+        if (options.integer(name) or 0) < 0:
+            options.usage(f"Value for --{name} must be a non-negative integer.")
+    if (options.integer("record-header-size") or 0) < -1:
+        options.usage("Value for --record-header-size must be a non-negative integer or -1 for null header value.")
+
+
+def _run(options: Options) -> None:
+    from confluent_kafka import OFFSET_END, TopicPartition
+
+    properties = {
+        **command_properties_of(options.value("command-config")),
+        "bootstrap.servers": options.required("bootstrap-server"),
+    }
     topic, count = options.required("topic"), options.integer("num-records") or 0
-    producer = Producer({
-        **librdkafka_config({**properties, "acks": options.required("producer-acks"), "linger.ms": "0"}, producer=True),
-        "queue.buffering.max.ms": 0,
-    })  # fmt: skip
-    consumer = Consumer({
-        **librdkafka_config({**properties, "group.id": f"test-group-{time.time_ns()}", "enable.auto.commit": "false"}, producer=False),
-        "fetch.wait.max.ms": 1000,
-    })  # fmt: skip
+    producer = made_client(
+        {**properties, "acks": options.required("producer-acks"), "linger.ms": "0"},
+        producer=True,
+        queue__buffering__max__ms=0,
+    )
+    consumer = made_client(
+        {**properties, "group.id": f"test-group-{time.time_ns()}", "enable.auto.commit": "false"},
+        producer=False,
+        fetch__wait__max__ms=1000,
+    )
     try:
-        found = consumer.list_topics(topic, timeout=30).topics[topic]
+        found = consumer.list_topics(topic, timeout=_TIMEOUT).topics[topic]
         if found.error is not None:
             _create(properties, topic)
-            found = consumer.list_topics(topic, timeout=30).topics[topic]
+            found = consumer.list_topics(topic, timeout=_TIMEOUT).topics[topic]
         partitions = [TopicPartition(topic, number, OFFSET_END) for number in found.partitions]
         for place in partitions:
-            place.offset = consumer.get_watermark_offsets(place, timeout=30)[1]
+            place.offset = consumer.get_watermark_offsets(place, timeout=_TIMEOUT)[1]
         consumer.assign(partitions)
         _measure(producer, consumer, topic, count, options)
     finally:

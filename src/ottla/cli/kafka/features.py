@@ -26,7 +26,7 @@ UPGRADE, SAFE, UNSAFE = 1, 2, 3
 
 def main(arguments: list[str]) -> int:
     try:
-        given = _parser().parse_args(arguments)
+        given = _parser().parse(arguments)
         return _run(given)
     except Exit as end:
         return end.code
@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _parser() -> ToolParser:
-    parser = ToolParser("kafka-features", "This tool manages feature flags in Kafka.", quiet=True)
+    parser = ToolParser("kafka-features", "This tool manages feature flags in Kafka.", quiet=True, help_code=0)
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--bootstrap-server", help="Brokers, as HOST:PORT,...")
     where.add_argument("--bootstrap-controller", help="Controllers, as HOST:PORT,...")

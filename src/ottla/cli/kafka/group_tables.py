@@ -8,6 +8,11 @@ from ottla.cli.kafka.options import Options
 from ottla.client.cluster import Cluster
 from ottla.client.groups import list_groups
 
+
+class StateError(ValueError):
+    """A state that no group of this kind can be in."""
+
+
 ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
 
 
@@ -24,7 +29,7 @@ def list_kind(cluster: Cluster, options: Options, kind: str, states: Mapping[str
     if text := options.value("state"):
         words = [word.strip().lower() for word in text.split(",")]
         if any(word not in states for word in words):
-            raise ValueError(f"Invalid state list '{text}'. Valid states are: {', '.join(states.values())}")
+            raise StateError(f"Invalid state list '{text}'. Valid states are: {', '.join(states.values())}")
         wanted = [states[word] for word in words]
     groups = list_groups(cluster, wanted, [kind])
     if not options.has("state"):

@@ -21,7 +21,7 @@ from ottla.protocol.generated.describe_quorum_response import DescribeQuorumResp
 
 def main(arguments: list[str]) -> int:
     try:
-        given = _parser().parse_args(arguments)
+        given = _parser().parse(arguments)
         if given.command == "describe" and given.status == given.replication:
             print("One of --status or --replication must be specified with describe sub-command"
                   if not given.status else "Only one of --status or --replication should be specified with describe sub-command",
@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _parser() -> ToolParser:
-    parser = ToolParser("kafka-metadata-quorum", "This tool describes kraft metadata quorum status.")
+    parser = ToolParser("kafka-metadata-quorum", "This tool describes kraft metadata quorum status.", help_code=0)
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--bootstrap-server", help="Brokers, as HOST:PORT,...")
     where.add_argument("--bootstrap-controller", help="Controllers, as HOST:PORT,...")

@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("-s", "--snapshot", help="A snapshot or a segment of the metadata log.")
     parser.add_argument("command", nargs="*", help="A command to run instead of asking for them.")
     try:
-        given = parser.parse_args(arguments)
+        given = parser.parse(arguments)
         if bool(given.directory) == bool(given.snapshot):
             print("You must set either --directory or --snapshot (not both).", file=sys.stderr)
             return 1

@@ -6,12 +6,14 @@ wrong combination is UsageError: the message, then the help, exit code 1.
 
 from __future__ import annotations
 
+import re
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, NoReturn
 
 KAFKA_VERSION = "4.3.1"
+_NEGATIVE = re.compile(r"-\d+")
 
 
 class OptionError(Exception):
@@ -45,6 +47,10 @@ class Option(NamedTuple):
     @property
     def optional_argument(self) -> bool:
         return self.argument.startswith("[")
+
+    @property
+    def numeric(self) -> bool:
+        return self.argument.lstrip("[").startswith(("Integer", "Long"))
 
     @property
     def label(self) -> str:
@@ -163,7 +169,7 @@ class OptionParser:
             if equals:
                 found.append(value)
             elif option.optional_argument:
-                if rest and not rest[0].startswith("-"):
+                if rest and (not rest[0].startswith("-") or (option.numeric and _NEGATIVE.fullmatch(rest[0]))):
                     found.append(rest.pop(0))
             elif not rest:
                 raise OptionError(f"Option {_asked(option)} requires an argument")

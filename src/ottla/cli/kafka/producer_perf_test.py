@@ -9,10 +9,14 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from ottla.cli.kafka.arguments import ToolParser, java_integer
-from ottla.cli.kafka.client_properties import key_values, librdkafka_config
+from ottla.cli.kafka.admin import REFUSED, command_properties_of
+from ottla.cli.kafka.arguments import ToolParser, java_double, java_integer
+from ottla.cli.kafka.client_properties import key_values, made_client
 from ottla.cli.kafka.options import Exit
-from ottla.client.settings import load_properties
+from ottla.cli.kafka.perf_stats import ClientMetrics, Stats
+
+_TRANSACTION_MS = 3000
+_POSITIVE = ("num-records", "record-size", "warmup-records", "reporting-interval", "transaction-duration-ms")
 
 
 def main(arguments: list[str]) -> int:
@@ -21,11 +25,12 @@ def main(arguments: list[str]) -> int:
         if not arguments:
             parser.print_help()
             return 0
-        given = parser.parse_args(arguments)
+        given = parser.parse(arguments)
+        _check(parser, given)
         return _run(given)
     except Exit as end:
         return end.code
-    except (OSError, ValueError) as reason:
+    except REFUSED as reason:
         print(reason, file=sys.stderr)
         return 1
 
@@ -39,10 +44,12 @@ def _parser() -> ToolParser:
     parser.add_argument(
         "--payload-delimiter", default="\\n", metavar="PAYLOAD-DELIMITER", help="Between payloads of a file."
     )
-    parser.add_argument("--throughput", required=True, type=float, help="Records a second at most; -1 is no limit.")
+    parser.add_argument(
+        "--throughput", required=True, type=java_double, help="Records a second at most; -1 is no limit."
+    )
     for name in ("--producer-props", "--command-property"):
         parser.add_argument(
-            name, nargs="+", default=[], metavar="PROP-NAME=PROP-VALUE", help="The producer's properties."
+            name, nargs="+", default=None, metavar="PROP-NAME=PROP-VALUE", help="The producer's properties."
         )
     for name in ("--producer.config", "--command-config"):
         parser.add_argument(name, metavar="CONFIG-FILE", help="A file with the producer's properties.")
@@ -52,7 +59,7 @@ def _parser() -> ToolParser:
         "--transaction-duration-ms", type=number, metavar="TRANSACTION-DURATION", help="How long each is."
     )
     parser.add_argument(
-        "--warmup-records", type=number, default=0, metavar="WARMUP-RECORDS", help="Left out of the figures."
+        "--warmup-records", type=number, metavar="WARMUP-RECORDS", help="Left out of the second summary."
     )
     parser.add_argument(
         "--reporting-interval", type=number, default=5000, metavar="INTERVAL-MS", help="Between reports."
@@ -64,55 +71,45 @@ def _parser() -> ToolParser:
     return parser
 
 
-class Stats:
-    """Latencies of all records and of those since the last report."""
-
-    def __init__(self, interval_ms: int, warmup: int) -> None:
-        self._interval = interval_ms / 1000
-        self._warmup = warmup
-        self._latencies: list[float] = []
-        self._bytes = 0
-        self._window: list[float] = []
-        self._window_bytes = 0
-        self._start = self._window_start = time.perf_counter()
-        self._seen = 0
-
-    def record(self, latency_ms: float, size: int) -> None:
-        self._seen += 1
-        self._window.append(latency_ms)
-        self._window_bytes += size
-        if self._seen == self._warmup:
-            self._start = time.perf_counter()
-        if self._seen > self._warmup:
-            self._latencies.append(latency_ms)
-            self._bytes += size
-        if time.perf_counter() - self._window_start >= self._interval:
-            self.report()
-
-    def report(self) -> None:
-        elapsed = time.perf_counter() - self._window_start
-        count, total = len(self._window), sum(self._window)
-        if count:
-            print(
-                f"{count} records sent, {count / elapsed:.1f} records/sec ({self._window_bytes / elapsed / 1048576:.2f} MB/sec), "
-                f"{total / count:.1f} ms avg latency, {max(self._window):.1f} ms max latency.",
-                flush=True,
-            )
-        self._window, self._window_bytes = [], 0
-        self._window_start = time.perf_counter()
-
-    def total(self) -> None:
-        elapsed = max(time.perf_counter() - self._start, 1e-9)
-        values = sorted(self._latencies) or [0.0]
-        count = len(self._latencies)
-        tiers = [values[min(int(share * len(values)), len(values) - 1)] for share in (0.5, 0.95, 0.99, 0.999)]
-        words = ", ".join(
-            f"{int(value)} ms {name}" for value, name in zip(tiers, ("50th", "95th", "99th", "99.9th"), strict=True)
+def _check(parser: ToolParser, given: Namespace) -> None:
+    """What Kafka's tool refuses after parsing, and its warnings of old spellings."""
+    values = vars(given)
+    for new, old in (("command-property", "producer-props"), ("command-config", "producer.config")):
+        if values[new.replace("-", "_")] is not None and values[old.replace("-", "_")] is not None:
+            parser.error(f"--{new} and --{old} cannot be specified together.")
+        if values[old.replace("-", "_")] is not None:
+            print(f"Option --{old} has been deprecated and will be removed in a future version. Use --{new} instead.")
+    for name in _POSITIVE:
+        value = values[name.replace("-", "_")]
+        if value is not None and value <= 0:
+            parser.error(f"--{name} should be greater than zero.")
+    if given.warmup_records is not None and given.warmup_records >= given.num_records:
+        parser.error(
+            "The value for --warmup-records must be strictly fewer than the number of records in the test, --num-records."
         )
-        print(
-            f"{count} records sent, {count / elapsed:f} records/sec ({self._bytes / elapsed / 1048576:.2f} MB/sec), "
-            f"{sum(values) / len(values):.2f} ms avg latency, {values[-1]:.2f} ms max latency, {words}."
+    sources = ("bootstrap_server", "command_property", "producer_props", "producer.config", "command_config")
+    if all(values[name] is None for name in sources):
+        parser.error(
+            "At least one of --bootstrap-server, --command-property, --producer-props, --producer.config "
+            "or --command-config must be specified."
         )
+
+
+def _properties(given: Namespace) -> dict[str, str]:
+    properties = command_properties_of(given.command_config or vars(given)["producer.config"])
+    properties |= key_values(given.command_property or given.producer_props or [])
+    if given.bootstrap_server:
+        properties["bootstrap.servers"] = given.bootstrap_server
+    if "bootstrap.servers" not in properties:
+        raise ValueError('Missing required configuration "bootstrap.servers" which has no default value.')
+    transactional = given.transactional_id or properties.get("transactional.id")
+    if given.transaction_duration_ms and not transactional:
+        transactional = f"performance-producer-{random.randrange(1 << 48):x}"  # noqa: S311 - a name, no secret
+    if transactional:
+        properties["transactional.id"] = transactional
+    properties.setdefault("client.id", "perf-producer-client")
+    properties.setdefault("linger.ms", "5")
+    return properties
 
 
 def _payloads(given: Namespace) -> list[bytes]:
@@ -122,62 +119,58 @@ def _payloads(given: Namespace) -> list[bytes]:
         if not path.exists() or not path.stat().st_size:
             raise ValueError("File does not exist or empty file provided.")
         delimiter = given.payload_delimiter.replace("\\n", "\n").replace("\\t", "\t")
-        found = [part.encode() for part in path.read_text(encoding="utf-8").split(delimiter) if part]
-        print(f"Number of messages read: {len(found)}")
+        found = [part.encode() for part in path.read_text(encoding="utf-8").split(delimiter)]
+        while len(found) > 1 and not found[-1]:
+            found.pop()  # Java's split drops what is empty at the end
+        print(f"Number of records read: {len(found)}")
         return found
     chooser = random.Random(0)  # noqa: S311 - filler, the same each time as Java's tool has it
-    return (
-        [bytes(chooser.choices(range(65, 91), k=given.record_size)) for _ in range(16)] if given.record_size else [b""]
-    )
+    return [bytes(chooser.choices(range(65, 91), k=given.record_size)) for _ in range(16)]
 
 
 def _run(given: Namespace) -> int:
-    from confluent_kafka import KafkaException, Producer
+    from confluent_kafka import KafkaException
 
-    files = [name for name in (given.command_config, vars(given)["producer.config"]) if name]
-    properties: dict[str, str] = {}
-    for name in files:
-        properties |= load_properties(name)
-    properties |= key_values([*given.producer_props, *given.command_property])
-    if given.bootstrap_server:
-        properties["bootstrap.servers"] = given.bootstrap_server
-    if "bootstrap.servers" not in properties:
-        raise ValueError(
-            "At least one of --bootstrap-server, --command-property, --producer-props, --producer.config or --command-config must be specified."
-        )
-    transactional = given.transactional_id or properties.get("transactional.id")
-    if given.transaction_duration_ms and not transactional:
-        transactional = f"performance-producer-{random.randrange(1 << 48):x}"  # noqa: S311 - a name, no secret
-    if transactional:
-        properties["transactional.id"] = transactional
     payloads = [] if given.payload_monotonic else _payloads(given)
-    properties.setdefault("client.id", "perf-producer-client")
-    producer = Producer({
-        **librdkafka_config(properties, producer=True),
-        "queue.buffering.max.messages": 1_000_000,
-        "linger.ms": properties.get("linger.ms", "5"),
-        "partitioner": "murmur2_random",
-    })  # fmt: skip
+    properties = _properties(given)
+    metrics = ClientMetrics("producer-metrics", properties["client.id"]) if given.print_metrics else None
+    producer = made_client(
+        properties,
+        producer=True,
+        queue__buffering__max__messages=1_000_000,
+        partitioner="murmur2_random",
+        **(metrics.settings() if metrics else {}),
+    )
     try:
-        return _produce(producer, given, payloads, transactional=bool(transactional))
+        code = _produce(producer, given, payloads, transactional="transactional.id" in properties)
     except KafkaException as reason:
         print(reason.args[0].str(), file=sys.stderr)
         return 1
+    if metrics:
+        producer.poll(1.2)
+        metrics.show()
+    return code
 
 
 def _produce(producer: Any, given: Namespace, payloads: list[bytes], *, transactional: bool) -> int:
-    stats = Stats(given.reporting_interval, given.warmup_records)
-    failures = 0
+    if given.warmup_records:
+        print(
+            f"Warmup first {given.warmup_records} records. "
+            "Steady state results will print after the complete test summary."
+        )
+    stats = Stats(given.reporting_interval)
+    steady = Stats(given.reporting_interval, quiet=True) if given.warmup_records else None
 
     def delivered(error: Any, message: Any) -> None:
-        nonlocal failures
         if error is not None:
-            failures += 1
             print(error.str(), file=sys.stderr)
             return
-        stats.record(message.latency() * 1000, len(message))
+        size, latency = len(message), message.latency() * 1000
+        stats.record(latency, size)
+        if steady is not None and stats.count > given.warmup_records:
+            steady.record(latency, size)
 
-    duration = (given.transaction_duration_ms or 3000) / 1000
+    duration = (given.transaction_duration_ms or _TRANSACTION_MS) / 1000
     if transactional:
         producer.init_transactions(60)
         producer.begin_transaction()
@@ -191,6 +184,8 @@ def _produce(producer: Any, given: Namespace, payloads: list[bytes], *, transact
             except BufferError:
                 producer.poll(0.05)
         producer.poll(0)
+        if steady is not None and number + 1 == given.warmup_records:
+            steady.begin()
         if transactional and time.perf_counter() - opened > duration:
             producer.commit_transaction(60)
             producer.begin_transaction()
@@ -203,4 +198,6 @@ def _produce(producer: Any, given: Namespace, payloads: list[bytes], *, transact
         producer.commit_transaction(60)
     producer.flush(120)
     stats.total()
-    return 1 if failures else 0
+    if steady is not None:
+        steady.total("steady state ")
+    return 0

@@ -7,7 +7,7 @@ import sys
 from ottla.cli.kafka.admin import BOOTSTRAP_SERVER, COMMAND_CONFIG, REFUSED, command_properties, open_cluster
 from ottla.cli.kafka.consumer_groups import print_error, topic_partitions
 from ottla.cli.kafka.consumer_groups_reset import by_time, parse_datetime, print_plans
-from ottla.cli.kafka.group_tables import list_kind, print_rows, usage_of_actions
+from ottla.cli.kafka.group_tables import ACTIONS, StateError, list_kind, print_rows
 from ottla.cli.kafka.options import Exit, Option, OptionError, OptionParser, Options
 from ottla.client.cluster import Cluster
 from ottla.client.errors import java_name
@@ -19,7 +19,7 @@ from ottla.client.share_groups import (
     describe_share_group,
     share_offsets,
 )
-from ottla.model.errors import KafkaError
+from ottla.model.errors import ErrorCode, KafkaError
 
 PARSER = OptionParser((
     BOOTSTRAP_SERVER,
@@ -44,31 +44,81 @@ PARSER = OptionParser((
     Option("state", "[String]", "With --describe: the state; with --list: show it, or only groups in it."),
     Option("verbose", text="More columns."),
 ))  # fmt: skip
-_STATES = {"empty": "Empty", "dead": "Dead", "stable": "Stable"}
+_STATES = {"empty": "Empty", "stable": "Stable", "dead": "Dead"}
+_FAILED = "Executing share group command failed due to"
 
 
 def main(arguments: list[str]) -> int:
     try:
         options = PARSER.begin(arguments, "This tool helps to list, describe, reset and delete share groups.")
         options.require("bootstrap-server")
-        usage_of_actions(
-            options,
-            "Command must include exactly one action: --list, --describe, --delete, --reset-offsets, --delete-offsets.",
-        )
+        _check(options)
         properties = {"default.api.timeout.ms": options.value("timeout") or "30000", **command_properties(options)}
-        with open_cluster(options.required("bootstrap-server"), properties) as cluster:
-            return _act(cluster, options)
+        try:
+            with open_cluster(options.required("bootstrap-server"), properties) as cluster:
+                return _act(cluster, options)
+        except OptionError as reason:
+            print_error(f"{_FAILED} {reason}")
+            return 0
     except Exit as end:
         return end.code
     except OptionError as reason:
         print(reason, file=sys.stderr)
         return 1
-    except ValueError as reason:
+    except StateError as reason:
         print(f"{reason}\n{PARSER.help_text()}", file=sys.stderr)
         return 1
-    except REFUSED as reason:
-        print_error(f"Executing share group command failed due to {java_name(reason)}: {reason}")
+    except KafkaError as reason:
+        bare = reason.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        print_error(f"{_FAILED} {reason}" if bare else f"{_FAILED} {java_name(reason)}: {reason}")
         return 0
+    except REFUSED as reason:
+        print_error(f"{_FAILED} {java_name(reason)}: {reason}")
+        return 0
+
+
+def _check(options: Options) -> None:
+    """Kafka's rules for what goes with what, in its order."""
+    if not any(map(options.has, ACTIONS)):
+        options.usage(
+            "Command must include exactly one action: --list, --describe, --delete, --reset-offsets, --delete-offsets."
+        )
+    if options.has("verbose") and not options.has("describe"):
+        raise OptionError("Option(s) [verbose] are unavailable given other options on the command line")
+    if options.has("describe"):
+        if not options.has("group") and not options.has("all-groups"):
+            options.usage("Option [describe] takes one of these options: [all-groups], [group]")
+        if sum(map(options.has, ("members", "offsets", "state"))) > 1:
+            options.usage("Option [describe] takes at most one of these options: [members], [offsets], [state]")
+    if options.has("delete"):
+        if not options.has("group") and not options.has("all-groups"):
+            options.usage("Option [delete] takes the options [group] or [all-groups]")
+        if options.has("group") and options.has("all-groups"):
+            options.usage("Option [delete] takes either [group] or [all-groups], not both.")
+        if options.has("topic"):
+            options.usage("Option [delete] does not take the option: [topic]")
+    if options.has("reset-offsets"):
+        _check_reset(options)
+    if options.has("delete-offsets") and not (options.has("group") and options.has("topic")):
+        options.usage("Option [delete-offsets] takes the following options: [group], [topic]")
+    options.refuse("group", ("all-groups", "list"))
+    options.refuse("all-groups", ("list",))
+
+
+def _check_reset(options: Options) -> None:
+    if options.has("execute") and options.has("dry-run"):
+        options.usage("Option [reset-offsets] only accepts one of [execute] and [dry-run]")
+    if not options.has("execute") and not options.has("dry-run"):
+        options.usage("Option [reset-offsets] takes the option: [execute] or [dry-run]")
+    if not options.has("group"):
+        options.usage("Option [reset-offsets] takes the option: [group]")
+    if not options.has("topic") and not options.has("all-topics"):
+        options.usage("Option [reset-offsets] takes one of these options: [all-topics], [topic]")
+    places = ("to-datetime", "to-earliest", "to-latest")
+    if not any(map(options.has, places)):
+        options.usage("Option [reset-offsets] takes one of these options: [to-datetime], [to-earliest], [to-latest]")
+    for index, name in enumerate(places):
+        options.refuse(name, places[index + 1 :])
 
 
 def _act(cluster: Cluster, options: Options) -> int:
@@ -88,7 +138,7 @@ def _act(cluster: Cluster, options: Options) -> int:
         _delete(cluster, groups)
         return 0
     if options.has("reset-offsets"):
-        return _reset(cluster, options, groups[0])
+        return _reset(cluster, options, options.required("group"))
     _delete_offsets(cluster, options, groups[0])
     return 0
 
@@ -96,7 +146,8 @@ def _act(cluster: Cluster, options: Options) -> int:
 def _describe(cluster: Cluster, options: Options, group: str) -> None:
     found = describe_share_group(cluster, group)
     verbose = options.has("verbose")
-    if found.group_state == "Empty" and (options.has("state") or options.has("members")):
+    shown_members = options.has("members") or options.has("state")
+    if found.group_state == "Empty" and shown_members:
         print(f"\nShare group '{group}' has no active members.", file=sys.stderr)
     if options.has("state"):
         host, port, node = coordinator_of(cluster, group)
@@ -134,11 +185,12 @@ def _describe(cluster: Cluster, options: Options, group: str) -> None:
             )
             epoch = [str(member.member_epoch)] if verbose else []
             rows.append([group, member.member_id, member.client_host, member.client_id, str(count), *epoch, shown])
-        print_rows(
-            head,
-            rows,
-            {"GROUP": 15, "CONSUMER-ID": 15, "HOST": 15, "CLIENT-ID": 15, "#PARTITIONS": 12, "MEMBER-EPOCH": 13},
-        )
+        if rows:
+            print_rows(
+                head,
+                rows,
+                {"GROUP": 15, "CONSUMER-ID": 15, "HOST": 15, "CLIENT-ID": 15, "#PARTITIONS": 12, "MEMBER-EPOCH": 13},
+            )
     else:
         head = ["GROUP", "TOPIC", "PARTITION", *(["LEADER-EPOCH"] if verbose else []), "START-OFFSET", "LAG"]
         rows = []
@@ -161,13 +213,16 @@ def _delete(cluster: Cluster, groups: list[str]) -> None:
             delete_group(cluster, group)
         except KafkaError as reason:
             failed[group] = f"{java_name(reason)}: {reason}"
-    deleted = [group for group in groups if group not in failed]
-    if not failed:
-        print(f"Deletion of requested share groups ({', '.join(repr(group) for group in deleted)}) was successful.")
+    deleted = ", ".join(repr(group) for group in groups if group not in failed)
+    if not failed or groups == list(failed) == [group for group in groups if group not in known]:
+        # Kafka's tool: where no named group is a share group, nothing was left to fail
+        print(f"\nDeletion of requested share groups ({', '.join(map(repr, groups))}) was successful.")
         return
     print_error("Deletion of some share groups failed:")
     for group, words in failed.items():
         print(f"* Group '{group}' could not be deleted due to: {words}")
+    if deleted:
+        print(f"\nThese share groups were deleted successfully: {deleted}")
 
 
 def _reset(cluster: Cluster, options: Options, group: str) -> int:
@@ -192,7 +247,7 @@ def _reset(cluster: Cluster, options: Options, group: str) -> int:
 
 def _delete_offsets(cluster: Cluster, options: Options, group: str) -> None:
     rows = [
-        [topic, "Successful" if error is None else f"Error: {java_name(error)}: {error}"]
+        [topic, "Successful" if error is None else f"Error: {error}"]
         for topic, error in sorted(delete_share_offsets(cluster, group, options.values("topic")).items())
     ]
     print_rows(["TOPIC", "STATUS"], rows, {"TOPIC": 15})

@@ -11,7 +11,7 @@ from ottla.cli.kafka.release_features import ReleaseError, dependencies_lines, m
 
 
 def main(arguments: list[str]) -> int:
-    parser = ToolParser("kafka-storage", "The Kafka storage tool.")
+    parser = ToolParser("kafka-storage", "The Kafka storage tool.", help_code=0)
     commands = parser.commands()
     info = parser.command(commands, "info", "What the log directories of this node are.")
     info.add_argument("-c", "--config", required=True, help="The server.properties.")
@@ -22,7 +22,7 @@ def main(arguments: list[str]) -> int:
     dependencies.add_argument("-f", "--feature", action="append", required=True, help="NAME=LEVEL; may be repeated.")
     parser.command(commands, "random-uuid", "Print a new id.")
     try:
-        given = parser.parse_args(arguments)
+        given = parser.parse(arguments)
         return _run(given.command, vars(given))
     except Exit as end:
         return end.code
@@ -65,9 +65,6 @@ def _run(command: str, given: dict[str, object]) -> int:
 
     if command == "info":
         return info_from_file(Path(file))
-    if given["add_scram"]:
-        print("--add-scram: add the credential with kafka-configs once the node runs", file=sys.stderr)
-        return 1
     return format_from_file(
         Path(file),
         FormatOptions(
@@ -77,6 +74,7 @@ def _run(command: str, given: dict[str, object]) -> int:
             initial_controllers=_text(given, "initial_controllers"),
             release_version=_text(given, "release_version"),
             features=tuple(_texts(given, "feature")),
+            scram=tuple(_texts(given, "add_scram")),
             ignore_formatted=bool(given["ignore_formatted"]),
         ),
     )

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from ottla.cli.kafka.admin import BOOTSTRAP_SERVER, COMMAND_CONFIG, REFUSED, command_properties, open_cluster
 from ottla.cli.kafka.consumer_groups import print_error
-from ottla.cli.kafka.group_tables import list_kind, usage_of_actions
+from ottla.cli.kafka.group_tables import StateError, list_kind, usage_of_actions
 from ottla.cli.kafka.options import Exit, Option, OptionError, OptionParser, Options
 from ottla.cli.kafka.streams_tables import print_members, print_offsets, print_state, subtopologies
 from ottla.client.cluster import Cluster
@@ -47,9 +47,7 @@ _INTERNAL = re.compile(
     r"-(changelog|repartition|subscription-(registration|response)-topic)$|-KTABLE-FK-JOIN-SUBSCRIPTION-(REGISTRATION|RESPONSE)-\d+-topic$"
 )
 """How Kafka Streams names the topics that it makes."""
-_STATES = {
-    name.lower(): name for name in ("Assigning", "Dead", "Empty", "Initializing", "NotReady", "Reconciling", "Stable")
-}
+_STATES = {name.lower(): name for name in ("Dead", "Stable", "Assigning", "Empty", "Reconciling", "NotReady")}
 
 
 def main(arguments: list[str]) -> int:
@@ -60,6 +58,7 @@ def main(arguments: list[str]) -> int:
             options,
             "Command must include exactly one action: --list, --describe, --delete, --reset-offsets, or --delete-offsets.",
         )
+        _check_offsets(options)
         properties = {"default.api.timeout.ms": options.value("timeout") or "30000", **command_properties(options)}
         with open_cluster(options.required("bootstrap-server"), properties) as cluster:
             if options.has("reset-offsets") or options.has("delete-offsets"):
@@ -67,13 +66,26 @@ def main(arguments: list[str]) -> int:
             _act(cluster, options)
     except Exit as end:
         return end.code
+    except StateError as reason:
+        print(f"{reason}\n{PARSER.help_text()}", file=sys.stderr)
+        return 1
     except (OptionError, ValueError) as reason:
         print(reason, file=sys.stderr)
         return 1
     except REFUSED as reason:
-        print_error(f"Executing streams group command failed due to {java_name(reason)}: {reason}")
+        wrapped = "java.util.concurrent.ExecutionException: " if "--reset-offsets" in arguments else ""
+        print_error(f"Executing streams group command failed due to {wrapped}{java_name(reason)}: {reason}")
         return 1
     return 0
+
+
+def _check_offsets(options: Options) -> None:
+    if options.has("reset-offsets") and not options.has("execute") and not options.has("dry-run"):
+        options.usage("Option [reset-offsets] takes the option: [execute] or [dry-run]")
+    if options.has("delete-offsets") and not (options.has("input-topic") or options.has("all-input-topics")):
+        options.usage(
+            "Option [delete-offsets] takes the [group] and one of these options: [all-input-topics], [input-topic]"
+        )
 
 
 def _change_offsets(cluster: Cluster, options: Options, arguments: list[str]) -> int:

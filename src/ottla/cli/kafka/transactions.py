@@ -31,7 +31,7 @@ class Terse(Exception):
 
 def main(arguments: list[str]) -> int:
     try:
-        given = _parser().parse_args(arguments)
+        given = _parser().parse(arguments)
         with open_cluster(given.bootstrap_server, command_properties_of(given.command_config)) as cluster:
             _COMMANDS[given.command](cluster, given)
     except Exit as end:

@@ -6,18 +6,19 @@ import sys
 from argparse import Namespace
 from typing import Any
 
+from ottla.cli.kafka.admin import REFUSED
 from ottla.cli.kafka.arguments import ToolParser, java_integer
-from ottla.cli.kafka.client_properties import librdkafka_config
+from ottla.cli.kafka.client_properties import made_client
 from ottla.cli.kafka.options import Exit
-from ottla.cli.kafka.verifiable_producer import tell
-from ottla.client.settings import load_properties
+from ottla.cli.kafka.verifiable_producer import config_of, tell
 
 
 def main(arguments: list[str]) -> int:
     parser = ToolParser(
         "verifiable-consumer", "This tool consumes messages from specified topics and tells of each step in JSON."
     )
-    parser.add_argument("--bootstrap-server", required=True, metavar="HOST1:PORT1[,HOST2:PORT2[...]]", help="Brokers.")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--bootstrap-server", metavar="HOST1:PORT1[,HOST2:PORT2[...]]", help="Brokers.")
     parser.add_argument("--topic", action="append", required=True, help="A topic; may be repeated.")
     parser.add_argument("--group-protocol", default="classic", help="classic or consumer.")
     parser.add_argument("--group-remote-assignor", help="The server's assignor.")
@@ -29,25 +30,23 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--enable-autocommit", action="store_true", help="Let the client commit.")
     parser.add_argument("--reset-policy", default="earliest", help="earliest, latest or none.")
     parser.add_argument("--assignment-strategy", default="", help="Java's class of the assignor.")
-    parser.add_argument(
-        "--consumer.config", "--command-config", dest="config", metavar="CONFIG_FILE", help="Properties."
-    )
+    for name in ("--consumer.config", "--command-config"):
+        parser.add_argument(name, metavar="CONFIG_FILE", help="A file with the consumer's properties.")
     try:
         if not arguments:
             parser.print_help()
             return 0
-        return _run(parser.parse_args(arguments))
+        given = parser.parse(arguments)
+        return _run(given, config_of(parser, given, "consumer.config"))
     except Exit as end:
         return end.code
-    except (OSError, ValueError) as reason:
+    except REFUSED as reason:
         print(reason, file=sys.stderr)
         return 1
 
 
-def _run(given: Namespace) -> int:
-    from confluent_kafka import Consumer
-
-    properties = load_properties(given.config) if given.config else {}
+def _run(given: Namespace, properties: dict[str, str]) -> int:
+    _check(given)
     properties |= {
         "bootstrap.servers": given.bootstrap_server,
         "group.id": given.group_id,
@@ -59,13 +58,15 @@ def _run(given: Namespace) -> int:
         properties["session.timeout.ms"] = str(given.session_timeout)
     if given.group_instance_id:
         properties["group.instance.id"] = given.group_instance_id
-    config = librdkafka_config(properties, producer=False)
+    if given.group_remote_assignor and given.group_protocol == "consumer":
+        properties["group.remote.assignor"] = given.group_remote_assignor
+    more: dict[str, object] = {}
     strategy = {"RoundRobinAssignor": "roundrobin", "CooperativeStickyAssignor": "cooperative-sticky"}.get(
         given.assignment_strategy.rpartition(".")[2]
     )
     if strategy and given.group_protocol == "classic":
-        config["partition.assignment.strategy"] = strategy
-    consumer = Consumer(config)
+        more["partition__assignment__strategy"] = strategy
+    consumer = made_client(properties, producer=False, **more)
     tell("startup_complete")
 
     def places(partitions: Any) -> list[dict[str, object]]:
@@ -76,14 +77,31 @@ def _run(given: Namespace) -> int:
         on_assign=lambda _, partitions: tell("partitions_assigned", partitions=places(partitions)),
         on_revoke=lambda _, partitions: tell("partitions_revoked", partitions=places(partitions)),
     )
+    asked = False
     try:
         _consume(consumer, given)
     except KeyboardInterrupt:
+        asked = True
         tell("shutdown_requested")
     finally:
         consumer.close()
     tell("shutdown_complete")
+    if not asked:
+        tell("shutdown_requested")  # as Java's, whose hook runs at the end in any case
     return 0
+
+
+def _check(given: Namespace) -> None:
+    given.group_protocol = given.group_protocol.lower()
+    if given.group_protocol not in {"classic", "consumer"}:
+        name = given.group_protocol.upper()
+        raise ValueError(f"No enum constant org.apache.kafka.clients.consumer.GroupProtocol.{name}")
+    if given.reset_policy not in {"earliest", "latest", "none"}:
+        raise ValueError(
+            f"Invalid value {given.reset_policy} for configuration auto.offset.reset: Invalid value "
+            f"`{given.reset_policy}` for configuration auto.offset.reset. The value must be either 'earliest', "
+            "'latest', 'none' or of the format 'by_duration:<PnDTnHnMn.nS.>'."
+        )
 
 
 def _consume(consumer: Any, given: Namespace) -> None:

@@ -8,10 +8,10 @@ import time
 from argparse import Namespace
 from typing import Any
 
+from ottla.cli.kafka.admin import REFUSED, command_properties_of
 from ottla.cli.kafka.arguments import ToolParser, java_integer
-from ottla.cli.kafka.client_properties import librdkafka_config
+from ottla.cli.kafka.client_properties import made_client
 from ottla.cli.kafka.options import Exit
-from ottla.client.settings import load_properties
 
 
 def main(arguments: list[str]) -> int:
@@ -20,24 +20,39 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--max-messages", type=java_integer(), default=-1, help="How many; -1 is no limit.")
     parser.add_argument("--throughput", type=java_integer(), default=-1, help="Records a second at most.")
     parser.add_argument("--acks", type=java_integer(), default=-1, help="acks of the producer.")
-    parser.add_argument(
-        "--producer.config", "--command-config", dest="config", metavar="CONFIG-FILE", help="Properties."
-    )
+    for name in ("--producer.config", "--command-config"):
+        parser.add_argument(name, metavar="CONFIG-FILE", help="A file with the producer's properties.")
     parser.add_argument("--message-create-time", type=java_integer(64), default=-1, help="The first record's time.")
     parser.add_argument("--value-prefix", type=java_integer(), help="Before each value, with a dot.")
     parser.add_argument("--repeating-keys", type=java_integer(), help="Keys 0 to this.")
-    parser.add_argument("--bootstrap-server", required=True, metavar="HOST1:PORT1[,HOST2:PORT2[...]]", help="Brokers.")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--bootstrap-server", metavar="HOST1:PORT1[,HOST2:PORT2[...]]", help="Brokers.")
     try:
         if not arguments:
             parser.print_help()
             return 0
-        given = parser.parse_args(arguments)
-        return _run(given)
+        given = parser.parse(arguments)
+        return _run(given, config_of(parser, given, "producer.config"))
     except Exit as end:
         return end.code
-    except (OSError, ValueError) as reason:
+    except REFUSED as reason:
         print(reason, file=sys.stderr)
         return 1
+
+
+def config_of(parser: ToolParser, given: Namespace, old: str) -> dict[str, str]:
+    """The properties of --command-config, or of its old spelling with a warning."""
+    new_file, old_file = given.command_config, vars(given)[old]
+    if old_file is not None:
+        if new_file is not None:
+            parser.error(f"Options --{old} and --command-config are mutually exclusive.")
+        print(
+            f"Option --{old} has been deprecated and will be removed in a future version. Use --command-config instead."
+        )
+    try:
+        return command_properties_of(new_file or old_file)
+    except ValueError as reason:
+        parser.error(str(reason))
 
 
 def tell(name: str, **facts: object) -> None:
@@ -48,12 +63,9 @@ def _text(data: bytes | None) -> str | None:
     return None if data is None else data.decode("utf-8", "replace")
 
 
-def _run(given: Namespace) -> int:
-    from confluent_kafka import Producer
-
-    properties = load_properties(given.config) if given.config else {}
+def _run(given: Namespace, properties: dict[str, str]) -> int:
     properties |= {"bootstrap.servers": given.bootstrap_server, "acks": str(given.acks), "retries": "0"}
-    producer = Producer({**librdkafka_config(properties, producer=True), "partitioner": "murmur2_random"})
+    producer = made_client(properties, producer=True, partitioner="murmur2_random")
     acked = sent = 0
 
     def delivered(error: Any, message: Any) -> None:
@@ -69,8 +81,8 @@ def _run(given: Namespace) -> int:
             return
         acked += 1
         tell(
-            "producer_send_success", key=where["key"], value=where["value"], offset=message.offset(),
-            topic=message.topic(), partition=message.partition(),
+            "producer_send_success", key=where["key"], value=where["value"], topic=message.topic(),
+            partition=message.partition(), offset=-1 if message.offset() is None else message.offset(),
         )  # fmt: skip
 
     tell("startup_complete")

@@ -1,0 +1,70 @@
+"""Kafka's client settings in librdkafka's words: where a broker is, and how to get in. The one place for it.
+
+The tools, the console and the connectors each choose which further settings they pass on; TLS and SASL are the same for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ottla.client.errors import BadSettings
+from ottla.client.key_stores import is_pem, load_key_store
+from ottla.client.settings import jaas_options
+
+TRANSLATED = frozenset({
+    "ssl.truststore.location", "ssl.truststore.password", "ssl.truststore.type", "ssl.truststore.certificates",
+    "ssl.keystore.location", "ssl.keystore.password", "ssl.keystore.type", "ssl.keystore.key",
+    "ssl.keystore.certificate.chain", "ssl.key.password", "ssl.endpoint.identification.algorithm", "sasl.jaas.config",
+    "sasl.mechanism", "security.protocol",
+})  # fmt: skip
+"""What `security_settings` reads; nobody else need look at these."""
+
+
+def security_settings(properties: Mapping[str, str]) -> dict[str, str]:
+    """BadSettings when a store cannot be opened; a file that is not there is left for librdkafka to complain of."""
+    made = {name: properties[name] for name in ("security.protocol", "sasl.mechanism") if name in properties}
+    if (algorithm := properties.get("ssl.endpoint.identification.algorithm")) is not None:
+        made["ssl.endpoint.identification.algorithm"] = algorithm or "none"
+    login = jaas_options(properties.get("sasl.jaas.config", ""))
+    for name in ("username", "password"):
+        if name in login:
+            made[f"sasl.{name}"] = login[name]
+    try:
+        _trust(properties, made)
+        _identity(properties, made)
+    except ValueError as reason:
+        raise BadSettings(f"Failed to load SSL keystore or truststore: {reason}") from reason
+    return made
+
+
+def _trust(properties: Mapping[str, str], made: dict[str, str]) -> None:
+    if inline := properties.get("ssl.truststore.certificates"):
+        made["ssl.ca.pem"] = inline
+    elif location := properties.get("ssl.truststore.location"):
+        if _for_librdkafka(location):
+            made["ssl.ca.location"] = location
+        else:
+            made["ssl.ca.pem"] = load_key_store(location, properties.get("ssl.truststore.password")).trusted_pem()
+
+
+def _identity(properties: Mapping[str, str], made: dict[str, str]) -> None:
+    chain, key = properties.get("ssl.keystore.certificate.chain"), properties.get("ssl.keystore.key")
+    password = properties.get("ssl.key.password")
+    if password is not None:
+        made["ssl.key.password"] = password
+    if chain and key:
+        made["ssl.certificate.pem"], made["ssl.key.pem"] = chain, key
+    elif location := properties.get("ssl.keystore.location"):
+        if _for_librdkafka(location):
+            made["ssl.certificate.location"] = made["ssl.key.location"] = location
+        else:
+            store = load_key_store(location, properties.get("ssl.keystore.password"), password)
+            made["ssl.key.pem"], made["ssl.certificate.pem"] = store.identity_pem()
+            made.pop("ssl.key.password", None)  # the key is open now
+
+
+def _for_librdkafka(location: str) -> bool:
+    try:
+        return is_pem(location)
+    except OSError:
+        return True
