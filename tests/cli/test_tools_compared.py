@@ -6,33 +6,14 @@ same state. Calls build on those before them, so they are one test per server.
 
 from __future__ import annotations
 
-import shlex
-import time
-from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-from tests.cli.tools import Printed, comparable, javas, ours
+from tests.cli.compared import Call, calls, differences
 from tests.support.apache_kafka import ApacheKafka
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("requires_apache_kafka"), pytest.mark.timeout(240)]
-
-
-class Call(NamedTuple):
-    words: str
-    """The tool and its arguments; SERVER, CONTROLLER, FOLDER and NAME are filled in."""
-    rows: bool = False
-    """Whether the lines have no order of their own (Java prints hash maps)."""
-    masks: tuple[str, ...] = ()
-    stdin: str = ""
-    apache_only: str = ""
-    """Why Ottla's server cannot be asked this yet."""
-
-
-def calls(text: str, **options: object) -> list[Call]:
-    return [Call(line.strip(), **options) for line in text.strip().splitlines() if line.strip()]  # type: ignore[arg-type]
 
 
 TOPICS = calls("""
@@ -363,55 +344,6 @@ ALL = (
     *MOVES,
     *REST,
 )
-
-
-def run_both(call: Call, server: ApacheKafka, folder: Path) -> tuple[Printed, Printed]:
-    sides = []
-    for run, name in ((javas, "javas"), (ours, "ottlx")):
-        known = {
-            "SERVER": server.bootstrap_servers,
-            "CONTROLLER": f"127.0.0.1:{server.controller_port}",
-            "FOLDER": str(folder),
-            "NAME": name,
-        }
-        words = shlex.split(call.words)
-        for key, value in known.items():
-            words = [word.replace(key, value) for word in words]
-        tool, *arguments = words
-        printed = run(tool, arguments, call.stdin)
-        own = name if "NAME" in call.words else "\0"
-        plain = Printed(printed.code, *(text.replace(own, "NAME") for text in printed[1:]))
-        sides.append(comparable(plain, rows=call.rows, masks=call.masks))
-    return sides[0], sides[1]
-
-
-def settled(call: Call, server: ApacheKafka, folder: Path) -> tuple[Printed, Printed]:
-    """A broker follows its controller a moment later: what only looks may look again."""
-    deadline = time.monotonic() + 3
-    while True:
-        theirs, mine = run_both(call, server, folder)
-        looks = any(word in call.words for word in ("--describe", "--list", "describe", "get-offsets"))
-        if theirs == mine or not looks or time.monotonic() > deadline:
-            return theirs, mine
-
-
-def differences(asked: Sequence[Call], server: ApacheKafka, folder: Path) -> list[str]:
-    for name in ("javas", "ottlx"):
-        (folder / f"{name}.csv").write_text(f"{name},0,1\n")
-        (folder / f"{name}.json").write_text(
-            f'{{"version": 1, "partitions": [{{"topic": "{name}", "partition": 1, "offset": 1}},'
-            f' {{"topic": "{name}", "partition": 2, "offset": -1}}, {{"topic": "{name}", "partition": 3, "offset": 999}}]}}'
-        )
-        (folder / f"{name}-move.json").write_text(f'{{"version": 1, "topics": [{{"topic": "{name}.with_both"}}]}}')
-        (folder / f"{name}-plan.json").write_text(
-            f'{{"version": 1, "partitions": [{{"topic": "{name}", "partition": 0, "replicas": [1], "log_dirs": ["any"]}}]}}'
-        )
-    found = []
-    for call in asked:
-        theirs, mine = settled(call, server, folder)
-        if theirs != mine:
-            found.append(f"{call.words}\n  Apache Kafka's: {theirs}\n  ours:           {mine}")
-    return found
 
 
 def test_on_apache_kafka(apache_server: ApacheKafka, tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_release_versions_and_features(tmp_path: Path) -> None:
         ({"node_id": -1}, "You must specify a valid non-negative node ID."),
         ({"cluster_id": ""}, "You must specify the cluster id."),
         ({"log_dirs": []}, "You must specify at least one directory to format"),
-        ({"release_version": "9.9"}, "Unknown metadata.version 9.9"),
+        ({"release_version": "9.9"}, "Unknown metadata.version '9.9'. Supported metadata.version are: 3.3-IV3, "),
         ({"release_version": "4.0", "features": {"metadata.version": 25}}, "Use --release-version instead of"),
         ({"features": {"no.such": 1}}, "Unsupported feature: no.such. Supported features are: eligible"),
         ({"features": {"group.version": 9}}, "No feature:group.version with feature level 9"),

@@ -103,7 +103,10 @@ def _metadata_version(request: FormatRequest) -> int:
         return LATEST_METADATA_VERSION
     found = metadata_version_from_str(request.release_version)
     if found is None:
-        raise FormatError(f"Unknown metadata.version {request.release_version}")
+        known = ", ".join(METADATA_VERSIONS[level] for level in sorted(METADATA_VERSIONS))
+        raise FormatError(
+            f"Unknown metadata.version '{request.release_version}'. Supported metadata.version are: {known}"
+        )
     return found
 
 

@@ -26,19 +26,25 @@ class ScramArgumentError(ValueError):
 
 def scram_record(text: str) -> UserScramCredentialRecord:
     match = _ARGUMENT.fullmatch(text.strip())
-    if match is None or match["mechanism"] not in CODES:
+    if match is None:
+        if "=" not in text:
+            raise ScramArgumentError(f"Failed to find equals sign in SCRAM argument '{text}'")
         raise ScramArgumentError("write SCRAM-SHA-256=[name=...,password=...] or SCRAM-SHA-512=[...]")
+    if match["mechanism"] not in CODES:
+        raise ScramArgumentError(f"The add-scram mechanism {match['mechanism']} is not supported.")
     mechanism, options = match["mechanism"], _options(match["options"])
     if not options.get("name"):
-        raise ScramArgumentError("name is missing")
+        raise ScramArgumentError("You must supply 'name' to add-scram")
     secrets = [name for name in ("password", "passwordfile", "saltedpassword") if name in options]
     if len(secrets) != 1:
-        raise ScramArgumentError("give exactly one of password, passwordfile and saltedpassword")
-    iterations = _iterations(options.get("iterations", str(MIN_ITERATIONS)))
+        if not secrets:
+            raise ScramArgumentError("You must supply one of 'password' or 'saltedpassword' to add-scram")
+        raise ScramArgumentError("You must only supply one of 'password' or 'saltedpassword' to add-scram")
+    iterations = _iterations(mechanism, options.get("iterations", str(MIN_ITERATIONS)))
     salt = _decoded("salt", options["salt"]) if "salt" in options else os.urandom(24)
     if secrets[0] == "saltedpassword":
         if "salt" not in options:
-            raise ScramArgumentError("saltedpassword needs the salt that it was made with")
+            raise ScramArgumentError("You must supply 'salt' with 'saltedpassword' to add-scram")
         salted = _decoded("saltedpassword", options["saltedpassword"])
     else:
         salted = salted_password(mechanism, _password(options), salt, iterations)
@@ -68,9 +74,12 @@ def _password(options: dict[str, str]) -> str:
         raise ScramArgumentError(f"passwordfile: {error.strerror}") from None
 
 
-def _iterations(text: str) -> int:
-    if not text.isdecimal() or not MIN_ITERATIONS <= int(text) <= MAX_ITERATIONS:
-        raise ScramArgumentError(f"iterations must be between {MIN_ITERATIONS} and {MAX_ITERATIONS}")
+def _iterations(mechanism: str, text: str) -> int:
+    name = mechanism.replace("-", "_")
+    if not text.isdecimal() or int(text) < MIN_ITERATIONS:
+        raise ScramArgumentError(f"The 'iterations' value must be >= {MIN_ITERATIONS} for add-scram using {name}")
+    if int(text) > MAX_ITERATIONS:
+        raise ScramArgumentError(f"The 'iterations' value must be <= {MAX_ITERATIONS} for add-scram using {name}")
     return int(text)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from ottla.controller.format import FormatRequest
 from ottla.env.config.broker.config import BrokerConfig
 from ottla.env.config.load import load
-from ottla.metadata.meta_properties import MetaPropertiesError, read_meta_properties
+from ottla.metadata.meta_properties import MetaProperties, MetaPropertiesError, read_meta_properties
 from ottla.model.ids import uuid_from_str, uuid_to_str
 from ottla.protocol.primitives import Message
 from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
@@ -35,21 +35,23 @@ class FormatOptions:
     ignore_formatted: bool = False
 
 
-def format_from_file(file: Path, options: FormatOptions) -> int:
-    return _with_config(file, lambda config: run_format(config, format_request(config, options)))
+def format_from_file(file: Path, options: FormatOptions, prefix: str = "ottla: ") -> int:
+    """`prefix` stands before what went wrong; Kafka's own tool has none."""
+    return _with_config(file, lambda config: (run_format(config, format_request(config, options)), 0), prefix)
 
 
-def info_from_file(file: Path) -> int:
-    return _with_config(file, _info)
+def info_from_file(file: Path, prefix: str = "ottla: ") -> int:
+    return _with_config(file, _info, prefix)
 
 
-def _with_config(file: Path, work: Callable[[BrokerConfig], list[str]]) -> int:
+def _with_config(file: Path, work: Callable[[BrokerConfig], tuple[list[str], int]], prefix: str) -> int:
     def command() -> int:
-        for line in work(load(read_properties(file))):
+        lines, code = work(load(read_properties(file)))
+        for line in lines:
             print(line)
-        return 0
+        return code
 
-    return exit_code(file, command)
+    return exit_code(file, command, prefix)
 
 
 def format_request(config: BrokerConfig, options: FormatOptions) -> FormatRequest:
@@ -59,13 +61,17 @@ def format_request(config: BrokerConfig, options: FormatOptions) -> FormatReques
     if config.is_controller:
         if config.voters and (dynamic or options.no_initial_controllers):
             raise StartupError(
-                "controller.quorum.voters is set: a static quorum takes neither --standalone nor --initial-controllers"
+                "You cannot specify controller.quorum.voters and format the node with --initial-controllers or "
+                "--standalone. If you want to use dynamic quorum, please remove controller.quorum.voters and specify "
+                "controller.quorum.bootstrap.servers instead."
             )
         if not config.voters and not dynamic and not options.no_initial_controllers:
             raise StartupError(
-                "controller.quorum.voters is not set on this controller: give --standalone, --initial-controllers "
-                "or --no-initial-controllers"
+                "Because controller.quorum.voters is not set on this controller, you must specify one of the "
+                "following: --standalone, --initial-controllers, or --no-initial-controllers."
             )
+    elif options.standalone:
+        raise StartupError("You can only use --standalone on a controller.")
     return FormatRequest(
         cluster_id=options.cluster_id,
         node_id=config.node_id,
@@ -93,6 +99,8 @@ def _voters(config: BrokerConfig, text: str | None) -> VoterSet | None:
     listener = config.controller_listener_names[0]
     voters: list[Voter] = []
     for item in text.split(","):
+        if "@" not in item:
+            raise StartupError("No @ found in dynamic voter string.")
         match = _VOTER.fullmatch(item.strip())
         if match is None:
             raise StartupError(f"--initial-controllers: {item!r} is not ID@HOST:PORT:DIRECTORY_ID")
@@ -110,35 +118,43 @@ def _scram_records(texts: tuple[str, ...]) -> list[Message]:
     try:
         return [scram_record(text) for text in texts]
     except ScramArgumentError as error:
-        raise StartupError(f"--add-scram: {error}") from None
+        raise StartupError(str(error)) from None
 
 
 def _feature(text: str) -> tuple[str, int]:
     name, separator, level = text.partition("=")
-    if not separator or not level.strip().isdecimal():
-        raise StartupError(f"--feature {text!r} is not NAME=LEVEL")
+    if not separator:
+        raise StartupError(f"Can't parse feature=level string {text}: equals sign not found.")
+    if not level.strip().isdecimal():
+        raise StartupError(f"Can't parse feature=level string {text}: unable to parse {level} as a short.")
     return name.strip(), int(level)
 
 
-def _info(config: BrokerConfig) -> list[str]:
+def _info(config: BrokerConfig) -> tuple[list[str], int]:
+    """What Kafka's tool prints: the directories, their one set of properties, and what is wrong with any of them."""
     directories = list(dict.fromkeys([*config.data_dirs, config.metadata_dir]))
-    found = {}
-    lines = ["Found log directories:" if len(directories) > 1 else "Found log directory:"]
-    lines += [f"  {directory}" for directory in directories]
+    found: dict[str, MetaProperties] = {}
+    problems: list[str] = []
     for directory in directories:
         try:
             properties = read_meta_properties(DiskStorage(), directory)
         except (MetaPropertiesError, OSError) as error:
-            raise StartupError(str(error)) from error
+            problems.append(str(error))
+            continue
         if properties is not None:
             found[directory] = properties
-    lines.append("")
-    missing = [directory for directory in directories if directory not in found]
-    for directory, properties in found.items():
-        identity = uuid_to_str(properties.directory_id) if properties.directory_id is not None else "none"
-        lines.append(
-            f"{directory}: cluster.id={properties.cluster_id} node.id={properties.node_id} directory.id={identity}"
-        )
-    if missing:
-        raise StartupError("\n".join([*lines, *(f"{directory} is not formatted" for directory in missing)]))
-    return lines
+        else:
+            problems.append(f"{directory} {'is not formatted.' if Path(directory).is_dir() else 'does not exist'}")
+    lines = []
+    if found:
+        lines.append("Found log directories:" if len(found) > 1 else "Found log directory:")
+        lines += [f"  {directory}" for directory in sorted(found)]
+        lines.append("")
+        one = found[min(found)]
+        identity = f"directory.id={uuid_to_str(one.directory_id)}, " if one.directory_id is not None else ""
+        lines += [f"Found metadata: {{cluster.id={one.cluster_id}, {identity}node.id={one.node_id}, version=1}}", ""]
+    if problems:
+        lines.append("Found problems:" if len(problems) > 1 else "Found problem:")
+        lines += [f"  {problem}" for problem in problems]
+        lines.append("")
+    return lines, int(bool(problems))

@@ -23,15 +23,15 @@ def run_from_file(file: Path, overrides: Sequence[str] = ()) -> int:
     return exit_code(file, lambda: run(Node(load(read_properties(file, overrides)))))
 
 
-def exit_code(file: Path, command: Callable[[], int]) -> int:
+def exit_code(file: Path, command: Callable[[], int], prefix: str = "ottla: ") -> int:
     """What `command` returns, or 1 after a line for each thing that is wrong with `file` or the machine."""
     try:
         return command()
     except ConfigError as error:
         for problem in error.problems:
-            print(f"ottla: {file}: {problem}", file=sys.stderr)
+            print(f"{prefix}{file}: {problem}", file=sys.stderr)
     except StartupError as error:
-        print(f"ottla: {error}", file=sys.stderr)
+        print(f"{prefix}{error}", file=sys.stderr)
     return 1
 
 

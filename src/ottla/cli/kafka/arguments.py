@@ -108,6 +108,8 @@ def java_words(message: str) -> str:
     if match := re.match(r"(?:argument [^:]+: )?invalid choice: '?([^']*?)'? \(choose from (.*)\)", message):
         choices = ", ".join(f"'{word.strip(chr(39))}'" for word in match[2].split(", "))
         return f"invalid choice: '{match[1]}' (choose from {choices})"
+    if match := re.match(r"argument (\S+): not allowed with argument (\S+)", message):
+        return f"argument {_long_first(match[1])}: not allowed with argument {_long_first(match[2])}"
     return message
 
 

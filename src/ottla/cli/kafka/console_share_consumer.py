@@ -73,6 +73,8 @@ def _consume(options: Options, write: Write, properties: dict[str, str]) -> int:
                         continue
                     count += 1
                     consumer.acknowledge(record, kind if _printed(write, _as_printed(record), options) else REJECT)
+                    if count == limit:
+                        break  # brokers hand out whole batches; the rest goes back when the session ends
                 sys.stdout.buffer.flush()
                 if idle is not None and time.monotonic() - last > idle / 1000:
                     break

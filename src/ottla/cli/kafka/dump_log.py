@@ -75,8 +75,7 @@ def _dump(name: str, options: Options) -> None:
 
 def _dump_log(path: Path, options: Options) -> None:
     data = path.read_bytes()[: options.integer("max-bytes")]
-    print(f"Log starting offset: {path.name.split('.')[0].split('-')[0].lstrip('0') or 0}" if path.suffix == ".log"
-          else "Snapshot end offset: {}, epoch: {}".format(*(part.lstrip("0") or 0 for part in path.stem.split("-"))))  # fmt: skip
+    print(_headline(path))
     decode = decoder_for(options)
     deep = decode is not None or options.has("print-data-log") or options.has("deep-iteration")
     end = 0
@@ -88,6 +87,15 @@ def _dump_log(path: Path, options: Options) -> None:
                 print(_record_line(header, record, decode, options))
     if end < len(data):
         print(f"Found {len(data) - end} invalid bytes at the end of {path.name}")
+
+
+def _headline(path: Path) -> str:
+    if path.suffix == ".log":
+        return f"Log starting offset: {path.name.split('.')[0].split('-')[0].lstrip('0') or 0}"
+    numbers = [part.lstrip("0") or "0" for part in path.stem.split("-")]
+    if len(numbers) != 2 or not all(map(str.isdigit, numbers)):
+        return "KRaft bootstrap snapshot"
+    return f"Snapshot end offset: {numbers[0]}, epoch: {numbers[1]}"
 
 
 def _batch_line(data: bytes, position: int, header: BatchHeader) -> str:
@@ -158,7 +166,8 @@ def _control(record: Record) -> str:
     (version,) = struct.unpack_from(">h", record.value or b"\0\0")
     decoded, _ = message.decode(record.value or b"", 0 if "version" in message.__slots__ else 2, version)
     body = jsonable(decoded)
-    return f"{name}: {json.dumps(body, separators=(',', ':'))}"
+    colon = ":" if name == "LeaderChange" else ""
+    return f"{name}{colon} {json.dumps(body, separators=(',', ':'))}"
 
 
 def _structs(path: Path, layout: str) -> list[tuple[int, ...]]:

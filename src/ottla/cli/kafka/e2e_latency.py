@@ -89,15 +89,15 @@ def _run(options: Options) -> None:
         "bootstrap.servers": options.required("bootstrap-server"),
     }
     topic, count = options.required("topic"), options.integer("num-records") or 0
-    producer = made_client(
-        {**properties, "acks": options.required("producer-acks"), "linger.ms": "0"},
-        producer=True,
-        queue__buffering__max__ms=0,
-    )
     consumer = made_client(
         {**properties, "group.id": f"test-group-{time.time_ns()}", "enable.auto.commit": "false"},
         producer=False,
         fetch__wait__max__ms=1000,
+    )
+    producer = made_client(
+        {**properties, "acks": options.required("producer-acks"), "linger.ms": "0"},
+        producer=True,
+        queue__buffering__max__ms=0,
     )
     try:
         found = consumer.list_topics(topic, timeout=_TIMEOUT).topics[topic]

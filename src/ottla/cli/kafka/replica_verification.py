@@ -5,14 +5,17 @@ Each round reads one stretch from every replica, as a debugging replica does, an
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from datetime import datetime
 
 from ottla.cli.kafka.admin import REFUSED, cluster_of, include_pattern
-from ottla.cli.kafka.options import Exit, Option, OptionParser, Options
+from ottla.cli.kafka.options import Exit, Option, OptionError, OptionParser, Options
 from ottla.client.cluster import Cluster
+from ottla.client.errors import BadSettings
 from ottla.client.offsets import EARLIEST, LATEST, FoundOffset, list_offsets
+from ottla.client.settings import parse_addresses
 from ottla.client.topics import list_topics
 from ottla.protocol.records_header import iterate_batches
 
@@ -35,6 +38,7 @@ def main(arguments: list[str]) -> int:
     try:
         options = PARSER.begin(arguments, "Validate that all replicas for a set of topics have the same data.")
         options.require("bootstrap-server")
+        _check(options)
         with cluster_of(options) as cluster:
             _verify(cluster, options)
     except Exit as end:
@@ -43,6 +47,24 @@ def main(arguments: list[str]) -> int:
         print(reason, file=sys.stderr)
         return 1
     return 0
+
+
+def _check(options: Options) -> None:
+    """In Kafka's order: the pattern, the numbers, the addresses."""
+    text = options.required("topics-include")
+    try:
+        include_pattern(text)
+    except ValueError:
+        raise OptionError(f"{text} is an invalid regex") from None
+    for name in ("fetch-size", "max-wait-ms", "rounds"):
+        options.integer(name)
+    for name in ("time", "report-interval-ms"):
+        if not re.fullmatch(r"[-+]?\d+", options.required(name)):
+            raise OptionError(f"Cannot parse argument '{options.required(name)}' of option {name}")
+    try:
+        parse_addresses(options.required("bootstrap-server"))
+    except BadSettings:
+        options.usage("Please provide valid host:port like host1:9091,host2:9092\n ")
 
 
 def _now() -> str:

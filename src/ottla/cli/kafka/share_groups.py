@@ -216,7 +216,7 @@ def _delete(cluster: Cluster, groups: list[str]) -> None:
     deleted = ", ".join(repr(group) for group in groups if group not in failed)
     if not failed or groups == list(failed) == [group for group in groups if group not in known]:
         # Kafka's tool: where no named group is a share group, nothing was left to fail
-        print(f"\nDeletion of requested share groups ({', '.join(map(repr, groups))}) was successful.")
+        print(f"Deletion of requested share groups ({', '.join(map(repr, groups))}) was successful.")
         return
     print_error("Deletion of some share groups failed:")
     for group, words in failed.items():

@@ -64,7 +64,7 @@ def _run(command: str, given: dict[str, object]) -> int:
     from ottla.server.format_command import FormatOptions, format_from_file, info_from_file
 
     if command == "info":
-        return info_from_file(Path(file))
+        return info_from_file(Path(file), prefix="")
     return format_from_file(
         Path(file),
         FormatOptions(
@@ -77,6 +77,7 @@ def _run(command: str, given: dict[str, object]) -> int:
             scram=tuple(_texts(given, "add_scram")),
             ignore_formatted=bool(given["ignore_formatted"]),
         ),
+        prefix="",
     )
 
 
