@@ -56,11 +56,13 @@ def run_both(call: Call, server: ApacheKafka, folder: Path) -> tuple[Printed, Pr
 
 
 def settled(call: Call, server: ApacheKafka, folder: Path) -> tuple[Printed, Printed]:
-    """A broker follows its controller a moment later: what only looks may look again."""
-    deadline = time.monotonic() + 3
+    """A broker follows its controller a moment later, Java's metadata shell its own loader: what looks may look again."""
+    deadline = time.monotonic() + 6
     while True:
         theirs, mine = run_both(call, server, folder)
-        looks = any(word in call.words for word in ("--describe", "--list", "describe", "get-offsets"))
+        looks = any(
+            word in call.words for word in ("--describe", "--list", "describe", "get-offsets", "metadata-shell")
+        )
         if theirs == mine or not looks or time.monotonic() > deadline:
             return theirs, mine
 

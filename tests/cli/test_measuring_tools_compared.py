@@ -5,6 +5,7 @@ Figures and times are masked, counts and columns are not. Calls build on those b
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -283,6 +284,41 @@ STORAGE = calls(f"""
     r"(?<=directory.id=)[\w-]{22}", r"CreateTime: \d+", r"(?<=Timestamp.:)\d+", r"crc: \d+", r"(?:position|size|valueSize): \d+", r'"(?:salt|storedKey|serverKey)":"[^"]*"',
     r"^Dumping .*",
 ))  # fmt: skip
+_SHELL = "metadata-shell --snapshot FOLDER/__cluster_metadata-0/00000000000000000000.log"
+SHELL = calls(f"""
+    metadata-shell
+    metadata-shell --help
+    metadata-shell --bogus
+    metadata-shell -s FOLDER/none ls
+    {_SHELL} ls
+    {_SHELL} ls /image
+    {_SHELL} ls /image/topics/byName/javas* /image/features/metadataVersion
+    {_SHELL} ls /nosuch
+    {_SHELL} find /image/topics
+    {_SHELL} find /nosuch
+    {_SHELL} cat /image
+    {_SHELL} cat /nosuch
+    {_SHELL} cat /local/version /local/commitId
+    {_SHELL} cat /image/provenance
+    {_SHELL} cat
+    {_SHELL} pwd
+    {_SHELL} bogus
+    {_SHELL} tree /image/acls
+    {_SHELL} tree /image/clientQuotas
+    {_SHELL} tree /image/cluster
+    {_SHELL} tree /image/configs
+    {_SHELL} tree /image/features
+    {_SHELL} tree /image/producerIds
+    {_SHELL} tree /image/scram
+    {_SHELL} tree /image/topics/byName
+""")  # fmt: skip
+SEEN_IN_THE_SHELL = calls("""
+    configs --bootstrap-server SERVER --user NAME --alter --add-config producer_byte_rate=1000,consumer_byte_rate=20
+    configs --bootstrap-server SERVER --user NAME --alter --add-config SCRAM-SHA-256=[iterations=8192,password=x]
+    configs --bootstrap-server SERVER --broker 1 --alter --add-config log.cleaner.threads=2
+    configs --bootstrap-server SERVER --group NAME --alter --add-config consumer.session.timeout.ms=50000
+    acls --bootstrap-server SERVER --add --topic NAME --deny-principal User:bob --operation Write --deny-host 10.0.0.1
+""")  # fmt: skip
 ON_A_SERVER = (
     *PRODUCER, *CONSUMER, *LATENCY, *VERIFIABLE, *NEW_PROTOCOL, *SHARE, *METRICS_AND_TOKENS, *REPLICAS,
 )  # fmt: skip
@@ -305,11 +341,22 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def in_the_shell(server: ApacheKafka, folder: Path) -> list[str]:
+    """Java's shell locks the folder of the log, so both look at a copy."""
+    found = differences(SEEN_IN_THE_SHELL, server, folder)
+    log = "__cluster_metadata-0/00000000000000000000.log"
+    (folder / log).parent.mkdir()
+    shutil.copy(server.data_dir / log, folder / log)
+    return found + differences(SHELL, server, folder)
+
+
 def test_on_apache_kafka(apache_server: ApacheKafka, folder: Path) -> None:
     found = differences((*ON_A_SERVER, *STREAMS, *SHARE_READ), apache_server, folder)
+    found += in_the_shell(apache_server, folder)
     assert not found, "\n".join(found)
 
 
 def test_on_ottla(ottla_server: ApacheKafka, folder: Path) -> None:
     found = differences((*ON_A_SERVER, *STREAMS, *FILES_ONLY), ottla_server, folder)
+    found += in_the_shell(ottla_server, folder)
     assert not found, "\n".join(found)

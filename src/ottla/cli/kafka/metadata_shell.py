@@ -1,50 +1,65 @@
 """kafka-metadata-shell: a cluster's metadata as a tree to walk, from a snapshot or a folder of the metadata log.
 
-Records are replayed into a plain tree of names; `ls`, `cat`, `cd`, `pwd`, `tree`, `find`, `help` and `exit` walk it. Files
-are only read.
+Records are replayed into an image, and metadata_tree makes names and texts of it. Files are only read, and without a lock:
+a running node's metadata can be looked at too.
 """
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
-from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 
 from ottla.cli.kafka.arguments import ToolParser
-from ottla.cli.kafka.formatters_internal import jsonable
+from ottla.cli.kafka.metadata_tree import Tree, metadata_tree
 from ottla.cli.kafka.options import Exit
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import MetadataError, MetadataImage
 from ottla.metadata.records import decode_frame
+from ottla.metadata.replay import replay
 from ottla.model.errors import KafkaError
 from ottla.protocol.primitives import DecodeError
 from ottla.protocol.records_header import iterate_batches
 from ottla.protocol.records_walk import iterate_records
 
-Tree = dict[str, Any]
+_ONE_SHOT = ("cat", "find", "ls", "tree")
+_HELP = """Welcome to the Apache Kafka metadata shell.
+
+cat FILE...: show the contents of metadata files
+cd DIR: set the current working directory
+exit, quit: leave the shell
+find [DIR...]: search for nodes in the directory hierarchy
+help: show this help
+history [N]: the commands so far
+ls [PATH...]: list metadata nodes
+man COMMAND: what a command does
+pwd: print the current working directory
+tree PATH...: show the contents of metadata nodes in a tree structure"""
+_MAX_HISTORY = 1000
 
 
 def main(arguments: list[str]) -> int:
-    parser = ToolParser("kafka-metadata-shell", "The Apache Kafka metadata shell.")
-    parser.add_argument("-d", "--directory", help="The folder of the metadata log.")
-    parser.add_argument("-s", "--snapshot", help="A snapshot or a segment of the metadata log.")
-    parser.add_argument("command", nargs="*", help="A command to run instead of asking for them.")
+    parser = ToolParser("kafka-metadata-shell", "The Apache Kafka metadata shell")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--snapshot", "-s", help="A snapshot or a segment of the metadata log.")
+    where.add_argument("--directory", "-d", help="The folder of the metadata log (not in Kafka's tool).")
+    parser.add_argument("command", nargs="*", help="The command to run.")
     try:
         given = parser.parse(arguments)
-        if bool(given.directory) == bool(given.snapshot):
-            print("You must set either --directory or --snapshot (not both).", file=sys.stderr)
-            return 1
+        if given.directory is None and given.snapshot is None:
+            parser.error("argument --snapshot/-s is required")
         shell = Shell(load(_files(given.directory, given.snapshot)))
+        if given.command:
+            return shell.once(given.command)
     except Exit as end:
         return end.code
-    except (OSError, DecodeError, KafkaError) as reason:
+    except FileNotFoundError as reason:
+        print(f"Unexpected error: java.nio.file.NoSuchFileException: {reason.filename}", file=sys.stderr)
+        return 1
+    except (OSError, DecodeError, KafkaError, MetadataError) as reason:
         print(f"Unexpected error: {reason}", file=sys.stderr)
         return 1
-    if given.command:
-        shell.run(given.command)
-        return 0
     return _interactive(shell)
 
 
@@ -62,93 +77,62 @@ def _files(directory: str | None, snapshot: str | None) -> list[Path]:
 
 def load(files: list[Path]) -> Tree:
     """Snapshot first, then the log from its end on."""
-    root: Tree = {
-        "image": {"cluster": {}, "features": {}, "topics": {"byName": {}, "byId": {}}, "configs": {}, "acls": {}},
-        "local": {},
-    }
-    image: Tree = root["image"]
-    last = -1
+    image, delta = MetadataImage(), MetadataDelta()
+    last, epoch, time_ms = -1, -1, -1
     for file in files:
         data = file.read_bytes()
-        if file.suffix == ".checkpoint":
-            last = int(file.name.partition("-")[0]) - 1
+        is_log = file.suffix == ".log"
+        numbers = file.stem.split("-")
+        if not is_log and len(numbers) == 2 and all(map(str.isdigit, numbers)):
+            last, epoch = int(numbers[0]) - 1, int(numbers[1])
         for position, header in iterate_batches(data):
-            if header.is_control or (file.suffix == ".log" and header.last_offset <= last):
+            if header.is_control or (is_log and header.last_offset <= last):
                 continue
             for record in iterate_records(data, position):
-                if record.value is not None and (file.suffix == ".checkpoint" or record.offset > last):
-                    _replay(image, decode_frame(record.value))
-            if file.suffix == ".log":
-                last = header.last_offset
-    root["local"]["lastAppliedOffset"] = last
-    return root
-
-
-def _replay(image: Tree, record: Any) -> None:
-    kind, facts = type(record).__name__, jsonable(record)
-    names, ids = image["topics"]["byName"], image["topics"]["byId"]
-    if kind == "FeatureLevelRecord":
-        image["features"][facts["name"]] = facts["featureLevel"]
-    elif kind == "TopicRecord":
-        topic = {"id": facts["topicId"], "name": facts["name"], "partitions": {}}
-        names[facts["name"]] = ids[facts["topicId"]] = topic
-    elif kind == "RemoveTopicRecord":
-        names.pop(ids.pop(facts["topicId"], {}).get("name"), None)
-    elif kind in {"PartitionRecord", "PartitionChangeRecord"} and facts["topicId"] in ids:
-        partition = ids[facts["topicId"]]["partitions"].setdefault(str(facts["partitionId"]), {})
-        partition.update({name: value for name, value in facts.items() if value is not None and name != "topicId"})
-    elif kind == "RegisterBrokerRecord":
-        image["cluster"][str(facts["brokerId"])] = {**facts, "fenced": True}
-    elif kind == "RegisterControllerRecord":
-        image["cluster"].setdefault(f"controller-{facts['controllerId']}", facts)
-    elif kind == "UnregisterBrokerRecord":
-        image["cluster"].pop(str(facts["brokerId"]), None)
-    elif kind == "BrokerRegistrationChangeRecord" and str(facts["brokerId"]) in image["cluster"] and facts["fenced"]:
-        image["cluster"][str(facts["brokerId"])]["fenced"] = facts["fenced"] > 0
-    elif kind == "ConfigRecord":
-        names_of = {2: "TOPIC", 4: "BROKER", 16: "CLIENT_METRICS", 32: "GROUP"}
-        where = f"{names_of.get(facts['resourceType'], facts['resourceType'])}:{facts['resourceName']}"
-        settings = image["configs"].setdefault(where, {})
-        settings.pop(facts["name"], None) if facts["value"] is None else settings.update(
-            {facts["name"]: facts["value"]}
-        )
-    elif kind == "AccessControlEntryRecord":
-        image["acls"][facts["id"]] = facts
-    elif kind == "RemoveAccessControlEntryRecord":
-        image["acls"].pop(facts["id"], None)
-    elif kind == "ProducerIdsRecord":
-        image["producerIds"] = {"nextProducerId": facts["nextProducerId"]}
+                if record.value is not None and (not is_log or record.offset > last):
+                    replay(image, delta, decode_frame(record.value))
+            time_ms = header.max_timestamp
+            if is_log:
+                last, epoch = header.last_offset, header.leader_epoch
+    return metadata_tree(image, last, epoch, time_ms)
 
 
 class Shell:
     def __init__(self, root: Tree) -> None:
         self._root = root
         self._where: tuple[str, ...] = ()
+        self._history: list[str] = []
+
+    def once(self, words: list[str]) -> int:
+        """One command from the command line: those that only look."""
+        if words[0] not in _ONE_SHOT:
+            choices = ", ".join(f"'{name}'" for name in _ONE_SHOT)
+            print(f"invalid choice: '{words[0]}' (choose from {choices})")
+        elif words[0] in {"cat", "tree"} and len(words) == 1:
+            print("too few arguments")
+        else:
+            self.run(words)
+        return 0
 
     def run(self, words: list[str]) -> bool:
         """One command; False when it is time to go."""
         if not words:
             return True
+        self._history = [*self._history[-_MAX_HISTORY:], shlex.join(words)]
         name, rest = words[0], words[1:]
         if name in {"exit", "quit"}:
             return False
         commands = {
-            "ls": self._ls,
-            "cat": self._cat,
-            "cd": self._cd,
-            "pwd": self._pwd,
-            "tree": self._tree,
-            "find": self._find,
-        }
-        if name in {"help", "man"}:
-            print("Welcome to the Apache Kafka metadata shell.\n\ncat, cd, exit, find, help, ls, pwd, quit, tree")
-        elif name not in commands:
+            "ls": self._ls, "cat": self._cat, "cd": self._cd, "pwd": self._pwd, "tree": self._tree, "find": self._find,
+            "history": self._show_history, "help": self._help, "man": self._help,
+        }  # fmt: skip
+        if name not in commands:
             print(f"No such command '{name}'.")
         else:
             commands[name](rest)
         return True
 
-    def _at(self, path: str) -> list[tuple[str, Any]]:
+    def _at(self, path: str) -> list[tuple[str, Tree | str]]:
         """Everything that a path with * and ? means, with its name."""
         parts = [] if path.startswith("/") else list(self._where)
         for part in filter(None, path.split("/")):
@@ -156,7 +140,7 @@ class Shell:
                 parts = parts[:-1]
             elif part != ".":
                 parts.append(part)
-        found: list[tuple[str, Any]] = [("", self._root)]
+        found: list[tuple[str, Tree | str]] = [("", self._root)]
         for part in parts:
             found = [
                 (f"{name}/{child}", value[child])
@@ -168,14 +152,27 @@ class Shell:
         return found
 
     def _ls(self, words: list[str]) -> None:
+        """Files first, then folders, these with their names when there is more than one thing to show."""
+        files: list[str] = []
+        folders: list[tuple[str, Tree]] = []
         for path in words or ["."]:
             found = self._at(path)
             if not found:
                 print(f"ls: {path}: no such file or directory.")
             for name, value in found:
-                if len(found) > 1:
-                    print(f"{name}:")
-                print("  ".join(sorted(value)) if isinstance(value, dict) else name.rpartition("/")[2])
+                base = name.rpartition("/")[2]
+                if isinstance(value, dict):
+                    folders.append((base, value))
+                else:
+                    files.append(base)
+        blocks = ["\n".join(sorted(files))] if files else []
+        many = len(files) + len(folders) > 1
+        for base, tree in folders:
+            listed = "\n".join(sorted(tree))
+            blocks.append(f"{base}:\n{listed}".rstrip("\n") if many else listed)
+        shown = "\n\n".join(blocks)
+        if shown:
+            print(shown)
 
     def _cat(self, words: list[str]) -> None:
         for path in words:
@@ -183,14 +180,17 @@ class Shell:
             if not found:
                 print(f"cat: {path}: No such file or directory.")
             for _, value in found:
-                print(json.dumps(value, indent=2) if isinstance(value, (dict, list)) else value)
+                print(f"cat: {path}: Is a directory" if isinstance(value, dict) else value)
 
     def _cd(self, words: list[str]) -> None:
-        found = self._at(words[0] if words else "/")
-        if len(found) != 1 or not isinstance(found[0][1], dict):
-            print(f"cd: {words[0] if words else '/'}: no such file or directory.")
-            return
-        self._where = tuple(filter(None, found[0][0].split("/")))
+        path = words[0] if words else "/"
+        found = self._at(path)
+        if len(found) != 1:
+            print(f"cd: {path}: no such file or directory." if not found else f"cd: {path}: too many arguments.")
+        elif not isinstance(found[0][1], dict):
+            print(f"cd: {path}: not a directory.")
+        else:
+            self._where = tuple(filter(None, found[0][0].split("/")))
 
     def _pwd(self, words: list[str]) -> None:
         del words
@@ -198,27 +198,46 @@ class Shell:
 
     def _tree(self, words: list[str]) -> None:
         for path in words or ["."]:
-            for _, value in self._at(path):
-                for depth, name, leaf in _walk(value):
-                    print(f"{'  ' * depth}{name}" + ("" if leaf is None else f": {leaf}"))
+            found = self._at(path)
+            if not found:
+                print(f"tree: {path}: No such file or directory.")
+            for _, value in found:
+                _show(value, 0)
 
     def _find(self, words: list[str]) -> None:
         for path in words or ["."]:
-            for name, value in self._at(path):
-                print(name or "/")
-                stack = [(name, value)]
-                while stack:
-                    above, here = stack.pop()
-                    for child in sorted(here, reverse=True) if isinstance(here, dict) else ():
-                        print(f"{above}/{child}")
-                        stack.append((f"{above}/{child}", here[child]))
+            found = self._at(path)
+            if not found:
+                print(f"find: {path}: no such file or directory.")
+            for name, value in found:
+                start = path if path == "." or "*" not in path else name
+                _list_below(start.rstrip("/") or "/", value)
+
+    def _show_history(self, words: list[str]) -> None:
+        count = int(words[0]) if words and words[0].isdigit() else len(self._history)
+        first = max(len(self._history) - count, 0)
+        for number, line in enumerate(self._history[first:], first + 1):
+            print(f"{number:>5}  {line}")
+
+    def _help(self, words: list[str]) -> None:
+        wanted = [line for line in _HELP.splitlines() if words and words[0] in line.partition(":")[0].split(" ")[0]]
+        print("\n".join(wanted) or _HELP)
 
 
-def _walk(value: Any, depth: int = 0) -> Iterator[tuple[int, str, Any]]:
-    for name in sorted(value) if isinstance(value, dict) else ():
-        child = value[name]
-        yield depth, name, None if isinstance(child, dict) else child
-        yield from _walk(child, depth + 1)
+def _show(value: Tree | str, depth: int) -> None:
+    indent = "  " * depth
+    if not isinstance(value, dict):
+        print(f"{indent}{value}")
+        return
+    for name in sorted(value):
+        print(f"{indent}{name}:")
+        _show(value[name], depth + 1)
+
+
+def _list_below(name: str, value: Tree | str) -> None:
+    print(name)
+    for child in sorted(value) if isinstance(value, dict) else ():
+        _list_below(f"{name.rstrip('/')}/{child}", value[child])  # type: ignore[index]  # a dict, as the loop says
 
 
 def _interactive(shell: Shell) -> int:
