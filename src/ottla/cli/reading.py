@@ -72,7 +72,9 @@ class Reading:
         last = time.monotonic()
         while follow or self._group is not None or self._open:
             found = []
-            for message in self._consumer.consume(_BATCH, 0.2):
+            # A waiting consume() cannot be interrupted cleanly in confluent-kafka, a waiting poll() can.
+            batch = self._consumer.consume(_BATCH, 0) or [self._consumer.poll(0.2)]
+            for message in (one for one in batch if one is not None):
                 error = message.error()
                 if error is None:
                     found.append(message)

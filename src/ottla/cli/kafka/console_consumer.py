@@ -12,7 +12,7 @@ from ottla.cli.kafka.admin import REFUSED
 from ottla.cli.kafka.client_properties import RenamedOption, made_client, merged_properties
 from ottla.cli.kafka.console_options import FORMATTER, PROPERTY, RENAMED, check_groups, formatter_of, reading_options
 from ottla.cli.kafka.formatters import BadRecord, PrintedRecord, Write
-from ottla.cli.kafka.options import Exit, Option, OptionError, OptionParser, Options
+from ottla.cli.kafka.options import INTERRUPTED, Exit, Option, OptionError, OptionParser, Options
 
 CONFIG = RenamedOption("command-config", "consumer.config", RENAMED)
 PARSER = OptionParser((
@@ -117,7 +117,7 @@ class Session:
             self._subscribe(consumer)
             code = self._loop(consumer)
         except KeyboardInterrupt:
-            code = 130
+            code = INTERRUPTED
         finally:
             _flush()
             self._commit_untouched(consumer)

@@ -10,7 +10,7 @@ from ottla.cli.kafka.admin import REFUSED, ClientNotMade, open_cluster
 from ottla.cli.kafka.client_properties import RenamedOption, merged_properties
 from ottla.cli.kafka.console_options import FORMATTER, PROPERTY, RENAMED, check_groups, formatter_of, reading_options
 from ottla.cli.kafka.formatters import BadRecord, PrintedRecord, Write
-from ottla.cli.kafka.options import Exit, Option, OptionError, OptionParser, Options
+from ottla.cli.kafka.options import INTERRUPTED, Exit, Option, OptionError, OptionParser, Options
 from ottla.client.cluster import Cluster
 from ottla.client.share_consumer import ACCEPT, REJECT, RELEASE, ShareConsumer, ShareRecord
 
@@ -79,7 +79,7 @@ def _consume(options: Options, write: Write, properties: dict[str, str]) -> int:
                 if idle is not None and time.monotonic() - last > idle / 1000:
                     break
         except KeyboardInterrupt:
-            code = 130
+            code = INTERRUPTED
         finally:
             consumer.close()
             sys.stdout.flush()

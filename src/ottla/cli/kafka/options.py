@@ -13,6 +13,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple, NoReturn
 
 KAFKA_VERSION = "4.3.1"
+INTERRUPTED = 130
+"""What a shell sees of a Java tool that Ctrl-C ended: 128 + SIGINT."""
 _NEGATIVE = re.compile(r"-\d+")
 
 

@@ -8,13 +8,17 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from ottla.cli.kafka.options import INTERRUPTED
 from ottla.cli.kafka.table import TOOLS, tool_name
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-INTERRUPTED = 130
-"""What a shell sees of a Java tool that Ctrl-C ended: 128 + SIGINT."""
+_GOES_ON = frozenset({
+    "consumer-perf-test", "e2e-latency", "producer-perf-test", "replica-verification", "verifiable-consumer",
+    "verifiable-producer",
+})  # fmt: skip
+"""What they print is wanted now, into a pipe too."""
 
 
 def run(program: str, arguments: list[str]) -> int:
@@ -52,7 +56,8 @@ class _Pipe(io.FileIO):
 def main() -> None:
     if len(sys.argv) > 1 and not tool_name(sys.argv[1]).startswith("console-"):  # those close their consumer first
         raw = _Pipe(sys.stdout.fileno(), "w", closefd=False)
-        sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), encoding="utf-8", line_buffering=sys.stdout.isatty())
+        by_line = sys.stdout.isatty() or tool_name(sys.argv[1]) in _GOES_ON
+        sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), encoding="utf-8", line_buffering=by_line)
     code = run(sys.argv[1] if len(sys.argv) > 1 else "", sys.argv[2:])
     sys.stdout.flush()
     sys.stderr.flush()

@@ -32,8 +32,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _format_arguments(parser: ToolParser) -> None:
-    parser.add_argument("-t", "--cluster-id", required=True, help="The cluster's id.")
     parser.add_argument("-c", "--config", required=True, help="The server.properties.")
+    parser.add_argument("-t", "--cluster-id", required=True, help="The cluster's id.")
     parser.add_argument("-S", "--add-scram", action="append", help="A SCRAM credential to begin with.")
     parser.add_argument("-g", "--ignore-formatted", action="store_true", help="Leave formatted directories alone.")
     parser.add_argument("-r", "--release-version", help="The release to begin with.")

@@ -9,7 +9,7 @@ from typing import Any
 from ottla.cli.kafka.admin import REFUSED
 from ottla.cli.kafka.arguments import ToolParser, java_integer
 from ottla.cli.kafka.client_properties import made_client
-from ottla.cli.kafka.options import Exit
+from ottla.cli.kafka.options import INTERRUPTED, Exit
 from ottla.cli.kafka.verifiable_producer import config_of, tell
 
 
@@ -67,28 +67,28 @@ def _run(given: Namespace, properties: dict[str, str]) -> int:
     if strategy and given.group_protocol == "classic":
         more["partition__assignment__strategy"] = strategy
     consumer = made_client(properties, producer=False, **more)
-    tell("startup_complete")
 
     def places(partitions: Any) -> list[dict[str, object]]:
         return [{"topic": one.topic, "partition": one.partition} for one in partitions]
 
-    consumer.subscribe(
-        given.topic,
-        on_assign=lambda _, partitions: tell("partitions_assigned", partitions=places(partitions)),
-        on_revoke=lambda _, partitions: tell("partitions_revoked", partitions=places(partitions)),
-    )
-    asked = False
+    code = 0
     try:
+        tell("startup_complete")
+        consumer.subscribe(
+            given.topic,
+            on_assign=lambda _, partitions: tell("partitions_assigned", partitions=places(partitions)),
+            on_revoke=lambda _, partitions: tell("partitions_revoked", partitions=places(partitions)),
+        )
         _consume(consumer, given)
     except KeyboardInterrupt:
-        asked = True
+        code = INTERRUPTED
         tell("shutdown_requested")
     finally:
         consumer.close()
     tell("shutdown_complete")
-    if not asked:
+    if code != INTERRUPTED:
         tell("shutdown_requested")  # as Java's, whose hook runs at the end in any case
-    return 0
+    return code
 
 
 def _check(given: Namespace) -> None:
@@ -110,7 +110,9 @@ def _consume(consumer: Any, given: Namespace) -> None:
     seen = 0
     while given.max_messages < 0 or seen < given.max_messages:
         limit = 500 if given.max_messages < 0 else min(500, given.max_messages - seen)
-        messages = [one for one in consumer.consume(limit, 0.2) if one.error() is None]
+        # A waiting consume() cannot be interrupted cleanly in confluent-kafka, a waiting poll() can.
+        found = consumer.consume(limit, 0) or [consumer.poll(0.2)]
+        messages = [one for one in found if one is not None and one.error() is None]
         if not messages:
             continue
         ranges: dict[tuple[str, int], list[int]] = {}

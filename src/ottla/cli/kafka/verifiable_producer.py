@@ -11,7 +11,7 @@ from typing import Any
 from ottla.cli.kafka.admin import REFUSED, command_properties_of
 from ottla.cli.kafka.arguments import ToolParser, java_integer
 from ottla.cli.kafka.client_properties import made_client
-from ottla.cli.kafka.options import Exit
+from ottla.cli.kafka.options import INTERRUPTED, Exit
 
 
 def main(arguments: list[str]) -> int:
@@ -85,9 +85,10 @@ def _run(given: Namespace, properties: dict[str, str]) -> int:
             partition=message.partition(), offset=-1 if message.offset() is None else message.offset(),
         )  # fmt: skip
 
-    tell("startup_complete")
+    code = 0
     began = time.perf_counter()
     try:
+        tell("startup_complete")
         while given.max_messages < 0 or sent < given.max_messages:
             value = str(sent) if given.value_prefix is None else f"{given.value_prefix}.{sent}"
             key = None if not given.repeating_keys else str(sent % given.repeating_keys)
@@ -98,9 +99,9 @@ def _run(given: Namespace, properties: dict[str, str]) -> int:
             if given.throughput > 0 and (ahead := sent / given.throughput - (time.perf_counter() - began)) > 0:
                 producer.poll(ahead)
     except KeyboardInterrupt:
-        pass
+        code = INTERRUPTED
     producer.flush(60)
     tell("shutdown_complete")
     average = acked / max(time.perf_counter() - began, 1e-3)
     tell("tool_data", sent=sent, acked=acked, target_throughput=given.throughput, avg_throughput=average)
-    return 0
+    return code

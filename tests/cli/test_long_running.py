@@ -1,0 +1,114 @@
+"""Ctrl-C and closed pipes: each tool that runs until it is told to stop ends at once, with the code and words of Kafka's.
+
+A tool is told when its first line is on the screen, so nothing is guessed about how long a start takes.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.testing import Broker
+
+INTERRUPTED = 130
+
+LONG = {
+    "console-consumer": "--topic t --from-beginning",
+    "consumer-perf-test": "--topic t --num-records 1000000 --timeout 60000",
+    "producer-perf-test": "--topic t --num-records 1000000 --throughput 50 --record-size 10 --reporting-interval 200",
+    "e2e-latency": "--topic e --num-records 1000000 --producer-acks 1 --record-size 10",
+    "verifiable-producer": "--topic v --throughput 20",
+    "verifiable-consumer": "--topic t --group-id g",
+    "replica-verification": "--topics-include t --report-interval-ms 100",
+}
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker() as running:
+        subprocess.run(
+            ["/bin/sh", "-c", f"printf 'a\\nb\\nc\\n' | {_ottla()} produce t -b {running.bootstrap_servers}"],
+            check=True, timeout=60, capture_output=True,
+        )  # fmt: skip
+        yield running
+
+
+def _ottla() -> str:
+    import sys
+
+    return f"{sys.executable} -m ottla.cli.main"
+
+
+def started(shims: Path, name: str, words: str, broker: Broker) -> subprocess.Popen[str]:
+    flag = "--broker-list" if name == "replica-verification" else "--bootstrap-server"
+    command = [str(shims / f"kafka-{name}.sh"), flag, broker.bootstrap_servers, *words.split()]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(LONG))
+def test_ctrl_c_is_clean(shims: Path, broker: Broker, name: str) -> None:
+    process = started(shims, name, LONG[name], broker)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline(), process.communicate(timeout=20)
+        process.send_signal(signal.SIGINT)
+        began = time.monotonic()
+        _, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.wait(10)
+    assert process.returncode == INTERRUPTED, err
+    assert "Traceback" not in err
+    assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize("name", sorted(set(LONG) - {"consumer-perf-test"}))
+def test_a_closed_pipe_ends_it(shims: Path, broker: Broker, name: str) -> None:
+    """As `| head -1` does: the reader goes away after one line, and the next line that is written ends the tool."""
+    process = started(shims, name, LONG[name], broker)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        process.stdout.close()
+        if name in {"console-consumer", "verifiable-consumer"}:
+            more = ["/bin/sh", "-c", f"echo d | {_ottla()} produce t -b {broker.bootstrap_servers}"]
+            subprocess.run(more, check=True, timeout=60, capture_output=True)
+        process.wait(30)
+        assert process.stderr is not None
+        err = process.stderr.read()
+    finally:
+        process.kill()
+        process.wait(10)
+    assert "Traceback" not in err
+    assert "BrokenPipe" not in err
+
+
+def test_ctrl_c_at_the_console_producer(shims: Path, broker: Broker) -> None:
+    """What was typed before is sent."""
+    command = [str(shims / "kafka-console-producer.sh"), "--bootstrap-server", broker.bootstrap_servers, "--topic", "p"]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdin is not None
+        process.stdin.write("typed\n")
+        process.stdin.flush()
+        consumer = started(shims, "console-consumer", "--topic p --from-beginning --max-messages 1", broker)
+        out, _ = consumer.communicate(timeout=40)
+        assert out == "typed\n"
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.wait(10)
+    assert process.returncode == INTERRUPTED
+    assert "Traceback" not in err
