@@ -357,6 +357,6 @@ def test_on_apache_kafka(apache_server: ApacheKafka, folder: Path) -> None:
 
 
 def test_on_ottla(ottla_server: ApacheKafka, folder: Path) -> None:
-    found = differences((*ON_A_SERVER, *STREAMS, *FILES_ONLY), ottla_server, folder)
+    found = differences((*ON_A_SERVER, *STREAMS, *SHARE_READ, *FILES_ONLY), ottla_server, folder)
     found += in_the_shell(ottla_server, folder)
     assert not found, "\n".join(found)

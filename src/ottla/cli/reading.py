@@ -69,12 +69,12 @@ class Reading:
         """Until every partition's end was reached once, or for ever with `follow`."""
         from confluent_kafka import KafkaError, KafkaException
 
+        from ottla.cli.kafka.client_properties import next_batch
+
         last = time.monotonic()
         while follow or self._group is not None or self._open:
             found = []
-            # A waiting consume() cannot be interrupted cleanly in confluent-kafka, a waiting poll() can.
-            batch = self._consumer.consume(_BATCH, 0) or [self._consumer.poll(0.2)]
-            for message in (one for one in batch if one is not None):
+            for message in next_batch(self._consumer, _BATCH, 0.2):
                 error = message.error()
                 if error is None:
                     found.append(message)

@@ -77,6 +77,14 @@ def made_client(properties: Mapping[str, str], *, producer: bool, **more: Any) -
         raise ClientNotMade(words) from reason
 
 
+def next_batch(consumer: Any, limit: int, wait_s: float) -> list[Any]:
+    """What is there now, or after a wait; a waiting consume() cannot be interrupted cleanly in confluent-kafka."""
+    found: list[Any] = consumer.consume(limit, 0)
+    if not found and (first := consumer.poll(wait_s)) is not None:
+        found = [first, *(consumer.consume(limit - 1, 0) if limit > 1 else ())]
+    return found
+
+
 def key_values(pairs: Sequence[str]) -> dict[str, str]:
     """`a=b` pairs; a missing value is empty, as Kafka's tools take it."""
     return {name: value for name, _, value in (pair.partition("=") for pair in pairs)}

@@ -9,10 +9,10 @@ import time
 from typing import Any
 
 from ottla.cli.kafka.admin import REFUSED
-from ottla.cli.kafka.client_properties import RenamedOption, made_client, merged_properties
+from ottla.cli.kafka.client_properties import RenamedOption, made_client, merged_properties, next_batch
 from ottla.cli.kafka.console_options import FORMATTER, PROPERTY, RENAMED, check_groups, formatter_of, reading_options
 from ottla.cli.kafka.formatters import BadRecord, PrintedRecord, Write
-from ottla.cli.kafka.options import INTERRUPTED, Exit, Option, OptionError, OptionParser, Options
+from ottla.cli.kafka.options import CTRL_C, INTERRUPTED, Exit, Option, OptionError, OptionParser, Options
 
 CONFIG = RenamedOption("command-config", "consumer.config", RENAMED)
 PARSER = OptionParser((
@@ -116,7 +116,7 @@ class Session:
         try:
             self._subscribe(consumer)
             code = self._loop(consumer)
-        except KeyboardInterrupt:
+        except CTRL_C:
             code = INTERRUPTED
         finally:
             _flush()
@@ -171,7 +171,7 @@ class Session:
         out = sys.stdout.buffer
         while self._limit < 0 or self._count < self._limit:
             wanted = _BATCH if self._limit < 0 else min(_BATCH, self._limit - self._count)
-            messages = consumer.consume(wanted, 0) or ([first] if (first := consumer.poll(0.1)) is not None else [])
+            messages = next_batch(consumer, wanted, 0.1)
             for message in messages:
                 if message.error() is not None:
                     self._complain(message.error())

@@ -9,7 +9,7 @@ from typing import Any
 from ottla.cli.kafka.admin import ClientNotMade
 from ottla.cli.kafka.client_properties import RenamedOption, key_values, made_client, merged_properties
 from ottla.cli.kafka.line_reader import LineReader, LineRecord, ReaderError
-from ottla.cli.kafka.options import INTERRUPTED, Exit, Option, OptionError, OptionParser, Options
+from ottla.cli.kafka.options import CTRL_C, INTERRUPTED, Exit, Option, OptionError, OptionParser, Options
 from ottla.client.errors import BadSettings
 from ottla.client.settings import load_properties, parse_addresses
 
@@ -133,7 +133,7 @@ def _produce(
     except KafkaException as reason:
         print(f"{reason.args[0].str()}", file=sys.stderr)
         code = 1
-    except KeyboardInterrupt:
+    except CTRL_C:
         code = INTERRUPTED
     producer.flush(float(properties["delivery.timeout.ms"]) / 1000 + 5)
     return code

@@ -10,7 +10,7 @@ from ottla.cli.kafka.admin import REFUSED, ClientNotMade, open_cluster
 from ottla.cli.kafka.client_properties import RenamedOption, merged_properties
 from ottla.cli.kafka.console_options import FORMATTER, PROPERTY, RENAMED, check_groups, formatter_of, reading_options
 from ottla.cli.kafka.formatters import BadRecord, PrintedRecord, Write
-from ottla.cli.kafka.options import INTERRUPTED, Exit, Option, OptionError, OptionParser, Options
+from ottla.cli.kafka.options import CTRL_C, INTERRUPTED, Exit, Option, OptionError, OptionParser, Options
 from ottla.client.cluster import Cluster
 from ottla.client.share_consumer import ACCEPT, REJECT, RELEASE, ShareConsumer, ShareRecord
 
@@ -78,7 +78,7 @@ def _consume(options: Options, write: Write, properties: dict[str, str]) -> int:
                 sys.stdout.buffer.flush()
                 if idle is not None and time.monotonic() - last > idle / 1000:
                     break
-        except KeyboardInterrupt:
+        except CTRL_C:
             code = INTERRUPTED
         finally:
             consumer.close()

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from ottla.cli.kafka.admin import REFUSED, command_properties_of
-from ottla.cli.kafka.client_properties import RenamedOption, key_values, made_client
+from ottla.cli.kafka.client_properties import RenamedOption, key_values, made_client, next_batch
 from ottla.cli.kafka.java_dates import java_moment
 from ottla.cli.kafka.options import Exit, Option, OptionError, OptionParser, Options
 from ottla.cli.kafka.perf_stats import ClientMetrics
@@ -118,8 +118,7 @@ class _Measurement:
         detailed = self._options.has("show-detailed-stats")
         consumer.subscribe([topic], on_assign=self._assigned)
         while self._count < self._wanted and time.time() - last_record < self._timeout:
-            batch = consumer.consume(_BATCH, 0) or ([one] if (one := consumer.poll(0.1)) is not None else [])
-            for message in batch:
+            for message in next_batch(consumer, _BATCH, 0.1):
                 if message.error() is None:
                     self._count += 1
                     self._bytes += len(message)

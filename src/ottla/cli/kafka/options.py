@@ -15,6 +15,8 @@ from typing import NamedTuple, NoReturn
 KAFKA_VERSION = "4.3.1"
 INTERRUPTED = 130
 """What a shell sees of a Java tool that Ctrl-C ended: 128 + SIGINT."""
+CTRL_C = (KeyboardInterrupt, SystemError)
+"""confluent-kafka makes a SystemError of an interrupt that arrives while it calls back."""
 _NEGATIVE = re.compile(r"-\d+")
 
 

@@ -8,7 +8,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from ottla.cli.kafka.options import INTERRUPTED
+from ottla.cli.kafka.options import CTRL_C, INTERRUPTED
 from ottla.cli.kafka.table import TOOLS, tool_name
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def run(program: str, arguments: list[str]) -> int:
     try:
         code: int = module.main(arguments)
         sys.stdout.flush()
-    except KeyboardInterrupt:
+    except CTRL_C:
         return INTERRUPTED
     except BrokenPipeError:  # `| head` has seen enough; Python would complain once more at its end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -8,8 +8,8 @@ from typing import Any
 
 from ottla.cli.kafka.admin import REFUSED
 from ottla.cli.kafka.arguments import ToolParser, java_integer
-from ottla.cli.kafka.client_properties import made_client
-from ottla.cli.kafka.options import INTERRUPTED, Exit
+from ottla.cli.kafka.client_properties import made_client, next_batch
+from ottla.cli.kafka.options import CTRL_C, INTERRUPTED, Exit
 from ottla.cli.kafka.verifiable_producer import config_of, tell
 
 
@@ -80,7 +80,7 @@ def _run(given: Namespace, properties: dict[str, str]) -> int:
             on_revoke=lambda _, partitions: tell("partitions_revoked", partitions=places(partitions)),
         )
         _consume(consumer, given)
-    except KeyboardInterrupt:
+    except CTRL_C:
         code = INTERRUPTED
         tell("shutdown_requested")
     finally:
@@ -110,9 +110,7 @@ def _consume(consumer: Any, given: Namespace) -> None:
     seen = 0
     while given.max_messages < 0 or seen < given.max_messages:
         limit = 500 if given.max_messages < 0 else min(500, given.max_messages - seen)
-        # A waiting consume() cannot be interrupted cleanly in confluent-kafka, a waiting poll() can.
-        found = consumer.consume(limit, 0) or [consumer.poll(0.2)]
-        messages = [one for one in found if one is not None and one.error() is None]
+        messages = [one for one in next_batch(consumer, limit, 0.2) if one.error() is None]
         if not messages:
             continue
         ranges: dict[tuple[str, int], list[int]] = {}

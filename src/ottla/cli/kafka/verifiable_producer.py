@@ -11,7 +11,7 @@ from typing import Any
 from ottla.cli.kafka.admin import REFUSED, command_properties_of
 from ottla.cli.kafka.arguments import ToolParser, java_integer
 from ottla.cli.kafka.client_properties import made_client
-from ottla.cli.kafka.options import INTERRUPTED, Exit
+from ottla.cli.kafka.options import CTRL_C, INTERRUPTED, Exit
 
 
 def main(arguments: list[str]) -> int:
@@ -98,7 +98,7 @@ def _run(given: Namespace, properties: dict[str, str]) -> int:
             producer.poll(0)
             if given.throughput > 0 and (ahead := sent / given.throughput - (time.perf_counter() - began)) > 0:
                 producer.poll(ahead)
-    except KeyboardInterrupt:
+    except CTRL_C:
         code = INTERRUPTED
     producer.flush(60)
     tell("shutdown_complete")
