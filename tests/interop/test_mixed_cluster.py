@@ -32,6 +32,10 @@ def member_of(head: ApacheKafka, kind: type[ApacheKafka], directory: Path, node_
         "listeners": f"PLAINTEXT://127.0.0.1:{server.port}",
         "advertised.listeners": f"PLAINTEXT://127.0.0.1:{server.port}",
     }
+    # Apache Kafka looks for a group's coordinator by its own setting, whatever the topic's number of partitions is: where
+    # the members differ, it knows of none for some groups, and a client that asks it alone waits for ever.
+    if "offsets.topic.num.partitions" in head.properties:
+        server.properties["offsets.topic.num.partitions"] = head.properties["offsets.topic.num.partitions"]
     return server
 
 
@@ -101,6 +105,8 @@ class Mixed:
                 while len(found) < len(sent) and time.monotonic() < deadline:
                     found += [m.value() for m in consumer.consume(200, 0.5) if m.error() is None]
                 assert found == sent
+                # Both kinds of broker find the group's coordinator, whichever is asked.
+                consumer.commit(offsets=[TopicPartition("t", partition, len(sent))], asynchronous=False)
         finally:
             consumer.close()
 

@@ -50,7 +50,7 @@ class Records:
         self._positions: dict[tuple[NodeId, Key], int] = {}
         self.sent = 0
         self.acked: list[Promise] = []
-        self.on_acked: Callable[[Promise], None] = lambda _promise: None
+        self.on_acked: Callable[[SimulatedNode, Promise], None] = lambda _node, _promise: None
         self.on_read: Callable[[Read], None] = lambda _read: None
 
     def start(self) -> None:
@@ -101,7 +101,7 @@ class Records:
             if acks == ACKS_ALL and not result.error_code and node.life == life:
                 promise = Promise(key, result.base_offset, crc)
                 self.acked.append(promise)
-                self.on_acked(promise)
+                self.on_acked(node, promise)
 
         part.handle(ProduceRequest(acks=acks, timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=[data]), done)
 

@@ -62,11 +62,15 @@ class ReplicaInvariants:
     _lossy: set[tuple[NodeId, Key]] = field(default_factory=set)
     """Replicas that lost their power and are not known to be in sync again."""
     _lives: dict[NodeId, int] = field(default_factory=dict)
-    _promises: list[Promise] = field(default_factory=list)
     _reads: list[Read] = field(default_factory=list)
 
-    def on_acked(self, promise: Promise) -> None:
-        self._promises.append(promise)
+    def on_acked(self, node: SimulatedNode, promise: Promise) -> None:
+        """Looked at within the event: the topic may be deleted by its end."""
+        topic_id, index = promise.key
+        partition = None if node.broker is None else node.broker.replicas.by_id.get(topic_id, {}).get(index)
+        if partition is not None:
+            self._check(node, promise.key, partition)
+            self.kept(promise)
 
     def on_read(self, read: Read) -> None:
         self._reads.append(read)
@@ -109,10 +113,6 @@ class ReplicaInvariants:
             for topic_id, partitions in part.replicas.by_id.items():
                 for index, partition in partitions.items():
                     self._check(node, (topic_id, index), partition)
-        if self._promises:
-            for promise in self._promises:
-                self.kept(promise)
-            self._promises.clear()
         if self._reads:
             for read in self._reads:
                 self._was_committed(read)
