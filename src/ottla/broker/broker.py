@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ottla.broker.departed import Departed
+
 if TYPE_CHECKING:
     from ottla.broker.audit import AuditLog
     from ottla.broker.context import RequestContext
@@ -95,6 +97,8 @@ class Broker:
     """What clients push (KIP-714); None: they are not asked to."""
     metrics: BrokerMetrics | None = None
     """None: nobody asks for them (no ottla.http.listener), so nothing is counted."""
+    departed: Departed = field(default_factory=Departed)
+    """Brokers that Metadata still lists although they are fenced."""
     peers: Peers = field(default_factory=NoPeers)
     on_broker_disconnected: Callable[[NodeId, int], None] = lambda _broker, _epoch: None
     """The connection broke by which a broker of that epoch sent its heartbeats to us as the controller."""

@@ -174,6 +174,7 @@ class BrokerPart:
             await registration.unfence()
         self._quorum.publisher.subscribe(broker.replicas.on_metadata)
         self._quorum.publisher.subscribe(self._on_coordinators_metadata)
+        self._quorum.publisher.subscribe(self._on_brokers_metadata)
         cleaner = Cleaner(
             broker.logs,
             self._clock,
@@ -242,6 +243,10 @@ class BrokerPart:
             broker.transactions.on_metadata(delta, image)
         if broker.has_shares or SHARE_GROUP_STATE_TOPIC in image.topics_by_name:
             broker.shares.on_metadata(delta, image)
+
+    def _on_brokers_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        if delta.brokers or delta.reloaded:
+            self.broker.departed.on_metadata(delta, image, self._clock.monotonic_ms())
 
     def on_config(self, config: BrokerConfig) -> None:
         """Settings that follow the cluster's have changed."""

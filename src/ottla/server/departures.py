@@ -22,6 +22,8 @@ log = get_logger(__name__)
 
 PROBE_TIMEOUT_MS = 2_000
 WATCH_MS = 100
+LOOKS_MS = (0, 50, 200, 500, 1_000)
+"""Pauses before each look at a broker whose connection broke."""
 
 
 class Departures:
@@ -67,14 +69,17 @@ class Departures:
         task.add_done_callback(self._tasks.discard)
 
     async def _look(self, broker_id: NodeId, broker_epoch: int) -> None:
-        broker = self._image().brokers.get(broker_id)
-        if broker is None or broker.fenced or broker.epoch != broker_epoch:
-            return
-        if await _anybody_there(broker):
-            return
-        if self._active_epoch() is not None:
-            log.warning("broker.gone", broker=broker_id, reason="its ports refuse connections")
-            self._fence(broker_id, broker_epoch)
+        """More than once: a process that is killed loses its connections before its ports, and a port that is still open
+        for a moment takes connections that nobody will answer."""
+        for pause_ms in LOOKS_MS:
+            await asyncio.sleep(pause_ms / 1000)
+            broker = self._image().brokers.get(broker_id)
+            if broker is None or broker.fenced or broker.epoch != broker_epoch or self._active_epoch() is None:
+                return
+            if not await _anybody_there(broker):
+                log.warning("broker.gone", broker=broker_id, reason="its ports refuse connections")
+                self._fence(broker_id, broker_epoch)
+                return
 
 
 async def _anybody_there(broker: BrokerRegistration) -> bool:

@@ -73,13 +73,14 @@ def _answer(context: RequestContext, request: MetadataRequest) -> MetadataRespon
     else:
         answers = [_requested(image, asked, request) for asked in request.topics or ()]
         topics = list({answer.name or answer.topic_id: answer for answer in answers}.values())
+    departed, now_ms = broker.departed, broker.clock.monotonic_ms()
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(
                 node.id, node.listeners[context.listener].host, node.listeners[context.listener].port, node.rack
             )
             for node in image.brokers.values()
-            if not node.fenced and context.listener in node.listeners
+            if context.listener in node.listeners and departed.listed(node, now_ms)
         ],
         cluster_id=broker.cluster_id,
         controller_id=named_controller(context),
