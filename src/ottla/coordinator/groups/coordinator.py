@@ -35,7 +35,6 @@ from ottla.protocol.generated.list_groups_response import ListedGroup
 from ottla.protocol.generated.offset_commit_request import OffsetCommitRequest
 from ottla.protocol.generated.offset_delete_request import OffsetDeleteRequest
 from ottla.protocol.generated.offset_fetch_request import OffsetFetchRequestGroup
-from ottla.protocol.generated.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
 from ottla.protocol.generated.sync_group_request import SyncGroupRequest
 from ottla.protocol.generated.txn_offset_commit_request import TxnOffsetCommitRequest
 from ottla.replication.replicas import Replicas
@@ -43,6 +42,7 @@ from ottla.replication.replicas import Replicas
 if TYPE_CHECKING:
     from ottla.coordinator.groups.share.coordination import ShareCoordination
     from ottla.coordinator.groups.share.persister import SharePersister
+    from ottla.protocol.generated.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
 
 log = get_logger(__name__)
 

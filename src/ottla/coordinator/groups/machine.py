@@ -40,7 +40,6 @@ from ottla.protocol.generated.leave_group_request import LeaveGroupRequest
 from ottla.protocol.generated.offset_commit_request import OffsetCommitRequest
 from ottla.protocol.generated.offset_delete_request import OffsetDeleteRequest
 from ottla.protocol.generated.offset_fetch_request import OffsetFetchRequestGroup
-from ottla.protocol.generated.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
 from ottla.protocol.generated.sync_group_request import SyncGroupRequest
 from ottla.protocol.generated.txn_offset_commit_request import TxnOffsetCommitRequest
 
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
     from ottla.coordinator.groups.share.service import ShareGroups
     from ottla.coordinator.groups.streams.replay import StreamsReplay
     from ottla.coordinator.groups.streams.service import StreamsGroups
+    from ottla.protocol.generated.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
 
 _REPLACEABLE = (GroupKind.CONSUMER, GroupKind.STREAMS)
 
