@@ -20,6 +20,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from tests.cli.tools import ours
+from tests.robustness.cluster_process import ClusterProcess
 from tests.robustness.server_process import ServerProcess
 from tests.support.streams_application import INPUT, OUTPUT, Counts, StreamsInstance, await_that
 
@@ -46,7 +47,7 @@ DESCRIPTIONS = [
 Tool = Callable[..., CompletedProcess[str]]
 
 
-def produce(server: ServerProcess, lines: list[str]) -> None:
+def produce(server: ServerProcess | ClusterProcess, lines: list[str]) -> None:
     producer = Producer({"bootstrap.servers": server.bootstrap_servers})
     for number, line in enumerate(lines):
         producer.produce(INPUT, line, str(number))
@@ -85,9 +86,9 @@ def check(counts: Counts, expected: Counter[str]) -> None:
     assert counts.updates == {word: list(range(1, total + 1)) for word, total in expected.items()}
 
 
-def prepare(server: ServerProcess) -> None:
+def prepare(server: ServerProcess | ClusterProcess, replicas: int = 1) -> None:
     admin = AdminClient({"bootstrap.servers": server.bootstrap_servers})
-    topics = [NewTopic(INPUT, PARTITIONS, 1), NewTopic(OUTPUT, PARTITIONS, 1)]
+    topics = [NewTopic(INPUT, PARTITIONS, replicas), NewTopic(OUTPUT, PARTITIONS, replicas)]
     for future in admin.create_topics(topics).values():
         future.result(20)
 
@@ -199,3 +200,44 @@ def test_word_count_with_many_deaths(tmp_path: Path) -> None:
                 each.kill()
         counts.close()
         server.assert_no_traceback()
+
+
+def coordinator(cluster: ClusterProcess) -> int:
+    state = ours(
+        "streams-groups",
+        ("--bootstrap-server", cluster.bootstrap_servers, "--describe", "--group", APPLICATION, "--state"),
+    )
+    found = re.search(r"\((\d)\)", state.out)
+    assert found, state
+    return int(found[1])
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+def test_word_count_on_three_nodes_whose_coordinator_dies(tmp_path: Path) -> None:
+    """Kafka's own settings, heartbeats every 5 s; each node that coordinates the group dies and comes back."""
+    expected: Counter[str] = Counter()
+    with ClusterProcess(tmp_path) as cluster:
+        prepare(cluster, replicas=3)
+        counts = Counts(cluster.bootstrap_servers, PARTITIONS)
+        address = cluster.bootstrap_servers
+        with (
+            StreamsInstance(address, APPLICATION, "a", tmp_path, replication_factor="3") as first,
+            StreamsInstance(address, APPLICATION, "b", tmp_path, replication_factor="3") as second,
+        ):
+            for instance in (first, second):
+                await_that(partial(instance.says, "state RUNNING"), f"{instance.name} runs", 120)
+            for number in range(3):
+                more = lines(100, number)
+                expected += counted(more)
+                produce(cluster, more[:50])
+                dying = coordinator(cluster)
+                cluster.kill(dying)
+                produce(cluster, more[50:])
+                await_that(partial(counts.have, expected.total()), f"round {number} is counted", 120)
+                check(counts, expected)
+                cluster.start(dying)
+                cluster.wait_up()
+        counts.close()
+        for node_id in cluster.nodes:
+            assert "Traceback" not in cluster.log(node_id)
