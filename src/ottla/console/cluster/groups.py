@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from ottla.client.cluster import Cluster
 from ottla.client.errors import check
 from ottla.console.cluster.snapshot import GroupRow, Partition
-from ottla.protocol.generated.find_coordinator_request import FindCoordinatorRequest
-from ottla.protocol.generated.find_coordinator_response import FindCoordinatorResponse
 from ottla.protocol.generated.list_groups_request import ListGroupsRequest
 from ottla.protocol.generated.list_groups_response import ListGroupsResponse
 from ottla.protocol.generated.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
@@ -62,17 +60,3 @@ def committed_offsets(cluster: Cluster, groups: Iterable[GroupRow]) -> dict[str,
 
 def _batched(names: list[str]) -> Iterable[tuple[str, ...]]:
     return (tuple(names[i : i + _AT_ONCE]) for i in range(0, len(names), _AT_ONCE))
-
-
-def coordinator_of(cluster: Cluster, group_id: str) -> int:
-    request = FindCoordinatorRequest(key=group_id, key_type=0, coordinator_keys=[group_id])
-    answer = cluster.any_call("findCoordinator", request, FindCoordinatorResponse)
-    if answer.coordinators:
-        check(answer.coordinators[0].error_code, answer.coordinators[0].error_message)
-        return answer.coordinators[0].node_id
-    check(answer.error_code, answer.error_message)
-    return answer.node_id
-
-
-def lag_of(committed: Mapping[Partition, int], ends: Mapping[Partition, int]) -> int:
-    return sum(max(0, ends[where] - offset) for where, offset in committed.items() if where in ends)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from ottla.client.cluster import Cluster
+from ottla.client.groups import delete_group
 from ottla.client.offsets import FoundOffset, list_offsets
-from ottla.console.cluster.group_detail import delete_group, describe_group, set_offsets, share_offsets
+from ottla.client.share_groups import share_offsets
+from ottla.console.cluster.group_detail import describe_group, set_offsets
 from ottla.console.cluster.history import Lag, total_lag
 from ottla.console.cluster.snapshot import GroupRow, Partition, Snapshot
 from ottla.console.errors import ConsoleError
@@ -54,11 +56,9 @@ async def detail(request: Request) -> Response:
     site = site_of(request)
     snapshot, group = await find(request)
     described = await site.gateway.ask(lambda cluster: describe_group(cluster, group))
-    shared: dict[Partition, tuple[int, int]] = {}
-    if group.kind == "share":
-        shared = await site.gateway.ask(lambda cluster: share_offsets(cluster, group.id))
+    group = await with_offsets(request, group)
     owners = {where: member.client_id or member.id for member in described.members for where in member.owned}
-    rows = offset_rows(request, snapshot, group, owners, shared)
+    rows = offset_rows(request, snapshot, group, owners)
     ring = site.sampler.history.lag_by_group.get(group.id)
     return page_response(
         request,
@@ -76,18 +76,24 @@ async def detail(request: Request) -> Response:
     )
 
 
+async def with_offsets(request: Request, group: GroupRow) -> GroupRow:
+    """A share group's start offsets stand where others have committed ones; they are asked for when they are shown."""
+    if group.kind != "share":
+        return group
+    found = await site_of(request).gateway.ask(lambda cluster: share_offsets(cluster, group.id))
+    return replace(group, committed={where: row.start_offset for where, row in found.items() if row.start_offset >= 0})
+
+
 def offset_rows(
     request: Request,
     snapshot: Snapshot,
     group: GroupRow,
     owners: dict[Partition, str],
-    shared: dict[Partition, tuple[int, int]],
 ) -> list[OffsetRow]:
     history, ends = site_of(request).sampler.history, snapshot.ends()
-    committed = group.committed or {where: start for where, (start, _) in shared.items() if start >= 0}
     rows = []
-    for where in sorted(committed.keys() | owners.keys()):
-        offset, end = committed.get(where, -1), ends.get(where)
+    for where in sorted(group.committed.keys() | owners.keys()):
+        offset, end = group.committed.get(where, -1), ends.get(where)
         lag = (
             history.lag(where, offset, end, snapshot.taken_ms / 1000)
             if end is not None and offset >= 0
@@ -103,12 +109,11 @@ async def reset(request: Request) -> Response:
     site = site_of(request)
     snapshot, group = await find(request)
     fields = {name: text(given, name) for name in ("topic", "to", "at", "partition")}
-    if group.kind == "share":
-        raise ConsoleError("Offsets of a share group are set with kafka-share-groups --reset-offsets.")
+    group = await with_offsets(request, group)
     plan = await site.gateway.ask(lambda cluster: plan_reset(cluster, snapshot, group, fields))
     if text(given, "execute") == "yes":
         await site.gateway.ask(
-            lambda cluster: set_offsets(cluster, group.id, {where: to for where, (_, to) in plan.items()})
+            lambda cluster: set_offsets(cluster, group, {where: to for where, (_, to) in plan.items()})
         )
         await site.sampler.look()
         return back(f"/groups/{path_part(group.id)}", f"{len(plan)} offsets of {group.id} were set.")
