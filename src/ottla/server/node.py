@@ -43,6 +43,7 @@ from ottla.server.storage import open_storage, voter_endpoints
 if TYPE_CHECKING:
     from ottla.broker.telemetry import ClientTelemetry
     from ottla.server.monitoring import Monitoring
+    from ottla.server.traces import TraceSender
 
 log = get_logger(__name__)
 
@@ -66,6 +67,7 @@ class Node:
         self._security: NodeSecurity | None = None
         self._broker_part: BrokerPart | None = None
         self._monitoring: Monitoring | None = None
+        self._traces: TraceSender | None = None
 
     @property
     def broker(self) -> Broker | None:
@@ -129,6 +131,7 @@ class Node:
             if self._sockets.http is not None:
                 broker.telemetry = self._receive_telemetry()
             await self._broker_part.start(lambda: self._listen(broker, controller=False))
+        self._trace(identity.cluster_id)
         if self._sockets.http is not None:
             await self._monitor(self._sockets.http, quorum)
         log.info("node.started", node=config.node_id, cluster=identity.cluster_id, listeners=self.bootstrap_servers)
@@ -139,6 +142,18 @@ class Node:
         new_id = partial(new_uuid, self._random.token_bytes)
         return ClientTelemetry(self._clock, new_id, self.config.telemetry_max_bytes)
 
+    def _trace(self, cluster_id: str) -> None:
+        """Free where no collector is set: nothing is imported, and requests meet no further code."""
+        server, endpoint = self.broker or self._controller_server, self.config.ottla_traces_endpoint
+        if not endpoint or server is None:
+            return
+        from ottla.broker.tracing import TracingMetrics
+        from ottla.server.traces import TraceSender
+
+        server.metrics = metrics = TracingMetrics(self._clock, self.config.ottla_traces_sample_ratio)
+        self._traces = TraceSender(endpoint, metrics, self._random, self.config.node_id, cluster_id)
+        self._traces.start()
+
     async def _monitor(self, sock: socket.socket, quorum: QuorumMember) -> None:
         from ottla.broker.metrics import BrokerMetrics
         from ottla.server.monitoring import Monitoring
@@ -146,7 +161,7 @@ class Node:
         server = self.broker or self._controller_server
         if server is None:
             raise RuntimeError("a node is a broker or a controller")
-        server.metrics = BrokerMetrics(self._clock)
+        server.metrics = server.metrics or BrokerMetrics(self._clock)
         self._monitoring = Monitoring(sock, server, self._listeners, lambda: quorum.active)
         await self._monitoring.start()
 
@@ -274,6 +289,9 @@ class Node:
         if self._monitoring is not None:
             self._monitoring.stop()
             self._monitoring = None
+        if self._traces is not None:
+            await self._traces.stop()
+            self._traces = None
         if clean and self._broker_part is not None:
             await self._broker_part.hand_over()
         self._close_listeners(controller=False)

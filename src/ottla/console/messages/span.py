@@ -63,7 +63,9 @@ def consumer(client: Mapping[str, str], **more: Any) -> Iterator[Any]:
         "allow.auto.create.topics": False,
         "auto.offset.reset": "earliest",
         "isolation.level": "read_uncommitted",
-        "queued.max.messages.kbytes": 16 * 1024,
+        # Of each partition; a message that waits costs the client about half a KiB besides its bytes.
+        "queued.min.messages": 10_000,
+        "queued.max.messages.kbytes": 8 * 1024,
         "fetch.message.max.bytes": 4 * 1024 * 1024,
         "fetch.wait.max.ms": 100,
         "log_level": 0,

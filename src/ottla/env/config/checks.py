@@ -50,6 +50,14 @@ def between(low: float, high: float) -> Check:
     return Check(verdict, f"[{low},...,{high}]")
 
 
+http_address = Check(
+    lambda _, v: (
+        None if not v or v.startswith(("http://", "https://")) else Refusal("It must begin with http:// or https://")
+    ),
+    "http://... or https://...",
+)
+
+
 def one_of(*allowed: str) -> Check:
     why = f"String must be one of: {', '.join(allowed)}"
     return Check(lambda _, v: None if v in allowed else Refusal(why), f"one of {', '.join(allowed)}")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.env.config.checks import at_least, list_of
-from ottla.env.config.settings import BOOLEAN, INT, LIST, PASSWORD, STRING, Settings, setting
+from ottla.env.config.checks import at_least, between, http_address, list_of
+from ottla.env.config.settings import BOOLEAN, DOUBLE, INT, LIST, PASSWORD, STRING, Settings, setting
 
 
 # One setting per paragraph reads as a table; the formatter would spread it over ten lines.
@@ -28,6 +28,14 @@ class OttlaSettings(Settings):
     ottla_http_listener: str = setting(
         STRING, "", None,
         "HOST:PORT where the node tells its metrics, health and lineage over HTTP; empty: nowhere.", undeclared=True,
+    )
+    ottla_traces_endpoint: str = setting(
+        STRING, "", http_address,
+        "OpenTelemetry collector, http://HOST:4318/v1/traces, that gets a span for each request; empty: none.",
+        undeclared=True,
+    )
+    ottla_traces_sample_ratio: float = setting(
+        DOUBLE, 1.0, between(0, 1), "The part of the requests that become spans.", undeclared=True
     )
     ottla_audit_enable: bool = setting(
         BOOLEAN, False, None, "Whether logins, refusals and changes are written to __ottla_audit.", undeclared=True
