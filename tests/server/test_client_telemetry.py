@@ -20,6 +20,7 @@ from ottla.model.ids import ZERO_UUID, Uuid
 from ottla.protocol.compression import GZIP, compress
 from ottla.testing import Broker
 from tests.support.apache_kafka import free_port
+from tests.support.kafka_tools import ProducerPerformance, start_tool
 
 CLIENT = Client("app-1", "librdkafka", "2.6.0", "10.0.0.1", 5000)
 
@@ -136,6 +137,33 @@ def test_librdkafka_pushes_to_a_node() -> None:
             time.sleep(0.2)
         lines = [line for line in told.splitlines() if line.startswith("ottla_client_metric{")]
         assert any('client_id="pusher"' in line and "producer" in line for line in lines), told[-2000:]
+
+
+@pytest.mark.interop
+@pytest.mark.timeout(120)
+def test_apache_kafkas_producer_pushes_to_a_node(requires_apache_kafka: None) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    with Broker(properties={"ottla.http.listener": address}) as broker:
+        with Cluster(client_settings(broker.bootstrap_servers)) as cluster:
+            changes = [("metrics", SET, "org.apache.kafka.producer."), ("interval.ms", SET, "100")]
+            alter_configs(cluster, ResourceType.CLIENT_METRICS, "producers", changes)
+        producing = start_tool(
+            ProducerPerformance, "--topic", "t", "--num-records", "100000", "--record-size", "10", "--throughput", "50",
+            "--bootstrap-server", broker.bootstrap_servers, "--command-property", "client.id=java-pusher",
+        )  # fmt: skip
+        try:
+            deadline, lines = time.monotonic() + 90, []
+            while not lines:
+                assert time.monotonic() < deadline, "nothing was pushed"
+                assert producing.poll() is None, producing.communicate()
+                with urlopen(f"http://{address}/metrics", timeout=20) as answer:
+                    lines = [line for line in answer.read().decode().splitlines() if 'client_id="java-pusher"' in line]
+                time.sleep(0.1)
+        finally:
+            producing.kill()
+            producing.communicate(timeout=30)
+        assert any("org.apache.kafka.producer." in line for line in lines), lines[:5]
+        assert not any("org.apache.kafka.consumer." in line for line in lines), "only what was asked for"
 
 
 def test_without_a_listener_nobody_is_asked_to_push() -> None:
