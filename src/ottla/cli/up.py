@@ -11,7 +11,8 @@ import click
 @click.command()
 @click.option("--dir", "directory", type=click.Path(path_type=Path), default=Path(".ottla"), show_default=True,
               help="Where the data and the server.properties live.")  # fmt: skip
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on and to advertise.")
+@click.option("--host", default="127.0.0.1", show_default=True,
+              help="The address to listen on and to advertise; 0.0.0.0 advertises the machine's name.")  # fmt: skip
 @click.option(
     "--port",
     default=9092,

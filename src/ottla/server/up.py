@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,14 +14,15 @@ from ottla.server.node import Node
 from ottla.server.run import exit_code, read_properties, run
 from ottla.server.storage import format_standalone, is_formatted
 
+WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - compared with; bound only where --host says so
 PROPERTIES = """\
 # Written by `ottla up`; yours to change. These are Kafka's own names: Apache Kafka starts on this file too.
 process.roles=broker,controller
 node.id=1
 listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller_port}
-advertised.listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller_port}
+advertised.listeners=PLAINTEXT://{name}:{port},CONTROLLER://{name}:{controller_port}
 controller.listener.names=CONTROLLER
-controller.quorum.bootstrap.servers={host}:{controller_port}
+controller.quorum.bootstrap.servers={name}:{controller_port}
 log.dirs={data}
 offsets.topic.replication.factor=1
 transaction.state.log.replication.factor=1
@@ -47,7 +49,7 @@ def up(
         if console_port is not None:
             companions.start(console_command(node.bootstrap_servers, host, console_port, registry_port))
 
-    own = {} if registry_port is None else {"ottla.schema.registry.url": f"http://{host}:{registry_port}"}
+    own = {} if registry_port is None else {"ottla.schema.registry.url": f"http://{near(host)}:{registry_port}"}
     return exit_code(file, lambda: _up(file, host, port, own, started, companions.stop))
 
 
@@ -58,8 +60,14 @@ def registry_command(bootstrap_servers: str, host: str, port: int) -> list[str]:
 
 def console_command(bootstrap_servers: str, host: str, port: int, registry_port: int | None) -> list[str]:
     where = ["--bootstrap-servers", bootstrap_servers, "--listen", f"{host}:{port}"]
-    registry = ["--registry", f"http://{host}:{registry_port}"] if registry_port is not None else []
-    return ["console", *where, *registry, "--until-stdin-closes"]
+    registry = ["--registry", f"http://{near(host)}:{registry_port}"] if registry_port is not None else []
+    names = ["--allowed-host", socket.gethostname()] if host in WILDCARDS else []
+    return ["console", *where, *registry, *names, "--until-stdin-closes"]
+
+
+def near(host: str) -> str:
+    """How this machine itself reaches what listens there."""
+    return "127.0.0.1" if host in WILDCARDS else host
 
 
 def _up(
@@ -85,7 +93,9 @@ def _up(
 
 def new_properties(directory: Path, host: str, port: int) -> str:
     data = (directory / "data").absolute()
-    return PROPERTIES.format(host=host, port=port, controller_port=port + 1, http_port=port + 2, data=data)
+    # Nobody can connect to 0.0.0.0: who listens everywhere, as in a container, is called by the machine's name.
+    name = socket.gethostname() if host in WILDCARDS else host
+    return PROPERTIES.format(host=host, name=name, port=port, controller_port=port + 1, http_port=port + 2, data=data)
 
 
 def write_properties(file: Path, text: str) -> None:
