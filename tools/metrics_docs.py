@@ -25,6 +25,12 @@ Names are those that the JMX exporter's widely copied rules give Kafka's beans, 
 Kafka work; `tests/server/test_monitoring.py` compares them with a real exporter on Apache Kafka 4.3.1. The console adds
 the lag of groups at its own `/metrics`: `ottla_group_lag_records`, `ottla_group_lag_seconds`.
 
+**Traces.** `ottla.traces.endpoint=http://HOST:4318/v1/traces` sends a span for each request (`Produce`, `Fetch`, ...) to an
+OpenTelemetry collector, OTLP over HTTP as JSON, once a second; `ottla.traces.sample.ratio` keeps a part of them. Spans
+name the client, the principal, the topics, records and bytes. Batches stay closed, so a trace context in record headers
+is not seen and each span is a root. A collector that is gone costs its spans and nothing else; without the setting no
+code runs. **Logs** are `noun.past_verb` with facts; `OTTLA_LOG_FORMAT=json` makes them JSON lines.
+
 | metric | type | Kafka's bean | what it is |
 |---|---|---|---|
 """

@@ -44,7 +44,7 @@ PAGES = {
     "error": "/nowhere",
 }
 FOR_DOCS = ("overview", "messages", "group", "schema", "lineage")
-WIDE, PHONE = {"width": 1180, "height": 780}, {"width": 390, "height": 800}
+WIDE, PHONE, SMALL = {"width": 1180, "height": 780}, {"width": 390, "height": 800}, {"width": 1000, "height": 600}
 
 
 def take(page: Any, name: str, folder: Path, *, whole: bool) -> None:
@@ -62,7 +62,7 @@ def main(folder: str | None) -> None:
         browser: Any = play.chromium.launch(executable_path=chromium(), args=list(CHROMIUM_FLAGS))
         time.sleep(8)  # a few looks, so that the lines of the charts have something to show
         if folder is None:
-            page = browser.new_page(base_url=console.url, viewport=WIDE)
+            page = browser.new_page(base_url=console.url, viewport=SMALL)
             for name in FOR_DOCS:
                 take(page, name, IMAGES, whole=False)
         else:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import pty
+import re
+import select
 import signal
 import subprocess
 import sys
@@ -10,6 +13,7 @@ import time
 from urllib.request import urlopen
 
 import pytest
+from confluent_kafka import Producer
 
 from ottla.testing import Broker
 from tests.support.apache_kafka import free_port
@@ -25,6 +29,45 @@ def test_top_shows_the_cluster_and_ends(broker: Broker) -> None:
     assert done.returncode == 0, done.stderr
     assert broker.bootstrap_servers in done.stdout
     assert "Groups" in done.stdout
+
+
+def test_top_in_a_terminal_is_live_and_leaves_it_as_it_was(broker: Broker) -> None:
+    """A real pseudo-terminal: the whole screen, new figures while records come in, Ctrl-C, and the screen is back."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    producer.produce("seen-by-top", b"first")
+    assert producer.flush(30) == 0
+    pid, terminal = pty.fork()
+    if pid == 0:
+        environment = {**os.environ, "COLUMNS": "140", "LINES": "60", "TERM": "xterm-256color"}
+        os.execve(OTTLA[0], [*OTTLA, "top", "-b", broker.bootstrap_servers, "--every", "0.3"], environment)
+    shown = b""
+
+    def until(pattern: bytes) -> None:
+        nonlocal shown
+        deadline = time.monotonic() + 60
+        while not re.search(pattern, shown):
+            assert time.monotonic() < deadline, shown[-3000:]
+            if select.select([terminal], [], [], 0.2)[0]:
+                shown += os.read(terminal, 65536)
+
+    try:
+        until(rb"\x1b\[\?1049h")  # the other screen
+        until(rb"seen-by-top\D+1\D+1\D")
+        for n in range(41):
+            producer.produce("seen-by-top", b"%d" % n)
+        assert producer.flush(30) == 0
+        shown = b""
+        until(rb"seen-by-top\D+1\D+42\D")
+        os.write(terminal, b"\x03")
+        until(rb"\x1b\[\?1049l")
+        _, status = os.waitpid(pid, 0)
+        pid = 0
+        assert os.waitstatus_to_exitcode(status) == 0
+    finally:
+        if pid:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        os.close(terminal)
 
 
 def test_top_says_that_nobody_answers() -> None:

@@ -13,6 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from ottla.client.cluster import Cluster
+from ottla.client.configs import SET, ResourceType, alter_configs
+from ottla.client.settings import client_settings
+from ottla.client.share_consumer import ACCEPT, ShareConsumer
 from tests.console.site import ServedConsole
 
 PAGES = (
@@ -90,6 +94,35 @@ def test_a_topic_from_its_making_to_its_end(any_console: ServedConsole, new_name
     gone = console.post(f"/topics/{topic}/delete", confirm=topic)
     assert f"Topic {topic} is deleted." in gone.text
     assert console.get(f"/topics/{topic}").status_code == 404
+
+
+@pytest.mark.timeout(120)
+def test_a_share_group_its_members_and_its_offsets_set_anew(any_console: ServedConsole, new_name) -> None:
+    console, topic, group = any_console, new_name("shared"), new_name("sharers")
+    make_topic(console, topic, 1)
+    with Cluster(client_settings(console.site.settings.bootstrap_servers, {})) as cluster:
+        change = ("share.auto.offset.reset", SET, "earliest")
+        alter_configs(cluster, ResourceType.GROUP, group, [change])
+        write(console, topic, *[(None, b"%d" % n) for n in range(10)])
+        member, taken, deadline = ShareConsumer(cluster, group, topic), [], time.monotonic() + 60
+        while len(taken) < 10 and time.monotonic() < deadline:
+            records = member.poll(10)
+            for record in records:
+                member.acknowledge(record, ACCEPT)
+            taken += records
+        assert len(taken) == 10
+        member.poll(1)  # acknowledgements go with the next fetch
+        console.until(f"/groups/{group}", f"{topic}: 0")
+        member.close()
+    page = console.until(f"/groups/{group}", '<td class="num" data-value="0">0</td>')
+    assert "share" in page
+    fields = {"topic": topic, "to": "offset", "at": "4", "partition": ""}
+    plan = console.post(f"/groups/{group}/reset", **fields)
+    assert "Nothing has been changed yet." in plan.text
+    assert '<td class="num">-4</td>' in plan.text
+    done = console.post(f"/groups/{group}/reset", **fields, execute="yes")
+    assert f"1 offsets of {group} were set." in done.text
+    assert '<td class="num" data-value="6">6</td>' in console.until(f"/groups/{group}", "&amp;at=4")
 
 
 @pytest.mark.timeout(120)

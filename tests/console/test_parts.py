@@ -58,7 +58,7 @@ class TestLagInSeconds:
         for at, end in ((100.0, 0), (110.0, 100), (120.0, 200)):
             history.add(snapshot(at, end, 150))
         last = snapshot(120.0, 200, 150)
-        lag = history.group_lag(last.groups["g"], last)
+        lag = history.lags(last)["g"]
         # Offset 150 was written half way between the looks at 110 and 120.
         assert (lag.records, lag.seconds, lag.at_least) == (50, pytest.approx(5.0), False)
 
@@ -66,14 +66,14 @@ class TestLagInSeconds:
         history = History()
         history.add(snapshot(100, 10, 10))
         last = snapshot(100, 10, 10)
-        assert history.group_lag(last.groups["g"], last).seconds == 0
+        assert history.lags(last)["g"].seconds == 0
 
     def test_says_at_least_when_it_goes_back_before_the_first_look(self) -> None:
         history = History()
         history.add(snapshot(100, 50, 10))
         history.add(snapshot(130, 60, 10))
         last = snapshot(130, 60, 10)
-        lag = history.group_lag(last.groups["g"], last)
+        lag = history.lags(last)["g"]
         assert (lag.seconds, lag.at_least) == (30, True)
 
     def test_takes_the_longest_of_several(self) -> None:

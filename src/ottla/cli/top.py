@@ -85,10 +85,7 @@ def screen(snapshot: Snapshot, history: History) -> Group:
         state = "no leader" if topic.leaderless else "under-replicated" if topic.under_replicated else "well"
         topics.add_row(name, str(len(topic.partitions)), number(topic.records), number(rate), size(topic.size), state)
     groups = Table("group", "kind", "state", "lag", "behind by", title="Groups", title_justify="left")
-    lags = sorted(
-        ((history.group_lag(group, snapshot), group.id) for group in snapshot.groups.values()),
-        key=lambda p: -p[0].records,
-    )
+    lags = sorted(((lag, name) for name, lag in history.lags(snapshot).items()), key=lambda p: -p[0].records)
     for lag, name in lags[:10]:
         group = snapshot.groups[name]
         groups.add_row(name, group.kind, group.state, number(lag.records), span(lag.seconds))

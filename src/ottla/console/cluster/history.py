@@ -10,7 +10,7 @@ from array import array
 from bisect import bisect_right
 from dataclasses import dataclass
 
-from ottla.console.cluster.snapshot import GroupRow, Partition, Snapshot
+from ottla.console.cluster.snapshot import Partition, Snapshot
 
 POINTS = 720
 """Of each ring: an hour at one look every five seconds."""
@@ -115,16 +115,19 @@ class History:
         moment = ring.times[before] + part * (ring.times[after] - ring.times[before])
         return Lag(end - committed, max(0.0, now_s - moment))
 
-    def group_lag(self, group: GroupRow, snapshot: Snapshot) -> Lag:
-        """The sum of the records, the longest of the times."""
-        ends = snapshot.ends()
-        return total_lag(
-            [
-                self.lag(where, offset, ends[where], snapshot.taken_ms / 1000)
-                for where, offset in group.committed.items()
-                if where in ends
-            ]
-        )
+    def lags(self, snapshot: Snapshot) -> dict[str, Lag]:
+        """Of every group: the sum of the records, the longest of the times."""
+        ends, now_s = snapshot.ends(), snapshot.taken_ms / 1000
+        return {
+            group.id: total_lag(
+                [
+                    self.lag(where, offset, ends[where], now_s)
+                    for where, offset in group.committed.items()
+                    if where in ends
+                ]
+            )
+            for group in snapshot.groups.values()
+        }
 
 
 def total_lag(lags: list[Lag]) -> Lag:

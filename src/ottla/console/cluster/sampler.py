@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from ottla.console.cluster.collect import collect
 from ottla.console.cluster.gateway import Gateway
-from ottla.console.cluster.history import History
+from ottla.console.cluster.history import History, Lag
 from ottla.console.cluster.snapshot import Snapshot
 from ottla.console.errors import ConsoleError
 
@@ -29,6 +29,8 @@ class Sampler:
         self._task: asyncio.Task[None] | None = None
         self.history = History()
         self.snapshot: Snapshot | None = None
+        self.lags: dict[str, Lag] = {}
+        """Of every group in the snapshot: worked out once a look, however many pages ask."""
         self.error = ""
         self._seen_at = 0.0
 
@@ -72,6 +74,7 @@ class Sampler:
             raise
         self.snapshot, self.error, self._seen_at = snapshot, "", time.monotonic()
         self.history.add(snapshot)
+        self.lags = self.history.lags(snapshot)
         return snapshot
 
     async def _run(self) -> None:

@@ -37,8 +37,8 @@ class OffsetRow:
 async def show(request: Request) -> Response:
     sampler = site_of(request).sampler
     snapshot = await sampler.current()
-    lags = {group.id: sampler.history.group_lag(group, snapshot) for group in snapshot.groups.values()}
-    return page_response(request, "groups.html", "groups", groups=list(snapshot.groups.values()), lags=lags)
+    groups = list(snapshot.groups.values())
+    return page_response(request, "groups.html", "groups", groups=groups, lags=sampler.lags)
 
 
 async def find(request: Request) -> tuple[Snapshot, GroupRow]:
@@ -56,9 +56,9 @@ async def detail(request: Request) -> Response:
     site = site_of(request)
     snapshot, group = await find(request)
     described = await site.gateway.ask(lambda cluster: describe_group(cluster, group))
-    group = await with_offsets(request, group)
+    group, told = await with_offsets(request, group)
     owners = {where: member.client_id or member.id for member in described.members for where in member.owned}
-    rows = offset_rows(request, snapshot, group, owners)
+    rows = offset_rows(request, snapshot, group, owners, told)
     ring = site.sampler.history.lag_by_group.get(group.id)
     return page_response(
         request,
@@ -76,12 +76,16 @@ async def detail(request: Request) -> Response:
     )
 
 
-async def with_offsets(request: Request, group: GroupRow) -> GroupRow:
-    """A share group's start offsets stand where others have committed ones; they are asked for when they are shown."""
+async def with_offsets(request: Request, group: GroupRow) -> tuple[GroupRow, dict[Partition, int]]:
+    """A share group's start offsets stand where others have committed ones; they are asked for when they are shown.
+
+    Beside them its lag as the broker tells it: what lies after the start may be read already, in any order (KIP-1226).
+    """
     if group.kind != "share":
-        return group
+        return group, {}
     found = await site_of(request).gateway.ask(lambda cluster: share_offsets(cluster, group.id))
-    return replace(group, committed={where: row.start_offset for where, row in found.items() if row.start_offset >= 0})
+    started = {where: row.start_offset for where, row in found.items() if row.start_offset >= 0}
+    return replace(group, committed=started), {where: row.lag for where, row in found.items() if row.lag >= 0}
 
 
 def offset_rows(
@@ -89,16 +93,18 @@ def offset_rows(
     snapshot: Snapshot,
     group: GroupRow,
     owners: dict[Partition, str],
+    told: dict[Partition, int],
 ) -> list[OffsetRow]:
     history, ends = site_of(request).sampler.history, snapshot.ends()
     rows = []
     for where in sorted(group.committed.keys() | owners.keys()):
         offset, end = group.committed.get(where, -1), ends.get(where)
-        lag = (
-            history.lag(where, offset, end, snapshot.taken_ms / 1000)
-            if end is not None and offset >= 0
-            else Lag(0, None)
-        )
+        if where in told:
+            lag = Lag(told[where], None if told[where] else 0.0)
+        elif end is not None and offset >= 0:
+            lag = history.lag(where, offset, end, snapshot.taken_ms / 1000)
+        else:
+            lag = Lag(0, None)
         rows.append(OffsetRow(where[0], where[1], offset, end, lag, owners.get(where, "")))
     return rows
 
@@ -109,7 +115,7 @@ async def reset(request: Request) -> Response:
     site = site_of(request)
     snapshot, group = await find(request)
     fields = {name: text(given, name) for name in ("topic", "to", "at", "partition")}
-    group = await with_offsets(request, group)
+    group, _ = await with_offsets(request, group)
     plan = await site.gateway.ask(lambda cluster: plan_reset(cluster, snapshot, group, fields))
     if text(given, "execute") == "yes":
         await site.gateway.ask(

@@ -37,7 +37,7 @@ async def _answer(request: Request, template: str) -> Response:
     sampler = site_of(request).sampler
     snapshot = await sampler.current()
     history = sampler.history
-    lags = {group.id: history.group_lag(group, snapshot) for group in snapshot.groups.values()}
+    lags = sampler.lags
     times, rates = history.written.rates()
     busiest = sorted(
         (
