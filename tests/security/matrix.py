@@ -17,6 +17,7 @@ from ottla.protocol.generated import (
     alter_configs_request,
     alter_partition_reassignments_request,
     alter_replica_log_dirs_request,
+    alter_share_group_offsets_request,
     alter_user_scram_credentials_request,
     create_acls_request,
     create_partitions_request,
@@ -24,6 +25,8 @@ from ottla.protocol.generated import (
     delete_acls_request,
     delete_groups_request,
     delete_records_request,
+    delete_share_group_offsets_request,
+    delete_share_group_state_request,
     delete_topics_request,
     describe_acls_request,
     describe_client_quotas_request,
@@ -33,6 +36,7 @@ from ottla.protocol.generated import (
     describe_log_dirs_request,
     describe_producers_request,
     describe_quorum_request,
+    describe_share_group_offsets_request,
     describe_topic_partitions_request,
     describe_transactions_request,
     describe_user_scram_credentials_request,
@@ -56,6 +60,10 @@ from ottla.protocol.generated import (
     offset_fetch_request,
     offset_for_leader_epoch_request,
     produce_request,
+    share_acknowledge_request,
+    share_fetch_request,
+    share_group_describe_request,
+    share_group_heartbeat_request,
     streams_group_describe_request,
     streams_group_heartbeat_request,
     sync_group_request,
@@ -160,6 +168,7 @@ def probes(topic_id: Uuid, batch: bytes, transactional_batch: bytes) -> dict[str
         )  # fmt: skip
 
     m, sh = metadata_request, streams_group_heartbeat_request
+    asgo, dsgo = alter_share_group_offsets_request, describe_share_group_offsets_request
 
     def metadata(*names: str, create: bool = False) -> Message:
         return m.MetadataRequest([m.MetadataRequestTopic(name=name) for name in names], create, True, True)
@@ -243,6 +252,42 @@ def probes(topic_id: Uuid, batch: bytes, transactional_batch: bytes) -> dict[str
         ),
         "StreamsGroupDescribe": (
             streams_group_describe_request.StreamsGroupDescribeRequest([GROUP, "other-group"], True), 0,
+        ),
+        "ShareGroupHeartbeat": (share_group_heartbeat_request.ShareGroupHeartbeatRequest(GROUP, "nobody", 1), 1),
+        "ShareGroupHeartbeat with topics": (
+            share_group_heartbeat_request.ShareGroupHeartbeatRequest(GROUP, "nobody", 1, None, [TOPIC, OTHER]), 1,
+        ),
+        "ShareGroupHeartbeat with one topic": (
+            share_group_heartbeat_request.ShareGroupHeartbeatRequest(GROUP, "nobody", 1, None, [TOPIC]), 1,
+        ),
+        "ShareGroupDescribe": (share_group_describe_request.ShareGroupDescribeRequest([GROUP, "other-group"], True), 1),
+        "ShareFetch": (share_fetch_request.ShareFetchRequest(GROUP, "nobody", 5), 2),
+        "ShareAcknowledge": (share_acknowledge_request.ShareAcknowledgeRequest(GROUP, "nobody", 5), 2),
+        "DeleteShareGroupState": (
+            delete_share_group_state_request.DeleteShareGroupStateRequest(
+                GROUP,
+                [
+                    delete_share_group_state_request.DeleteStateData(
+                        topic_id, [delete_share_group_state_request.PartitionData(0)]
+                    )
+                ],
+            ), 0,
+        ),
+        "DescribeShareGroupOffsets": (
+            dsgo.DescribeShareGroupOffsetsRequest(
+                [dsgo.DescribeShareGroupOffsetsRequestGroup(name, None) for name in (GROUP, "other-group")]
+            ), 1,
+        ),
+        "AlterShareGroupOffsets": (
+            asgo.AlterShareGroupOffsetsRequest(
+                GROUP,
+                [asgo.AlterShareGroupOffsetsRequestTopic(OTHER, [asgo.AlterShareGroupOffsetsRequestPartition(0, 0)])],
+            ), 0,
+        ),
+        "DeleteShareGroupOffsets": (
+            delete_share_group_offsets_request.DeleteShareGroupOffsetsRequest(
+                GROUP, [delete_share_group_offsets_request.DeleteShareGroupOffsetsRequestTopic(TOPIC)]
+            ), 0,
         ),
         "DescribeGroups": (describe_groups_request.DescribeGroupsRequest([GROUP, "other-group"], True), 5),
         "ListGroups": (list_groups_request.ListGroupsRequest(), 3),
