@@ -104,7 +104,7 @@ class Driver:
 
     def finish(self, timeout: float) -> None:
         """To the end of what is there."""
-        self.start("--once")
+        self.start("--once", "--max-offsets-per-trigger", "5000")
         try:
             assert self.process.wait(timeout) == 0, (self._folder / "driver.log").read_text()[-3000:]
         finally:

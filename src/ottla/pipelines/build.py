@@ -199,8 +199,7 @@ def start_output(
 
 def _batch_function(port: Port, name: str, settings: RunSettings, checkpoint: str) -> Callable[[DataFrame, int], None]:
     def write(frame: DataFrame, batch_id: int) -> None:
-        query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or name
-        application = f"{name.replace('/', '.')}-{query}"
+        application = f"{name.replace('/', '.')}-{_query_id(checkpoint)}"
         note = {"ottla.batch": str(batch_id), "ottla.offsets": _offsets(checkpoint, batch_id)}
         work = Work(application=application, version=batch_id, note=note)
         frame.persist()
@@ -263,6 +262,15 @@ def open_sink(port: Port) -> TableSink:
 def _table(frame: DataFrame) -> Any:
     kept = [name for name in frame.columns if not name.startswith("_") or name == DELETED]
     return frame.select(*[F.col(f"`{name}`") for name in kept]).toArrow()
+
+
+def _query_id(checkpoint: str) -> str:
+    """The id that the query keeps for as long as its checkpoint lives (a session has it only where its driver is)."""
+    try:
+        with open(os.path.join(checkpoint, "metadata"), encoding="utf-8") as file:
+            return str(json.load(file)["id"])
+    except (OSError, ValueError, KeyError) as problem:
+        raise TableError(f"the checkpoint {checkpoint} does not name its query: {problem}") from problem
 
 
 def _offsets(checkpoint: str, batch_id: int) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.live import Live
 from rich.progress_bar import ProgressBar
@@ -16,23 +18,42 @@ if TYPE_CHECKING:
     from ottla.pipelines.run import PipelineRun
 
 
+class _Column(NamedTuple):
+    title: str
+    text: Callable[[dict[str, Any]], str]
+    only_if: str = ""
+
+
+_COLUMNS = (
+    _Column("rows", lambda one: f"{one['rows']:,}"),
+    _Column("rows/s", lambda one: f"{one['rows_per_second']:,.0f}"),
+    _Column("lag", lambda one: f"{one['lag']:,}"),
+    _Column("lag s", lambda one: f"{one['lag_seconds']:,.1f}"),
+    _Column("batch", lambda one: str(one["batch"])),
+    _Column("ms", lambda one: f"{one['batch_ms']:,}"),
+    _Column("state rows", lambda one: f"{one['state_rows']:,}", "state_rows"),
+    _Column("MB", lambda one: f"{one['state_bytes'] / 1e6:,.1f}", "state_rows"),
+    _Column("restarts", lambda one: str(one["restarts"]), "restarts"),
+)
+
+
 def status_table(status: dict[str, Any]) -> Table:
-    table = Table(title=f"{status['name']}: {status['state']}", title_justify="left")
-    for name, justify in (
-        ("query", "left"), ("rows", "right"), ("rows/s", "right"), ("lag", "right"), ("lag s", "right"),
-        ("batch", "right"), ("ms", "right"), ("state rows", "right"), ("state MB", "right"), ("restarts", "right"), ("", "left"),
-    ):  # fmt: skip
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]  # the four words of rich's Literal
-    for one in status.get("queries", []):
-        total = one["rows"] + one["lag"]
-        bar = (
-            ProgressBar(total=total, completed=one["rows"], width=16) if one["active"] and one["lag"] else one["error"]
-        )
-        table.add_row(
-            one["name"].partition("/")[2], f"{one['rows']:,}", f"{one['rows_per_second']:,.0f}", f"{one['lag']:,}",
-            f"{one['lag_seconds']:,.1f}", str(one["batch"]), str(one["batch_ms"]), f"{one['state_rows']:,}",
-            f"{one['state_bytes'] / 1e6:,.1f}", str(one["restarts"]), bar,
-        )  # fmt: skip
+    """Narrow enough for 80 columns; state, restarts and errors have a column only where there are some."""
+    queries = status.get("queries", [])
+    table = Table(title=f"{status['name']}: {status['state']}", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("query", no_wrap=True, min_width=12)
+    shown = [column for column in _COLUMNS if not column.only_if or any(one[column.only_if] for one in queries)]
+    for column in shown:
+        table.add_column(column.title, justify="right", no_wrap=True)
+    if any(one["error"] or (one["active"] and one["lag"]) for one in queries):
+        table.add_column("", min_width=16)
+    for one in queries:
+        cells: list[Any] = [one["name"].partition("/")[2], *[column.text(one) for column in shown]]
+        if one["active"] and one["lag"]:
+            cells.append(ProgressBar(total=one["rows"] + one["lag"], completed=one["rows"], width=16))
+        elif one["error"]:
+            cells.append(one["error"])
+        table.add_row(*cells)
     return table
 
 

@@ -8,14 +8,16 @@ it was. A checkpoint belongs to one process at a time.
 from __future__ import annotations
 
 import fcntl
+import functools
 import os
 import re
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+Result = TypeVar("Result")
 MAX_RESTARTS = 5
 AT_ONCE = 2
 _LONGEST_PAUSE_S = 60.0
@@ -58,7 +61,8 @@ class Running:
     failures_in_a_row: int = 0
     again_at: float = 0.0
     rows: int = 0
-    seen_batch: int = -1
+    seen_at: str = ""
+    """When the last trigger began that was counted; one that found nothing bears the number of the next batch."""
     last_error: str = ""
     progress: dict[str, Any] = field(default_factory=dict)
 
@@ -69,9 +73,9 @@ class Running:
             return
         self.progress = dict(last)
         for one in self.query.recentProgress if self.query is not None else []:
-            if one["batchId"] > self.seen_batch:
-                self.seen_batch = one["batchId"]
-                self.rows += one["numInputRows"]
+            if one["timestamp"] > self.seen_at:
+                self.seen_at = one["timestamp"]
+                self.rows += _input_rows(one)
                 self.failures_in_a_row = 0
 
 
@@ -114,11 +118,12 @@ class PipelineRun:
 
     def _prepare(self, step: Step, *, once: bool) -> list[Running]:
         found: list[Running] = []
-        try:
+
+        def declare() -> Any:
             inputs = {name: build.input_frame(self._spark, port, self.settings) for name, port in step.reads.items()}
-            result = step.function(**inputs)
-        except PySparkException as problem:
-            raise StepFailed(step.name, plain_reason(problem)) from problem
+            return step.function(**inputs)
+
+        result = _patiently(step, declare)
         branches: Mapping[str, DataFrame] = result if isinstance(result, Mapping) else {"": result}
         if set(branches) != set(step.writes):
             raise StepFailed(
@@ -128,10 +133,10 @@ class PipelineRun:
             if not isinstance(frame, DataFrame):
                 raise StepFailed(step.name, f"the function gives a {type(frame).__name__}, not a DataFrame")
             name = f"{self.pipeline.name}/{step.name}" + (f".{branch}" if branch else "")
-            try:
-                writer = build.start_output(frame, step.writes[branch], step, name, self.settings, once=once)
-            except PySparkException as problem:
-                raise StepFailed(step.name, plain_reason(problem)) from problem
+            writer = _patiently(
+                step,
+                functools.partial(build.start_output, frame, step.writes[branch], step, name, self.settings, once=once),
+            )
             found.append(Running(name=name, step=step, start=_starter(step, writer)))
         for name, port in step.reads.items():
             if isinstance(port, Topic) and port.dead_letter:
@@ -139,7 +144,7 @@ class PipelineRun:
         return found
 
     def _dead_letters(self, step: Step, name: str, port: Topic, *, once: bool) -> Running:
-        frame = build.dead_letters(build.decoded_topic(self._spark, port, self.settings))
+        frame = _patiently(step, lambda: build.dead_letters(build.decoded_topic(self._spark, port, self.settings)))
         query = f"{self.pipeline.name}/{step.name}.{name}.dead-letters"
         letters = (
             frame.writeStream.format(self.settings.source_format)
@@ -219,32 +224,66 @@ class PipelineRun:
     def _locked(self) -> Iterator[None]:
         """Two drivers on one checkpoint would take turns in overwriting each other's progress."""
         folder = os.path.join(self.settings.checkpoints, self.pipeline.name)
-        os.makedirs(folder, exist_ok=True)
-        descriptor = os.open(os.path.join(folder, ".ottla.lock"), os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                holder = os.read(descriptor, 100).decode(errors="replace")
-                raise TableError(
-                    f"the checkpoint {folder} is in use by process {holder or '?'}: stop that one, or give this one "
-                    "another --checkpoints"
-                ) from None
-            os.ftruncate(descriptor, 0)
-            os.write(descriptor, str(os.getpid()).encode())
+            os.makedirs(folder, exist_ok=True)
+            descriptor = os.open(os.path.join(folder, ".ottla.lock"), os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as problem:
+            raise TableError(f"the checkpoint {folder} cannot be made: {problem.strerror}") from problem
+        try:
+            _take(descriptor, folder)
+            _sweep(folder)
             yield
         finally:
             os.close(descriptor)
 
 
-def _starter(step: Step, writer: DataStreamWriter) -> Callable[[], StreamingQuery]:
-    def start() -> StreamingQuery:
-        try:
-            return writer.start()
-        except PySparkException as problem:
-            raise StepFailed(step.name, plain_reason(problem)) from problem
+def _take(descriptor: int, folder: str) -> None:
+    """The lock, with our process id in it for those who come later."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        holder = os.read(descriptor, 100).decode(errors="replace")
+        raise TableError(
+            f"the checkpoint {folder} is in use by process {holder or '?'}: stop that one, or give this one another "
+            "--checkpoints"
+        ) from None
+    try:
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, str(os.getpid()).encode())
+    except OSError as problem:
+        raise TableError(f"the checkpoint {folder} cannot be written: {problem.strerror}") from problem
 
-    return start
+
+def _sweep(folder: str) -> None:
+    """A driver that died while it planned its very first batch leaves half a file, and Spark will not begin beside one:
+    where no batch was ever planned, that is all there is."""
+    for query in os.scandir(folder):
+        offsets = os.path.join(query.path, "offsets")
+        if os.path.isdir(offsets) and not any(name.isdigit() for name in os.listdir(offsets)):
+            shutil.rmtree(offsets)
+
+
+def _starter(step: Step, writer: DataStreamWriter) -> Callable[[], StreamingQuery]:
+    return lambda: _patiently(step, writer.start)
+
+
+def _patiently(step: Step, function: Callable[[], Result]) -> Result:
+    """Spark asks Python workers while it plans, too: what passes is tried again, the rest is the step's failure."""
+    attempt = 0
+    while True:
+        try:
+            return function()
+        except PySparkException as problem:
+            if not _is_passing(problem) or attempt == MAX_RESTARTS:
+                raise StepFailed(step.name, plain_reason(problem)) from problem
+        time.sleep(min(_LONGEST_PAUSE_S, 2.0**attempt))
+        attempt += 1
+
+
+def _input_rows(progress: Mapping[str, Any]) -> int:
+    """Spark Connect gives the rows of each source only."""
+    total = progress["numInputRows"]
+    return int(total) if total is not None else sum(int(one["numInputRows"]) for one in progress["sources"])
 
 
 def _is_passing(problem: BaseException) -> bool:

@@ -32,6 +32,7 @@ _CONFIG = {
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
+    "spark.python.authenticate.socketTimeout": "60s",
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -55,7 +56,7 @@ def spark(
     from pyspark.sql import SparkSession
 
     if remote:
-        session = SparkSession.builder.remote(remote).getOrCreate()
+        session = _remote_session(remote, config or {})
     else:
         use_java()
         local = not master or master.startswith("local")
@@ -82,6 +83,27 @@ def spark(
     from ottla.pipelines.datasource import OttlaDataSource
 
     session.dataSource.register(OttlaDataSource)
+    return session
+
+
+def _remote_session(address: str, config: Mapping[str, str]) -> SparkSession:
+    """A session on a Spark Connect server, with those of our settings that a session may change."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    if not re.match(r"^sc://[^/]+", address):
+        raise TableError(f"--remote is sc://HOST:15002, not {address!r}")
+    try:
+        session: SparkSession = SparkSession.builder.remote(address).getOrCreate()
+        for key, value in {**_CONFIG, **config}.items():
+            if key in config or session.conf.isModifiable(key):
+                session.conf.set(key, value)
+    except ImportError as missing:
+        raise TableError(f"Spark Connect needs more packages: pip install 'ottla[spark]' ({missing})") from missing
+    except PySparkException as problem:
+        raise TableError(
+            f"the Spark Connect server {address} does not answer: {str(problem).splitlines()[0]}"
+        ) from problem
     return session
 
 

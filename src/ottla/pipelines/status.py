@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Any
 
@@ -53,7 +54,7 @@ def pipeline_status(run: PipelineRun, state: str, error: str = "") -> dict[str, 
 
 def _lag(source: dict[str, Any]) -> int:
     """Records between what a source has read and what its log held then; other sources have none."""
-    ended, latest = source.get("endOffset"), source.get("latestOffset")
+    ended, latest = _parsed(source.get("endOffset")), _parsed(source.get("latestOffset"))
     if not isinstance(ended, dict) or not isinstance(latest, dict):
         return 0
     lag = 0
@@ -63,3 +64,11 @@ def _lag(source: dict[str, Any]) -> int:
             for partition, offset in parts.items():
                 lag += max(0, int(offset) - int(read.get(partition, 0) if isinstance(read, dict) else 0))
     return lag
+
+
+def _parsed(offsets: Any) -> Any:
+    """Spark Connect gives offsets as text."""
+    try:
+        return json.loads(offsets) if isinstance(offsets, str) else offsets
+    except ValueError:
+        return None

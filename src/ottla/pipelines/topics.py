@@ -33,7 +33,8 @@ def ensure_topics(settings: RunSettings, steps: list[Step]) -> list[str]:
 
     admin = AdminClient(librdkafka_settings({"bootstrap.servers": settings.bootstrap_servers, **settings.client}))
     try:
-        there = set(admin.list_topics(timeout=_TIMEOUT_S).topics)
+        given_s = int(settings.client.get("default.api.timeout.ms", _TIMEOUT_S * 1000)) / 1000
+        there = set(admin.list_topics(timeout=min(given_s, _TIMEOUT_S)).topics)
     except KafkaException as problem:
         raise TableError(f"{settings.bootstrap_servers} does not answer: {problem.args[0].str()}") from problem
     wanted = {port.name: port for port in output_topics(steps)}

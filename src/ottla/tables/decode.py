@@ -1,21 +1,23 @@
 """Record batches to Arrow, without a Python object per record.
 
-One short loop finds where each record begins; everything else (deltas, lengths, keys, values) is numpy over all records
-of a chunk at once, and keys and values are Arrow views into the fetched bytes, copied once by Arrow itself. A length
-is believed only after it was checked against the record that holds it: INVALID_RECORD otherwise.
+Where each record begins is found for runs of equal records at once, else by a short loop; everything else (deltas,
+lengths, keys, values) is numpy over all records of a chunk. Keys and values are copied once, by Arrow, out of the bytes
+that were fetched or mapped. A length is believed only after it was checked against the record that holds it:
+INVALID_RECORD otherwise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ottla.protocol.records import LOG_APPEND_TIME, BatchHeader, batch_payload, read_varint
+from ottla.protocol.records import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, batch_payload, read_varint
 from ottla.protocol.records_walk import invalid_record
 
 Ints = npt.NDArray[np.int64]
@@ -36,32 +38,57 @@ SCHEMA = pa.schema(
     ]
 )
 """The columns of Spark's own Kafka source, in its order."""
-_INLINE = 12
-"""Arrow's view type holds this many bytes in the view itself."""
+_MOST_BYTES = 1 << 30
+"""Arrow's offsets are 32 bits wide."""
+_RUN = 8
+"""Fewer equal records than this in a row are walked one by one,"""
+_STRIDE = 64
+"""so many of them before the next look for a run."""
 
 
 @dataclass(slots=True)
 class Chunk:
-    """Batches that are decoded together: their payloads lie in one buffer."""
+    """Batches that are decoded together. Uncompressed ones that lie in one buffer are decoded where they are."""
 
     payloads: list[memoryview | bytes] = field(default_factory=list)
     headers: list[BatchHeader] = field(default_factory=list)
     size: int = 0
+    _buf: Any = None
+    _begins: list[int] = field(default_factory=list)
 
     def add(self, buf: Any, pos: int, header: BatchHeader) -> None:
         payload = batch_payload(buf, pos, header)
+        if not self.headers:
+            self._buf = buf
+        if header.compression or buf is not self._buf:
+            self._buf = None
+        self._begins.append(pos + HEADER_BYTES)
         self.payloads.append(payload)
         self.headers.append(header)
         self.size += len(payload)
+
+    def joined(self) -> tuple[memoryview | bytes, list[int]]:
+        """One buffer with all payloads, and where each of them begins in it."""
+        if self._buf is not None:
+            first, last = self._begins[0], self._begins[-1] + len(self.payloads[-1])
+            if last - first < _MOST_BYTES:
+                return memoryview(self._buf).cast("B")[first:last], [begin - first for begin in self._begins]
+        begins = [0, *accumulate(len(payload) for payload in self.payloads[:-1])]
+        return self.payloads[0] if len(self.payloads) == 1 else b"".join(self.payloads), begins
+
+    def clear(self) -> None:
+        """Lets go of the buffers."""
+        self.payloads.clear()
+        self._buf = None
 
 
 def decode_chunk(
     chunk: Chunk, topic: str, partition: int, start: int, end: int, *, with_headers: bool = False
 ) -> pa.RecordBatch:
     """The records of `chunk` with start <= offset < end, as a batch of SCHEMA (`headers` only when asked for)."""
-    payload = chunk.payloads[0] if len(chunk.payloads) == 1 else b"".join(chunk.payloads)
+    payload, bases = chunk.joined()
     raw: Bytes = np.frombuffer(payload, np.uint8)
-    starts, ends = _record_bounds(chunk, payload, raw)
+    starts, ends = _record_bounds(chunk, bases, payload, raw)
     counts = [header.record_count for header in chunk.headers]
     try:
         timestamp_delta, pos = _varints(raw, starts + 1)
@@ -87,8 +114,8 @@ def decode_chunk(
     buffer = pa.py_buffer(payload)
     rows = len(offsets)
     columns = [
-        _binary(raw, buffer, key_at, key_length),
-        _binary(raw, buffer, value_at, value_length),
+        _binary(buffer, key_at, key_length),
+        _binary(buffer, value_at, value_length),
         pa.repeat(pa.scalar(topic, pa.string()), rows),
         pa.repeat(pa.scalar(partition, pa.int32()), rows),
         pa.array(offsets),
@@ -103,35 +130,45 @@ def decode_chunk(
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
 
-def _record_bounds(chunk: Chunk, payload: memoryview | bytes, raw: Bytes) -> tuple[Ints, Ints]:
+def _record_bounds(chunk: Chunk, bases: list[int], payload: memoryview | bytes, raw: Bytes) -> tuple[Ints, Ints]:
     """Where the body of each record begins (its attributes byte) and ends."""
     begins: list[Ints] = []
     ends: list[Ints] = []
-    base = 0
-    for part, header in zip(chunk.payloads, chunk.headers, strict=True):
-        limit = base + len(part)
-        begin, end = _equal_records(payload, raw, base, limit, header.record_count) or _walk(
-            payload, base, limit, header.record_count
-        )
-        begins.append(begin)
-        ends.append(end)
-        base = limit
+    for base, part, header in zip(bases, chunk.payloads, chunk.headers, strict=True):
+        pos, limit, left = base, base + len(part), header.record_count
+        while left > 0:
+            begin, end = _run(payload, raw, pos, limit, left) or _walk(payload, pos, limit, min(left, _STRIDE))
+            begins.append(begin)
+            ends.append(end)
+            left -= len(begin)
+            pos = int(end[-1])
+        if pos != limit:
+            raise invalid_record(
+                f"Incorrect declared batch size, {limit - pos} bytes left after {header.record_count} records"
+            )
     return np.concatenate(begins), np.concatenate(ends)
 
 
-def _equal_records(
-    payload: memoryview | bytes, raw: Bytes, base: int, limit: int, count: int
-) -> tuple[Ints, Ints] | None:
-    """The bounds when all records of a batch have one size, found without a loop."""
-    if count < 8 or (limit - base) % count:
+def _run(payload: memoryview | bytes, raw: Bytes, pos: int, limit: int, left: int) -> tuple[Ints, Ints] | None:
+    """The next records while they have one size, found without a loop: each begins where the one before ends, and says
+    the same length."""
+    if left < _RUN:
         return None
-    length, begin = read_varint(payload, base)
-    stride = begin - base + length
-    if length < 0 or stride * count != limit - base:
+    try:
+        length, begin = read_varint(payload, pos)
+    except IndexError:
         return None
-    prefixes = raw[base:limit].reshape(count, stride)[:, : begin - base]
-    if (prefixes != prefixes[0]).any():
+    prefix = begin - pos
+    stride = prefix + length
+    count = min(left, (limit - pos) // stride) if length > 0 else 0
+    if count < _RUN or payload[pos + stride : begin + stride] != payload[pos:begin]:
         return None
+    rows = raw[pos : pos + count * stride].reshape(count, stride)[:, :prefix]
+    different = np.flatnonzero((rows != rows[0]).any(axis=1))
+    if different.size:
+        count = int(different[0])
+        if count < _RUN:
+            return None
     begins: Ints = np.arange(count, dtype=np.int64) * stride + begin
     return begins, begins + length
 
@@ -158,8 +195,6 @@ def _walk(payload: memoryview | bytes, pos: int, limit: int, count: int) -> tupl
                 raise invalid_record(f"Invalid record size: expected {length} bytes in record payload")
     except IndexError:
         raise invalid_record("Found invalid record structure: the batch ends inside a record") from None
-    if pos != limit:
-        raise invalid_record(f"Incorrect declared batch size, {limit - pos} bytes left after {count} records")
     return np.array(begins, np.int64), np.array(ends, np.int64)
 
 
@@ -189,26 +224,19 @@ def _after(at: Ints, length: Ints, ends: Ints) -> Ints:
     return after
 
 
-def _binary(raw: Bytes, buffer: pa.Buffer, at: Ints, length: Ints) -> pa.Array:
-    """Slices of `buffer` as an Arrow binary array: views first, then one copy by Arrow."""
+def _binary(buffer: pa.Buffer, at: Ints, length: Ints) -> pa.Array:
+    """Slices of `buffer` as an Arrow binary array. The slices and the gaps between them are an array over the buffer as
+    it is; every second element of it is taken, which is one copy by Arrow."""
     rows = len(at)
     nulls = length < 0
-    views = np.zeros((rows, 16), np.uint8)
-    words = views.view(np.int32)
-    words[:, 0] = np.maximum(length, 0)
-    short = np.flatnonzero((length <= _INLINE) & (length > 0))
-    if short.size:
-        columns = np.arange(_INLINE)
-        inside = columns < length[short, None]
-        index = np.where(inside, at[short, None] + columns, 0)
-        views[short, 4:16] = np.where(inside, raw[index], 0)
-    long = np.flatnonzero(length > _INLINE)
-    if long.size:
-        views[long, 4:8] = raw[at[long, None] + np.arange(4)]
-        words[long, 3] = at[long]
-    validity = pa.py_buffer(np.packbits(~nulls, bitorder="little")) if nulls.any() else None
-    array = pa.Array.from_buffers(pa.binary_view(), rows, [validity, pa.py_buffer(views), buffer])
-    return array.cast(pa.binary())
+    if nulls.all():
+        return pa.nulls(rows, pa.binary())
+    offsets = np.empty(2 * rows, np.int32)
+    offsets[0::2] = at
+    offsets[1::2] = at + np.maximum(length, 0)
+    pieces = pa.Array.from_buffers(pa.binary(), 2 * rows - 1, [None, pa.py_buffer(offsets), buffer])
+    wanted = np.arange(0, 2 * rows, 2, dtype=np.int32)
+    return pieces.take(pa.array(wanted, mask=nulls) if nulls.any() else pa.array(wanted))
 
 
 def _headers(payload: memoryview | bytes, count: Ints, at: Ints, ends: Ints) -> pa.Array:

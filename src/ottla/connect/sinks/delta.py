@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -37,6 +38,7 @@ class DeltaSink:
             last = table.transaction_version(work.application)
             if last is not None and last >= work.version:
                 return False
+            self._check(pa.schema(table.schema().to_arrow()), rows.schema)
         properties = CommitProperties(
             app_transactions=[Transaction(work.application, work.version)], custom_metadata=dict(work.note)
         )
@@ -57,6 +59,19 @@ class DeltaSink:
         except (DeltaError, OSError) as problem:
             raise TableError(f"the Delta table {self.uri} was not written: {problem}") from problem
         return True
+
+    def _check(self, there: pa.Schema, coming: pa.Schema) -> None:
+        """delta-rs casts what it can, a number into a list even; a column keeps its kind here."""
+        for field in coming:
+            index = there.get_field_index(field.name)
+            if index < 0:
+                continue
+            kind, mine = _kind(there.field(index).type), _kind(field.type)
+            if mine not in {kind, "null"} and (kind, mine) != ("floating", "integer"):
+                raise TableError(
+                    f"the Delta table {self.uri} was not written: its column {field.name} is "
+                    f"{there.field(index).type}, the rows have {field.type}; cast it, or write to a new table"
+                )
 
     def reached(self, application: str) -> int | None:
         from deltalake import DeltaTable
@@ -83,6 +98,15 @@ class DeltaSink:
 
     def close(self) -> None:
         return
+
+
+def _kind(kind: pa.DataType) -> str:
+    """Types of one kind take each other's values; nested ones must be the same."""
+    for name in ("integer", "floating", "boolean", "timestamp", "date", "decimal", "null"):
+        if getattr(pa.types, f"is_{name}")(kind):
+            return name
+    text = str(kind).replace("large_", "").replace("_view", "")
+    return re.sub(r"(item|element)( not null)?: ", "", text)
 
 
 def read_delta(uri: str, storage_options: dict[str, str] | None = None) -> tuple[pa.Table, dict[str, str]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -56,8 +57,13 @@ class ParquetSink:
 
         if isinstance(self._store, LocalFileSystem):
             hidden = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.{os.getpid()}")
-            pq.write_table(part, hidden, filesystem=self._store)
-            os.replace(hidden, path)
+            try:
+                pq.write_table(part, hidden, filesystem=self._store)
+                os.replace(hidden, path)
+            except OSError:
+                with suppress(FileNotFoundError):
+                    os.unlink(hidden)
+                raise
         else:
             pq.write_table(part, path, filesystem=self._store)
 
