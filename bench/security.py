@@ -23,6 +23,8 @@ from typing import Any
 import trustme
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from confluent_kafka.cimpl import NewTopic
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from tests.interop.ottla_server import OttlaServer
@@ -93,9 +95,24 @@ def running(kind: str, variant: str) -> Iterator[tuple[dict[str, Any], int]]:
                 }
             admin = AdminClient(settings)
             admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(30)
+            if variant == "acls":
+                for future in admin.create_acls(acls()).values():
+                    future.result(30)
             yield settings, server.pid
         finally:
             server.kill()
+
+
+def acls() -> list[AclBinding]:
+    """The client's own, and five hundred of others that begin like the topic's name."""
+
+    def allow(name: str, pattern: ResourcePatternType, principal: str) -> AclBinding:
+        return AclBinding(
+            ResourceType.TOPIC, name, pattern, principal, "*", AclOperation.ALL, AclPermissionType.ALLOW
+        )  # fmt: skip
+
+    own = allow(TOPIC, ResourcePatternType.LITERAL, "User:ANONYMOUS")
+    return [own, *(allow(TOPIC[:2], ResourcePatternType.PREFIXED, f"User:other-{number}") for number in range(500))]
 
 
 def produce(settings: dict[str, Any], megabytes: int) -> None:

@@ -15,6 +15,7 @@ from typing import Protocol
 from ottla.env.logging import get_logger
 from ottla.env.seams import Clock
 from ottla.log.compaction import LogChangedError, Pace, check_present, read_batches
+from ottla.log.compaction_batches import steps_of_spans
 from ottla.log.compaction_output import BlockingSync, CleanedSegment
 from ottla.log.file_names import ERASURE_CHECKPOINT
 from ottla.log.log_directory import LogDirectory
@@ -135,12 +136,9 @@ def _erase(log: PartitionLog, due: list[Erasure], clock: Clock) -> Generator[Blo
     affected: list[Segment] = []
     for segment in [each for each in log.segments if each.base_offset < upper]:
         for batch, header in read_batches(log, segment):
-            if _condemned(batch, header, topic, ends):
+            if (yield from _condemned(batch, header, topic, ends, pace)):
                 affected.append(segment)
                 break
-            if pace.used_up():
-                yield None
-                pace.restart()
     if log.active_segment in affected:
         log.roll(clock.time_ms())
     erased = 0
@@ -157,12 +155,9 @@ def _rewrite(
     erased = 0
     try:
         for batch, header in read_batches(log, segment):
-            condemned = _condemned(batch, header, log.topic_partition.topic, ends)
+            condemned = yield from _condemned(batch, header, log.topic_partition.topic, ends, pace)
             output.append(_without(batch, header, condemned) if condemned else batch)
             erased += len(condemned)
-            if pace.used_up():
-                yield None
-                pace.restart()
         for aborted in segment.aborted_transactions():
             output.note_aborted(aborted)
         sync = output.finish()
@@ -178,18 +173,24 @@ def _rewrite(
     return erased
 
 
-def _condemned(batch: bytes, header: BatchHeader, topic: str, ends: dict[str, Offset]) -> set[int]:
+def _condemned(
+    batch: bytes, header: BatchHeader, topic: str, ends: dict[str, Offset], pace: Pace
+) -> Generator[None, None, set[int]]:
     """The starts of the records in the payload that lose their value."""
+    found: set[int] = set()
     if header.is_control or not header.record_count:
-        return set()
+        return found
     payload = bytes(batch_payload(batch, 0, header))
-    return {
-        start
-        for start, _, delta, _, key_start, key_end, is_null in record_spans(payload, header.record_count)
-        if key_start >= 0
-        and not is_null
-        and header.base_offset + delta < ends.get(key_hash(topic, payload[key_start:key_end]), 0)
-    }
+    for spans in steps_of_spans(payload, header):
+        for start, _, delta, _, key_start, key_end, is_null in spans:
+            if key_start < 0 or is_null:
+                continue
+            if header.base_offset + delta < ends.get(key_hash(topic, payload[key_start:key_end]), 0):
+                found.add(start)
+        if pace.used_up():
+            yield None
+            pace.restart()
+    return found
 
 
 def _without(batch: bytes, header: BatchHeader, condemned: set[int]) -> bytearray:
