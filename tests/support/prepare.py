@@ -26,7 +26,7 @@ def _report(name: str, get: Callable[[], object]) -> None:
 def _in_the_background(name: str, module: str) -> None:
     """What takes minutes to build: a test that needs it waits for the file lock, and says what went wrong."""
     subprocess.Popen(
-        ["nice", sys.executable, "-m", module],
+        [sys.executable, "-m", module],
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
     print(f"interop: {name} is here or being built")
