@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -56,7 +57,9 @@ class Worker:
     """A Spark session in a process of its own."""
 
     def __init__(self, python: str, packages: str, log: Path) -> None:
-        environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "PYSPARK_PYTHON": python}
+        environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
+        if packages:
+            environment["PYSPARK_PYTHON"] = python  # ours chooses its own
         self._process = subprocess.Popen(
             [python, str(_WORKER), packages],
             env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log.open("wb"), text=True,
@@ -245,6 +248,7 @@ def main() -> None:
     parser.add_argument("--without-official", action="store_true", help='only format("ottla")')
     parser.add_argument("--results", type=Path, help="write the figures there, as JSON")
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # servers and sessions end with it
     began, load = time.monotonic(), machine.load_average()
     with bed_of(1 if given.quick else given.rounds, with_official=not given.without_official) as bed:
         found = measure(bed, 40_000 if given.quick else given.rows)

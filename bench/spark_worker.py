@@ -42,7 +42,7 @@ def session(packages: str) -> SparkSession:
 
         return spark("local[2]", config=settings, log_file=os.devnull)
     builder = SparkSession.builder.master("local[2]").config("spark.jars.packages", packages)
-    for name, value in {"spark.ui.enabled": "false", **settings}.items():
+    for name, value in {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", **settings}.items():
         builder = builder.config(name, value)
     made: SparkSession = builder.getOrCreate()
     made.sparkContext.setLogLevel("ERROR")
