@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -12,9 +12,12 @@ from ottla.controller import brokers, runtime
 from ottla.controller.state import RequestContext
 from ottla.env import logging
 from ottla.metadata.image import MetadataImage
-from ottla.model.errors import KafkaError
+from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.create_topics_request import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.generated.fetch_response import FetchResponse
+from ottla.protocol.generated.remove_raft_voter_request import RemoveRaftVoterRequest
+from ottla.protocol.generated.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
+from ottla.protocol.generated.update_features_response import UpdateFeaturesResponse
 from ottla.protocol.primitives import Message
 from ottla.raft import elections, replica, segment
 from ottla.raft import node as raft_node
@@ -288,3 +291,57 @@ def test_a_broker_that_hangs_with_the_leading_controller_is_fenced_in_its_sessio
 def image_of(stage: Stage) -> MetadataImage:
     assert stage.leader.publisher is not None
     return stage.leader.publisher.image
+
+
+def upgraded(stage: Stage, *, validate_only: bool = False) -> UpdateFeaturesResponse:
+    update = FeatureUpdateKey("kraft.version", 1, upgrade_type=1)
+    assert stage.leader.runtime is not None
+    request = UpdateFeaturesRequest(feature_updates=[update], validate_only=validate_only)
+    answer: Any = stage.leader.runtime.submit(request, RequestContext(version=2))
+    stage.run(1_000)
+    return cast("UpdateFeaturesResponse", answer.result)
+
+
+def test_static_voters_become_voters_of_the_log() -> None:
+    """kraft.version 0 -> 1 while it runs; then voters change, and restarts find them in the log."""
+    stage = Stage()
+    nodes = stage.cluster.nodes
+    assert [node.raft.kraft_version for node in nodes if node.raft is not None] == [0, 0, 0]
+    assert upgraded(stage, validate_only=True).error_code == 0
+    assert stage.leader.raft is not None
+    assert stage.leader.raft.kraft_version == 0
+    assert upgraded(stage).error_code == 0
+    for node in nodes:
+        assert node.raft is not None
+        assert node.raft.kraft_version == 1
+        assert {v.id: v.directory_id for v in node.raft.voters.voters} == stage.cluster.directories
+    assert upgraded(stage).error_code == 0, "it is there already"
+    for node in nodes:
+        node.kill(power=True)
+    for node in nodes:
+        node.start()
+    stage.run(6_000)
+    leader, gone = stage.leader, stage.followers()[0]
+    answers: list[Any] = []
+    config = gone.spec.config
+    leader.receive(RemoveRaftVoterRequest(config.cluster_id, config.node_id, config.directory_id), answers.append)
+    stage.run(2_000)
+    assert [answer.error_code for answer in answers] == [0]
+    assert leader.raft is not None
+    assert leader.raft.kraft_version == 1
+    assert len(leader.raft.voters.voters) == 2
+    stage.cluster.judge()
+
+
+def test_an_upgrade_waits_until_every_voter_has_spoken() -> None:
+    stage = Stage()
+    silent = stage.followers()[0]
+    silent.kill()
+    assert stage.leader.runtime is not None
+    stage.leader.runtime.driver.resign()
+    stage.run(4_000)
+    refused = upgraded(stage)
+    assert refused.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert "not all voters" in (refused.error_message or "")
+    assert stage.leader.raft is not None
+    assert stage.leader.raft.kraft_version == 0

@@ -35,6 +35,9 @@ def update_features(
         for update in request.feature_updates:
             # Version 0 has allow_downgrade instead, which Kafka reads and does not heed.
             records += _update(state, update, update.upgrade_type, proposed)
+        if proposed.get(KRAFT_VERSION, 0) > state.quorum.kraft_version:
+            # The last, because it is the quorum's own record: when it is refused, nothing else has happened.
+            _raise_kraft_version(state, proposed[KRAFT_VERSION], validate_only=request.validate_only)
     except KafkaError as error:
         text = f"The update failed for all features since the following feature had an error: {error.message}"
         return Decision(UpdateFeaturesResponse(error_code=error.code, error_message=text))
@@ -77,7 +80,9 @@ def _update(
         raise _invalid(name, level, f"Feature {name} not found.")
     _check_dependencies(name, level, proposed)
     if name == KRAFT_VERSION:
-        return _kraft_version(level, current)
+        if level < current:
+            raise _invalid(KRAFT_VERSION, level, "Can't downgrade the version of this feature.")
+        return []
     return [
         FeatureLevelRecord(name, level),
         *(elr_safety_records(state, dict(state.cluster_config())) if name == ELR_VERSION and level else []),
@@ -113,16 +118,11 @@ def _metadata_version(state: ControllerState, level: int, upgrade_type: int) -> 
     return [FeatureLevelRecord(METADATA_VERSION, level)]
 
 
-def _kraft_version(level: int, current: int) -> list[Message]:
-    """kraft.version is a control record of the raft log, written by the quorum; a change needs dynamic voters."""
-    if level == current:
-        return []
-    if level < current:
-        raise _invalid(KRAFT_VERSION, level, "Can't downgrade the version of this feature.")
-    raise KafkaError(
-        ErrorCode.INVALID_UPDATE_VERSION,
-        "kraft.version can be raised only when the quorum is formatted with --standalone or --initial-controllers.",
-    )
+def _raise_kraft_version(state: ControllerState, level: int, *, validate_only: bool) -> None:
+    """kraft.version is a control record of the raft log, written by the quorum."""
+    reason = state.quorum.upgrade_kraft_version(validate_only=validate_only)
+    if reason is not None:
+        raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, f"Unable to upgrade {KRAFT_VERSION} to {level}: {reason}.")
 
 
 def _check_dependencies(name: str, level: int, proposed: dict[str, int]) -> None:

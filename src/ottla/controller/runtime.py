@@ -173,6 +173,8 @@ class ControllerRuntime:
             self._pending.append(_Pending(self._pending[-1].last_offset, [], answer, decision.response))
         else:
             answer.set_result(decision.response)
+        if self._raft.unflushed() is not None:
+            self.driver.pump()  # the decision was the quorum's own record
         return answer
 
     def _append(

@@ -78,6 +78,10 @@ class Quorum(Protocol):
 
     def describe(self) -> QuorumView: ...
 
+    def upgrade_kraft_version(self, *, validate_only: bool) -> str | None:
+        """To 1; why not, when it cannot be."""
+        ...
+
 
 @dataclass(slots=True, kw_only=True)
 class ControllerState:

@@ -25,6 +25,7 @@ from ottla.raft.elections import Elections
 from ottla.raft.outbound import Reply
 from ottla.raft.replica import Replica
 from ottla.raft.roles import Follower, Leader, Observer
+from ottla.raft.upgrade import KRaftUpgrade
 from ottla.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 
 log = get_logger(__name__)
@@ -48,6 +49,7 @@ class Membership:
     def __init__(self, replica: Replica, elections: Elections) -> None:
         self._replica = replica
         self._elections = elections
+        self.upgrade = KRaftUpgrade(replica)
         self._adding: _Waiting | None = None
         self._removing: tuple[Leader, int, Reply] | None = None
         self._introduced: object = None
@@ -209,17 +211,24 @@ class Membership:
             code = ErrorCode.VOTER_NOT_FOUND
         if code is ErrorCode.NONE and not request.listeners:
             code = ErrorCode.INVALID_REQUEST
-        if code is ErrorCode.NONE and known is not None and replica.history.kraft_version >= 1:
-            code = self._update(known, request)
+        if code is ErrorCode.NONE and known is not None:
+            if replica.history.kraft_version >= 1:
+                code = self._update(known, request)
+            else:
+                self.upgrade.told(replace(self._updated(known, request), directory_id=request.voter_directory_id))
         reply(UpdateRaftVoterResponse(error_code=int(code), current_leader=self._current_leader()))
 
-    def _update(self, known: Voter, request: UpdateRaftVoterRequest) -> ErrorCode:
+    @staticmethod
+    def _updated(known: Voter, request: UpdateRaftVoterRequest) -> Voter:
         feature = request.k_raft_version_feature
-        updated = replace(
+        return replace(
             known,
             endpoints=tuple(VoterEndpoint(e.name, e.host, e.port) for e in request.listeners),
             kraft_versions=(feature.min_supported_version, feature.max_supported_version),
         )
+
+    def _update(self, known: Voter, request: UpdateRaftVoterRequest) -> ErrorCode:
+        updated = self._updated(known, request)
         if updated == known:
             return ErrorCode.NONE
         if not updated.kraft_versions[0] <= self._replica.history.kraft_version <= updated.kraft_versions[1]:

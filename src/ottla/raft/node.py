@@ -226,6 +226,10 @@ class RaftNode:
         """The leader that is known and led by; NO_NODE while there is none."""
         return NO_NODE if isinstance(self.role, Resigned) else self.role.leader_id
 
+    def upgrade_kraft_version(self, *, validate_only: bool) -> str | None:
+        """To 1, with the voters in the log; why not, when it cannot be. `pump` follows."""
+        return self.membership.upgrade.upgrade(validate_only=validate_only)
+
     def take_last_heard(self) -> tuple[NodeId, float] | None:
         """For a new leader, once: who led before it, and when that one was last heard."""
         heard, self.replica.last_heard = self.replica.last_heard, None
