@@ -37,6 +37,13 @@ def snapshot(directory: Path) -> dict[str, tuple[int, int, bytes]]:
     }
 
 
+NO_CHECKPOINTS = {
+    f"{name}.checkpoint.interval.ms": "600000"
+    for name in ("replica.high.watermark", "log.flush.offset", "log.flush.start.offset")
+}
+"""For a server that runs beside a start that must change nothing: its own files stand still as well."""
+
+
 @pytest.fixture
 def refused(tmp_path):
     """Start on a file; the start must fail in one line and leave everything as it was."""
@@ -235,7 +242,9 @@ def test_a_read_only_directory(tmp_path, refused):
 
 
 def test_a_metadata_directory_of_its_own_is_locked_too(tmp_path, refused):
-    with ServerProcess(tmp_path / "first", properties={"metadata.log.dir": str(tmp_path / "metadata")}) as first:
+    with ServerProcess(
+        tmp_path / "first", properties={"metadata.log.dir": str(tmp_path / "metadata"), **NO_CHECKPOINTS}
+    ) as first:
         other = tmp_path / "other"
         other.mkdir()
         port, controller_port = free_ports(4)[2:]
