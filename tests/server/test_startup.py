@@ -155,7 +155,7 @@ def test_damaged_meta_properties(tmp_path, refused):
 
 
 def test_a_second_server_on_the_same_directory(tmp_path, refused):
-    with ServerProcess(tmp_path / "first") as first:
+    with ServerProcess(tmp_path / "first", properties=NO_CHECKPOINTS) as first:
         (tmp_path / "second").mkdir()
         port, controller_port = free_ports(4)[2:]
         properties = node_properties(first.log_dirs, port, controller_port)
