@@ -80,7 +80,7 @@ def ours(tool: str, arguments: Sequence[str], stdin: str = "") -> Printed:
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = run(tool, list(arguments))
-    texts = [stream.buffer.getvalue().decode() for stream in (out, err)]  # type: ignore[attr-defined]
+    texts = [stream.buffer.getvalue().decode() for stream in (out, err)]
     return Printed(code, *texts)
 
 

@@ -63,12 +63,12 @@ def _change(
     if ":" not in principal:
         raise click.ClickException(f"{principal!r} is no principal: write User:{principal}")
     entries = []
-    for word in operations or ("all",):
+    for word in operations or ("any" if verb == "remove" else "all",):
         wanted = word.replace("-", "_").upper()
-        if wanted not in Operation.__members__ or wanted in {"UNKNOWN", "ANY"}:
+        if wanted not in Operation.__members__ or (operations and wanted in {"UNKNOWN", "ANY"}):
             known = ", ".join(one.name.lower() for one in Operation if one.name not in {"UNKNOWN", "ANY"})
             raise click.ClickException(f"{word!r} is no operation; there are: {known}")
-        permission = Permission.DENY if verb == "deny" else Permission.ALLOW
+        permission = {"deny": Permission.DENY, "allow": Permission.ALLOW}.get(verb, Permission.ANY)
         entries.append(Entry(principal, host, Operation[wanted], permission))
     with target.cluster() as cluster:
         if verb == "remove":
@@ -112,4 +112,4 @@ def _verb(verb: str, about: str) -> click.Command:
 
 acl.add_command(_verb("allow", "Allow operations (all without any)."))
 acl.add_command(_verb("deny", "Deny operations, which wins over allow."))
-acl.add_command(_verb("remove", "Remove rules that allow these operations."))
+acl.add_command(_verb("remove", "Remove rules, allowing or denying: of these operations, or all of them."))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from ottla.client.cluster import TRANSACTION, Cluster
@@ -98,7 +99,13 @@ def terminate_transaction(cluster: Cluster, transactional_id: str) -> None:
     from ottla.protocol.generated.init_producer_id_response import InitProducerIdResponse
 
     request = InitProducerIdRequest(transactional_id, 60000, -1, -1)
-    answer = cluster.coordinator_call(
-        "fenceProducer", transactional_id, request, InitProducerIdResponse, lambda a: a.error_code, kind=TRANSACTION
-    )
+    deadline = time.monotonic() + cluster.settings.api_timeout_ms / 1000
+    while True:
+        answer = cluster.coordinator_call(
+            "fenceProducer", transactional_id, request, InitProducerIdResponse, lambda a: a.error_code, kind=TRANSACTION
+        )
+        # The first call begins to abort what is open, and says so until that is done.
+        if answer.error_code != ErrorCode.CONCURRENT_TRANSACTIONS or time.monotonic() > deadline:
+            break
+        time.sleep(cluster.settings.retry_backoff_ms / 1000)
     check(answer.error_code)

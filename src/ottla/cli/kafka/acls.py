@@ -20,7 +20,7 @@ from ottla.client.acls import (
     describe_acls,
 )
 from ottla.client.cluster import Cluster
-from ottla.client.errors import java_name
+from ottla.client.errors import CallTimeout, java_name
 from ottla.model.errors import KafkaError
 
 PARSER = OptionParser((
@@ -72,7 +72,7 @@ def main(arguments: list[str]) -> int:
     except Exit as end:
         return end.code
     except REFUSED as reason:
-        words = f"{java_name(reason)}: {reason}" if isinstance(reason, KafkaError) else str(reason)
+        words = f"{java_name(reason)}: {reason}" if isinstance(reason, (KafkaError, CallTimeout)) else str(reason)
         print(f"Error while executing ACL command: {words}")
         return 1
     return 0

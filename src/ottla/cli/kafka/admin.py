@@ -38,8 +38,11 @@ def open_cluster(
     try:
         settings = client_settings(bootstrap, properties, controllers=controllers, client_id=client_id)
         check_resolvable(parse_addresses(bootstrap))
-    except BadSettings as reason:
-        raise ClientNotMade("Failed to create new KafkaAdminClient") from reason
+    except BadSettings as reason:  # a value is named before the client is made, an address only in a stack trace
+        words = str(reason)
+        raise ClientNotMade(
+            words if words.startswith("Invalid value") else "Failed to create new KafkaAdminClient"
+        ) from reason
     return Cluster(settings)
 
 

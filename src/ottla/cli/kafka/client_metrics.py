@@ -17,6 +17,7 @@ from ottla.client.configs import (
     describe_configs,
     list_config_resources,
 )
+from ottla.client.errors import ClientError
 from ottla.model.errors import KafkaError
 from ottla.model.ids import new_uuid, uuid_to_str
 
@@ -51,7 +52,7 @@ def main(arguments: list[str]) -> int:
             _run(cluster, options)
     except Exit as end:
         return end.code
-    except KafkaError as reason:
+    except (KafkaError, ClientError) as reason:
         print(f"Error while executing client metrics command : {reason}")
         return 1
     except REFUSED as reason:

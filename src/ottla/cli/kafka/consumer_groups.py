@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 
 from ottla.cli.kafka.admin import BOOTSTRAP_SERVER, COMMAND_CONFIG, REFUSED, command_properties, open_cluster
+from ottla.cli.kafka.group_tables import failed_words
 from ottla.cli.kafka.options import Exit, Option, OptionError, OptionParser, Options
 from ottla.client.cluster import Cluster
-from ottla.client.errors import java_name
+from ottla.client.errors import CallTimeout, java_name
 from ottla.client.groups import consumer_groups, delete_group, delete_offsets
 from ottla.client.topics import describe_topics
 from ottla.model.errors import ErrorCode, KafkaError
@@ -141,6 +142,8 @@ def _words(reason: Exception) -> str:
     plain = isinstance(reason, (ClientNotMade, OptionError)) or (
         isinstance(reason, KafkaError) and reason.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     )
+    if isinstance(reason, CallTimeout) and "listConsumerGroups" in str(reason):
+        return failed_words(reason)
     return str(reason) if plain else f"{java_name(reason)}: {reason}"
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from ottla.cli.kafka.admin import BOOTSTRAP_SERVER, COMMAND_CONFIG, REFUSED, cluster_of
 from ottla.cli.kafka.options import Exit, Option, OptionParser
-from ottla.client.errors import java_name
+from ottla.client.cluster import Cluster
+from ottla.client.errors import AuthenticationFailed, CallTimeout, ClientError, java_name
 from ottla.client.offsets import delete_records
 from ottla.model.errors import KafkaError
 
@@ -28,7 +30,7 @@ def main(arguments: list[str]) -> int:
         wanted = _wanted(options.required("offset-json-file"))
         with cluster_of(options) as cluster:
             print("Executing records delete operation")
-            answers = delete_records(cluster, wanted)
+            answers = _deleted(cluster, wanted)
     except Exit as end:
         return end.code
     except REFUSED as reason:
@@ -37,11 +39,23 @@ def main(arguments: list[str]) -> int:
     print("Records delete operation completed:")
     for (topic, partition), answer in sorted(answers.items()):
         where = f"partition: {topic}-{partition}"
-        if isinstance(answer, KafkaError):
+        if isinstance(answer, (KafkaError, ClientError)):
             print(f"{where}\terror: {java_name(answer)}: {answer}")
         else:
             print(f"{where}\tlow_watermark: {answer}")
     return 0
+
+
+def _deleted(
+    cluster: Cluster, wanted: dict[tuple[str, int], int]
+) -> Mapping[tuple[str, int], int | KafkaError | ClientError]:
+    """Without a broker every partition has the same answer, as in Kafka's tool."""
+    try:
+        return delete_records(cluster, wanted)
+    except AuthenticationFailed as reason:
+        return dict.fromkeys(wanted, reason)
+    except CallTimeout as reason:
+        return dict.fromkeys(wanted, CallTimeout(f"{reason}(api=METADATA)"))
 
 
 def _wanted(path: str) -> dict[tuple[str, int], int]:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from ottla.cli.kafka.admin import COMMAND_CONFIG, REFUSED, cluster_of, include_pattern
 from ottla.cli.kafka.options import Exit, Option, OptionParser, Options
 from ottla.client.cluster import Cluster
+from ottla.client.errors import CallTimeout, java_name
 from ottla.client.offsets import list_offsets
 from ottla.client.topics import list_topics
 from ottla.model.errors import ErrorCode, KafkaError
@@ -44,7 +45,8 @@ def main(arguments: list[str]) -> int:
     except Exit as end:
         return end.code
     except (*REFUSED, Terse) as reason:
-        print(f"Error occurred: {reason}", file=sys.stderr)
+        kind = f"{java_name(reason)}: " if isinstance(reason, CallTimeout) else ""
+        print(f"Error occurred: {kind}{reason}", file=sys.stderr)
         return 1
     return 0
 

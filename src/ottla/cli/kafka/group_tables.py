@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ottla.cli.kafka.admin import ClientNotMade
 from ottla.cli.kafka.options import Options
 from ottla.client.cluster import Cluster
+from ottla.client.errors import CallTimeout
 from ottla.client.groups import list_groups
 
 
 class StateError(ValueError):
     """A state that no group of this kind can be in."""
+
+
+def failed_words(reason: CallTimeout | ClientNotMade) -> str:
+    """Without a broker, Java's client does not even find whom to ask for groups."""
+    if isinstance(reason, ClientNotMade):
+        return str(reason)
+    kind = "java.util.concurrent.ExecutionException: org.apache.kafka.common.KafkaException"
+    return f"{kind}: Failed to find brokers to send ListGroups"
 
 
 ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets")

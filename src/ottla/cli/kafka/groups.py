@@ -6,7 +6,9 @@ import sys
 
 from ottla.cli.kafka.admin import BOOTSTRAP_SERVER, COMMAND_CONFIG, REFUSED, cluster_of
 from ottla.cli.kafka.options import Exit, Option, OptionError, OptionParser, Options
+from ottla.client.errors import CallTimeout, ClientError
 from ottla.client.groups import list_groups
+from ottla.model.errors import KafkaError
 
 PARSER = OptionParser((
     BOOTSTRAP_SERVER,
@@ -42,6 +44,10 @@ def main(arguments: list[str]) -> int:
         _list(options)
     except Exit as end:
         return end.code
+    except (KafkaError, ClientError) as reason:
+        words = "Failed to find brokers to send ListGroups" if isinstance(reason, CallTimeout) else str(reason)
+        print(f"Error while executing groups command : {words}")
+        return 1
     except REFUSED as reason:
         print(reason, file=sys.stderr)
         return 1

@@ -11,7 +11,7 @@ from ottla.cli.kafka.admin import COMMAND_CONFIG, REFUSED, cluster_of
 from ottla.cli.kafka.options import Exit, Option, OptionError, OptionParser, Options
 from ottla.cli.kafka.reassign_throttles import clear_throttles, set_log_dirs_throttle, set_throttles
 from ottla.client.cluster import Cluster
-from ottla.client.errors import java_name
+from ottla.client.errors import CallTimeout, java_name
 from ottla.client.placements import (
     Placement,
     alter_reassignments,
@@ -78,7 +78,7 @@ def main(arguments: list[str]) -> int:
     except Exit as end:
         return end.code
     except REFUSED as reason:
-        print(f"Error: {f'{java_name(reason)}: ' if isinstance(reason, KafkaError) else ''}{reason}")
+        print(f"Error: {f'{java_name(reason)}: ' if isinstance(reason, (KafkaError, CallTimeout)) else ''}{reason}")
         return 1
     return 0
 

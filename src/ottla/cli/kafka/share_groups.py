@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import sys
 
-from ottla.cli.kafka.admin import BOOTSTRAP_SERVER, COMMAND_CONFIG, REFUSED, command_properties, open_cluster
+from ottla.cli.kafka.admin import (
+    BOOTSTRAP_SERVER,
+    COMMAND_CONFIG,
+    REFUSED,
+    ClientNotMade,
+    command_properties,
+    open_cluster,
+)
 from ottla.cli.kafka.consumer_groups import print_error, topic_partitions
 from ottla.cli.kafka.consumer_groups_reset import by_time, parse_datetime, print_plans
-from ottla.cli.kafka.group_tables import ACTIONS, StateError, list_kind, print_rows
+from ottla.cli.kafka.group_tables import ACTIONS, StateError, failed_words, list_kind, print_rows
 from ottla.cli.kafka.options import Exit, Option, OptionError, OptionParser, Options
 from ottla.client.cluster import Cluster
-from ottla.client.errors import java_name
+from ottla.client.errors import CallTimeout, java_name
 from ottla.client.groups import coordinator_of, delete_group, list_groups
 from ottla.client.offsets import EARLIEST, LATEST, offsets_or_raise
 from ottla.client.share_groups import (
@@ -68,6 +75,9 @@ def main(arguments: list[str]) -> int:
     except StateError as reason:
         print(f"{reason}\n{PARSER.help_text()}", file=sys.stderr)
         return 1
+    except (CallTimeout, ClientNotMade) as reason:
+        print_error(f"{_FAILED} {failed_words(reason)}")
+        return 0
     except KafkaError as reason:
         bare = reason.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         print_error(f"{_FAILED} {reason}" if bare else f"{_FAILED} {java_name(reason)}: {reason}")

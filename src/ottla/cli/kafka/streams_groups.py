@@ -6,13 +6,20 @@ import re
 import sys
 from collections.abc import Mapping
 
-from ottla.cli.kafka.admin import BOOTSTRAP_SERVER, COMMAND_CONFIG, REFUSED, command_properties, open_cluster
+from ottla.cli.kafka.admin import (
+    BOOTSTRAP_SERVER,
+    COMMAND_CONFIG,
+    REFUSED,
+    ClientNotMade,
+    command_properties,
+    open_cluster,
+)
 from ottla.cli.kafka.consumer_groups import print_error
-from ottla.cli.kafka.group_tables import StateError, list_kind, usage_of_actions
+from ottla.cli.kafka.group_tables import StateError, failed_words, list_kind, usage_of_actions
 from ottla.cli.kafka.options import Exit, Option, OptionError, OptionParser, Options
 from ottla.cli.kafka.streams_tables import print_members, print_offsets, print_state, subtopologies
 from ottla.client.cluster import Cluster
-from ottla.client.errors import check, java_name
+from ottla.client.errors import CallTimeout, check, java_name
 from ottla.client.groups import delete_group, list_groups
 from ottla.client.topics import delete_topic
 from ottla.model.errors import KafkaError
@@ -71,6 +78,9 @@ def main(arguments: list[str]) -> int:
         return 1
     except (OptionError, ValueError) as reason:
         print(reason, file=sys.stderr)
+        return 1
+    except (CallTimeout, ClientNotMade) as reason:
+        print_error(f"Executing streams group command failed due to {failed_words(reason)}")
         return 1
     except REFUSED as reason:
         wrapped = "java.util.concurrent.ExecutionException: " if "--reset-offsets" in arguments else ""
