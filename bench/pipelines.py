@@ -57,9 +57,9 @@ class Worker:
     """A Spark session in a process of its own."""
 
     def __init__(self, python: str, packages: str, log: Path) -> None:
-        environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
-        if packages:
-            environment["PYSPARK_PYTHON"] = python  # ours chooses its own
+        # Ours chooses its workers' Python itself; the official one must see nothing of ours.
+        more = {"PYSPARK_PYTHON": python, "PYTHONPATH": ""} if packages else {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
+        environment = {**os.environ, **more}
         self._process = subprocess.Popen(
             [python, str(_WORKER), packages],
             env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log.open("wb"), text=True,
