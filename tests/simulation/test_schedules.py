@@ -28,6 +28,7 @@ from ottla.simulation.invariants import Violation, check_partitions
 from ottla.simulation.node import LOG_DIR, SimulatedNode
 from ottla.simulation.workload import SimulatedBroker
 from ottla.simulation.world import World
+from tests.simulation.mutations import MUTATIONS
 
 
 @pytest.fixture(autouse=True)
@@ -142,6 +143,27 @@ def silent_brokers_lose_their_leaderships() -> None:
     check_partitions(image)
 
 
+def a_voter_votes_once() -> None:
+    """Two stand in the same epoch and do not hear each other: the third must not make both of them leaders."""
+    stage = Stage()
+    third = stage.leader
+    first, second = stage.followers()
+    third.kill(power=False)
+    stage.cut_off(first, second)
+    stage.cluster.network.broken -= {
+        link for node in (first, second) for link in ((node.node_id, third.node_id), (third.node_id, node.node_id))
+    }
+    third.start()
+    for node in (first, second):
+        assert node.raft is not None
+        node.raft.replica.become_candidate()
+        assert node.runtime is not None
+        node.runtime.driver.pump()
+    stage.run(300)
+    stage.heal()
+    stage.run(3_000)
+
+
 def late_answers_find_nobody_waiting() -> None:
     """The second copy of an answer that sent a deposed leader back comes when it has long followed the new one."""
     stage = Stage()
@@ -185,6 +207,7 @@ def damage_is_seen_when_a_log_is_opened() -> None:
 
 
 SCHEDULES: dict[str, Callable[[], None]] = {
+    "a_voter_votes_once": a_voter_votes_once,
     "late_answers_find_nobody_waiting": late_answers_find_nobody_waiting,
     "damage_is_seen_when_a_log_is_opened": damage_is_seen_when_a_log_is_opened,
     "isolated_leader_resigns": isolated_leader_resigns,
@@ -233,6 +256,7 @@ def _does_not_look_at_crcs(patch: pytest.MonkeyPatch) -> None:
 
 
 BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    "a_voter_votes_once": MUTATIONS["votes_twice"],
     "late_answers_find_nobody_waiting": _takes_every_answer,
     "damage_is_seen_when_a_log_is_opened": _does_not_look_at_crcs,
     "isolated_leader_resigns": _without_check_quorum,

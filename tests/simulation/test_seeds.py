@@ -17,6 +17,8 @@ from tests.simulation.replica_mutations import REPLICA_MUTATIONS
 CORE_SECONDS = 20.0
 MOST_SEEDS = 60
 SEEDS_FOR_A_BUG = 40
+BY_SCHEDULE = {"votes_twice"}
+"""Rare since voters stand one after the other: `test_schedules.py` brings it about."""
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +54,7 @@ def test_a_seed_repeats_itself() -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", sorted(MUTATIONS))
+@pytest.mark.parametrize("name", sorted(set(MUTATIONS) - BY_SCHEDULE))
 def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Odd seeds have a quorum without partitions, even ones have partitions too."""
     MUTATIONS[name](monkeypatch)
