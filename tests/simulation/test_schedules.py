@@ -369,3 +369,9 @@ def test_an_upgrade_waits_until_every_voter_has_spoken() -> None:
     assert "not all voters" in (refused.error_message or "")
     assert stage.leader.raft is not None
     assert stage.leader.raft.kraft_version == 0
+
+
+def test_a_vote_that_is_not_kept_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    MUTATIONS["keeps_its_epoch_when_it_votes"](monkeypatch)
+    with pytest.raises((Violation, RaftError)):
+        a_voter_votes_once()

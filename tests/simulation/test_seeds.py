@@ -17,8 +17,8 @@ from tests.simulation.replica_mutations import REPLICA_MUTATIONS
 CORE_SECONDS = 20.0
 MOST_SEEDS = 60
 SEEDS_FOR_A_BUG = 40
-BY_SCHEDULE = {"votes_twice"}
-"""Rare since voters stand one after the other: `test_schedules.py` brings it about."""
+BY_SCHEDULE = {"votes_twice", "keeps_its_epoch_when_it_votes"}
+"""Rare since voters stand one after the other: `test_schedules.py` brings them about."""
 
 
 @pytest.fixture(autouse=True)
