@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -11,6 +12,11 @@ from tests.support.apache_kafka import ApacheKafka
 from tests.support.kafka_jars import Unavailable, fetch
 from tests.support.kafka_tools import Result, run_tool
 from tests.support.kcat import kcat, run_kcat
+
+# A shell that starts a command with `&` lets it ignore Ctrl-C, and every child of it too: tests that press Ctrl-C would
+# wait for ever.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Two shared cores stall now and then: pytest-timeout is the limit, not a per-example deadline.
 settings.register_profile("ottla", deadline=None)
