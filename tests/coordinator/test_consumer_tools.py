@@ -93,7 +93,14 @@ COMMANDS = [
 @pytest.mark.parametrize(("main_class", "command"), COMMANDS, ids=lambda value: value.rpartition(".")[2][:40])
 def test_the_same_words(servers: dict[str, str], kafka_tool: Tool, main_class: str, command: str) -> None:
     texts = {name: run(kafka_tool, main_class, at, *command.split(), check=False) for name, at in servers.items()}
+    if command.startswith("--list"):
+        texts = {name: _only_our_groups(text) for name, text in texts.items()}
     assert masked(texts["ottla"]) == masked(texts["apache"])
+
+
+def _only_our_groups(text: str) -> str:
+    """The node of Apache Kafka is shared: other tests have groups on it."""
+    return "\n".join(line for line in text.split("\n") if line.split()[:1] in [["GROUP"], *([name] for name in GROUPS)])
 
 
 def test_a_group_with_members(servers: dict[str, str], kafka_tool: Tool) -> None:

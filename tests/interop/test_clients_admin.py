@@ -83,9 +83,13 @@ def test_confluent_kafka_topics(server: ApacheKafka, new_name: Names) -> None:
     settled(admin.create_topics([NewTopic(new_name("only-checked"), 2, 1)], validate_only=True))
     settled(admin.create_partitions([NewPartitions(topic, 3)]))
     assert refused(admin.create_partitions([NewPartitions(topic, 1)])[topic]) == KafkaError.INVALID_PARTITIONS
-    (described,) = settled(admin.describe_topics(TopicCollection([topic])))
-    assert [(p.id, p.leader.id, [r.id for r in p.isr]) for p in described.partitions] == [(n, 1, [1]) for n in range(3)]
-    assert not described.is_internal
+
+    def partitions() -> list[tuple[int, int, list[int]]]:
+        (described,) = settled(admin.describe_topics(TopicCollection([topic])))
+        assert not described.is_internal
+        return [(p.id, p.leader.id, [r.id for r in p.isr]) for p in described.partitions]
+
+    eventually(partitions, [(n, 1, [1]) for n in range(3)])
     settled(admin.delete_topics([topic]))
     assert refused(admin.delete_topics([topic])[topic]) == KafkaError.UNKNOWN_TOPIC_OR_PART
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla.protocol.api import decode_request_header, request_class
+from ottla.protocol.generated.share_fetch_request import ShareFetchRequest
 from ottla.protocol.primitives import Message, Struct
 from tests.interop.differential.pair import Pair, Side
 
@@ -79,6 +80,8 @@ def _replace(value: Any, side: Side, topic: str, line: int) -> None:
         elif name in {"group_id", "key"} and found:
             setattr(value, name, f"{str(found).split('@')[0]}@{line}")
         elif name in {"max_wait_ms", "rebalance_timeout_ms", "session_timeout_ms"}:
-            setattr(value, name, 10 if name == "max_wait_ms" else 2_000)
+            # A share fetch answers with the error of its state's coordinator only when that has spoken by then.
+            soon = name == "max_wait_ms" and not isinstance(value, ShareFetchRequest)
+            setattr(value, name, 10 if soon else 2_000)
         else:
             _replace(found, side, topic, line)

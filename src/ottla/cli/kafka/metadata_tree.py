@@ -32,7 +32,8 @@ _COMMIT = "26b251a451ce941d"
 
 def metadata_tree(image: MetadataImage, offset: int, epoch: int, time_ms: int) -> Tree:
     moment = datetime.fromtimestamp(time_ms / 1000, UTC)
-    time = f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z[UTC]"
+    fraction = f".{moment.microsecond // 1000:03d}".rstrip("0").rstrip(".")
+    time = f"{moment:%Y-%m-%dT%H:%M:%S}{fraction}Z[UTC]"
     scram: dict[str, Tree | str] = {}
     for code, mechanism in _MECHANISMS.items():
         users = {user: _scram(record) for (kind, user), record in image.scram.items() if kind == code}
