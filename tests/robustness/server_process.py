@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import resource
@@ -26,13 +27,19 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONUNBUFFERED": "1"}
 
 
+# Far apart for processes that started together: a cluster takes a dozen in a row.
+_places = itertools.count(os.getpid() * 997)
+
+
 def free_ports(count: int) -> list[int]:
-    """Ports below the range that the kernel gives to clients, so that no client of ours can take them."""
+    """Ports below the range that the kernel gives to clients, so that no client of ours can take them.
+
+    None is given twice for a long time: a client that an earlier test left behind would find the new server and write
+    its own topics there.
+    """
     found: list[int] = []
-    # Far apart for processes that started together: a cluster takes a dozen in a row.
-    candidate = 10_000 + os.getpid() * 997 % 20_000
     while len(found) < count:
-        candidate = 10_000 + (candidate - 9_999) % 20_000
+        candidate = 10_000 + next(_places) % 20_000
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", candidate))

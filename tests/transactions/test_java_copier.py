@@ -17,7 +17,7 @@ from tests.support.kafka_tools import jvm_command
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("requires_apache_kafka")]
 
-RECORDS = 2000
+RECORDS = 5000
 _JVM = ("-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 PROPERTIES = {"transaction.state.log.num.partitions": "2", "offsets.topic.num.partitions": "2"}
 
@@ -90,7 +90,7 @@ def copy(directory: Path, *, kills: int, timeout_s: float) -> None:
                 )
                 if process.poll() is not None:
                     process = copier(server, directory / "copier.log")
-                if killed < kills and done >= RECORDS * (killed + 1) // (kills + 2):
+                if killed < kills and done > RECORDS * killed // (kills + 1):
                     if killed % 2:
                         process.kill()
                         process.wait(10)
