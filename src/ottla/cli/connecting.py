@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -66,26 +66,14 @@ def located(command: Command) -> Command:
 def connected(command: Command) -> Command:
     """Adds what `located` adds, --registry and -o; the command is called with `target` first."""
 
-    @_where
     @click.option("--registry", metavar="URL", help="The schema registry.  [env: OTTLA_REGISTRY]")
     @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", help="How to print.")
     @functools.wraps(command)
-    def wrapped(
-        bootstrap: str | None,
-        profile: str | None,
-        properties: tuple[str, ...],
-        command_config: str | None,
-        registry: str | None,
-        output: str,
-        **arguments: Any,
-    ) -> Any:
-        from ottla.cli.profiles import resolve
-
+    def wrapped(where: Profile, /, registry: str | None, output: str, **arguments: Any) -> Any:
         with one_line_errors():
-            target = Target(resolve(bootstrap, profile, registry, properties, command_config), output)
-            return command(target, **arguments)
+            return command(Target(replace(where, registry=registry or where.registry), output), **arguments)
 
-    return wrapped  # type: ignore[return-value]  # click's decorators change the signature
+    return located(wrapped)  # type: ignore[return-value]  # click's decorators change the signature
 
 
 def _where(command: Command) -> Command:

@@ -19,11 +19,11 @@ from ottla.cli.kafka.group_tables import StateError, failed_words, list_kind, us
 from ottla.cli.kafka.options import Exit, Option, OptionError, OptionParser, Options
 from ottla.cli.kafka.streams_tables import print_members, print_offsets, print_state, subtopologies
 from ottla.client.cluster import Cluster
-from ottla.client.errors import CallTimeout, check, java_name
+from ottla.client.errors import CallTimeout, java_name
 from ottla.client.groups import delete_group, list_groups
+from ottla.client.streams_groups import describe_streams_group
 from ottla.client.topics import delete_topic
 from ottla.model.errors import KafkaError
-from ottla.protocol.generated.streams_group_describe_response import DescribedGroup
 
 PARSER = OptionParser((
     BOOTSTRAP_SERVER,
@@ -105,7 +105,7 @@ def _change_offsets(cluster: Cluster, options: Options, arguments: list[str]) ->
     words, left = [], iter(arguments)
     for word in left:
         if word == "--all-input-topics":
-            described = _described(cluster, options.required("group"))
+            described = describe_streams_group(cluster, options.required("group"))
             sources = {name for each in subtopologies(described) for name in each.source_topics}
             words += [part for name in sorted(sources) for part in ("--topic", name)]
         elif word == "--delete-internal-topic":
@@ -124,7 +124,7 @@ def _internal_topics(cluster: Cluster, options: Options, group: str) -> list[str
     if not options.has("delete-all-internal-topics"):
         return options.values("delete-internal-topic")
     found = []
-    described = _described(cluster, group)
+    described = describe_streams_group(cluster, group)
     sources = {name for each in subtopologies(described) for name in each.source_topics}
     for each in subtopologies(described):
         for topic in (*each.repartition_source_topics, *each.state_changelog_topics):
@@ -153,7 +153,7 @@ def _act(cluster: Cluster, options: Options) -> None:
         _delete(cluster, options, groups, known)
         return
     for group in groups:
-        found, verbose = _described(cluster, group), options.has("verbose")
+        found, verbose = describe_streams_group(cluster, group), options.has("verbose")
         if options.has("members"):
             print_members(found, verbose=verbose)
         elif options.has("state"):
@@ -197,18 +197,3 @@ def _delete(cluster: Cluster, options: Options, groups: list[str], known: Mappin
     if with_topics:
         names = "', '".join(with_topics)
         print(f"Deletion of associated internal topics of the streams groups ('{names}') was successful.")
-
-
-def _described(cluster: Cluster, group: str) -> DescribedGroup:
-    from ottla.protocol.generated.streams_group_describe_request import StreamsGroupDescribeRequest
-    from ottla.protocol.generated.streams_group_describe_response import StreamsGroupDescribeResponse
-
-    answer = cluster.coordinator_call(
-        "describeStreamsGroups",
-        group,
-        StreamsGroupDescribeRequest([group]),
-        StreamsGroupDescribeResponse,
-        lambda a: a.groups[0].error_code,
-    )
-    check(answer.groups[0].error_code, answer.groups[0].error_message)
-    return answer.groups[0]

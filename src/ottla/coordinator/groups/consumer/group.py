@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from enum import Enum
 
+from ottla.coordinator.groups.assigned_group import AssignedGroup
 from ottla.coordinator.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE
 from ottla.coordinator.groups.consumer import group_records
 from ottla.coordinator.groups.consumer.members import (
@@ -17,7 +18,7 @@ from ottla.coordinator.groups.consumer.members import (
     TargetPartitions,
 )
 from ottla.coordinator.groups.consumer.subscriptions import Subscriptions
-from ottla.coordinator.groups.group import Group, GroupKind, PartitionCheck
+from ottla.coordinator.groups.group import GroupKind, PartitionCheck
 from ottla.coordinator.groups.offset_store import CommittedOffset
 from ottla.coordinator.java_order import strings_in_java_order
 from ottla.coordinator.records import CoordinatorRecord
@@ -30,7 +31,6 @@ log = get_logger(__name__)
 NO_TARGET: TargetPartitions = {}
 _UNOWNED = -1
 _MEMBER_EPOCHS_FROM = 9
-_FIRST_EPOCH = 1
 
 
 class ConsumerGroupState(Enum):
@@ -41,24 +41,16 @@ class ConsumerGroupState(Enum):
     DEAD = "Dead"
 
 
-class ConsumerGroup(Group):
+class ConsumerGroup(AssignedGroup[ConsumerMember, TargetPartitions]):
     kind = GroupKind.CONSUMER
+    protocol_type = CONSUMER_PROTOCOL_TYPE
 
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.protocol_type = CONSUMER_PROTOCOL_TYPE
-        self.group_epoch = _FIRST_EPOCH
-        self.metadata_hash = 0
-        self.assignment_epoch = _FIRST_EPOCH
-        self.assignment_timestamp_ms = 0
-        self.members: dict[str, ConsumerMember] = {}
+        super().__init__(group_id)
         self.static_members: dict[str, str] = {}
-        self.targets: dict[str, TargetPartitions] = {}
         self.subscriptions = Subscriptions()
         self.has_partition_metadata = False
         """A record that Kafka wrote before 4.1, to be deleted with the next change."""
-        self.refresh_due = True
-        """The topics may have changed since the metadata hash was computed."""
         self._owners: dict[Uuid, dict[int, int]] = {}
         self._assignors: Counter[str] = Counter()
         self._classic_protocols: Counter[str] = Counter()
@@ -80,19 +72,8 @@ class ConsumerGroup(Group):
     def state_name(self) -> str:
         return self.state.value
 
-    @property
-    def is_empty(self) -> bool:
-        return not self.members
-
     def is_subscribed_to(self, topic: str) -> bool:
         return topic in self.subscriptions
-
-    def member(self, member_id: str) -> ConsumerMember:
-        member = self.members.get(member_id)
-        if member is None:
-            message = f"Member {member_id} is not a member of group {self.group_id}."
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, message)
-        return member
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
         member_id = self.static_members.get(instance_id) if instance_id is not None else None
@@ -161,10 +142,6 @@ class ConsumerGroup(Group):
     def validate_offset_delete(self) -> None:
         """Always allowed: topics that the group reads are refused one by one."""
 
-    def validate_delete(self) -> None:
-        if self.members:
-            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
-
     def tombstones(self) -> list[CoordinatorRecord]:
         return group_records.group_tombstones(self.group_id, list(self.members), list(self.subscriptions.resolved))
 
@@ -174,7 +151,6 @@ class ConsumerGroup(Group):
     # Replay
 
     def put(self, member: ConsumerMember) -> None:
-        """Add the member, or put it in the place of what it was."""
         old = self.members.get(member.member_id)
         self.members[member.member_id] = member
         self._count(old, member)

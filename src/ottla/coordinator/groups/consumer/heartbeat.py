@@ -9,18 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ottla.coordinator.decisions import Draft, GroupDecision, Waiter
+from ottla.coordinator.groups.assigned_group import JOIN_GROUP_EPOCH, LEAVE_GROUP_EPOCH, LEAVE_GROUP_STATIC_EPOCH
 from ottla.coordinator.groups.classic.group import ClassicGroup
 from ottla.coordinator.groups.classic.join import Caller
 from ottla.coordinator.groups.consumer.fencing import Fencing
 from ottla.coordinator.groups.consumer.group import ConsumerGroup
 from ottla.coordinator.groups.consumer.group_records import current_record
-from ottla.coordinator.groups.consumer.members import (
-    JOIN_GROUP_EPOCH,
-    LEAVE_GROUP_EPOCH,
-    LEAVE_GROUP_STATIC_EPOCH,
-    AssignedPartitions,
-    ConsumerMember,
-)
+from ottla.coordinator.groups.consumer.members import AssignedPartitions, ConsumerMember
 from ottla.coordinator.groups.consumer.migration import Migration
 from ottla.coordinator.groups.consumer.rebalance import ConsumerRebalance
 from ottla.coordinator.groups.consumer.reconciliation import OwnedPartitions

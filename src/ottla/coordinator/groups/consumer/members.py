@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import TypeAlias
 
+from ottla.coordinator.groups.assigned_group import JOIN_GROUP_EPOCH
 from ottla.coordinator.groups.classic.members import Protocols
 from ottla.model.ids import Uuid
 
@@ -18,10 +19,6 @@ AssignedPartitions: TypeAlias = Mapping[Uuid, Mapping[int, int]]
 """topic id -> partition -> the member epoch at which it was assigned."""
 
 TargetPartitions: TypeAlias = Mapping[Uuid, frozenset[int]]
-
-LEAVE_GROUP_EPOCH = -1
-LEAVE_GROUP_STATIC_EPOCH = -2
-JOIN_GROUP_EPOCH = 0
 
 
 class MemberState(IntEnum):

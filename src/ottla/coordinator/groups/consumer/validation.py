@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.coordinator.groups.consumer.members import (
-    JOIN_GROUP_EPOCH,
-    LEAVE_GROUP_EPOCH,
-    LEAVE_GROUP_STATIC_EPOCH,
-)
+from ottla.coordinator.groups.assigned_group import JOIN_GROUP_EPOCH, LEAVE_GROUP_EPOCH, LEAVE_GROUP_STATIC_EPOCH
 from ottla.coordinator.settings import GroupSettings
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest

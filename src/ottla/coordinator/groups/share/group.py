@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
-from ottla.coordinator.groups.group import Group, GroupKind, PartitionCheck
+from ottla.coordinator.groups.assigned_group import AssignedGroup
+from ottla.coordinator.groups.group import GroupKind, PartitionCheck
 from ottla.coordinator.groups.offset_store import CommittedOffset
 from ottla.coordinator.groups.share import group_records
 from ottla.coordinator.groups.share.members import Partitions, ShareMember
@@ -14,7 +15,6 @@ from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Uuid
 
 PROTOCOL_TYPE = "share"
-_FIRST_EPOCH = 1
 
 
 class SharedTopic(NamedTuple):
@@ -25,19 +25,13 @@ class SharedTopic(NamedTuple):
     since_ms: int = 0
 
 
-class ShareGroup(Group):
+class ShareGroup(AssignedGroup[ShareMember, Partitions]):
     kind = GroupKind.SHARE
+    protocol_type = PROTOCOL_TYPE
     expires = False
 
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.protocol_type = PROTOCOL_TYPE
-        self.group_epoch = _FIRST_EPOCH
-        self.metadata_hash = 0
-        self.assignment_epoch = _FIRST_EPOCH
-        self.assignment_timestamp_ms = 0
-        self.members: dict[str, ShareMember] = {}
-        self.targets: dict[str, Partitions] = {}
+        super().__init__(group_id)
         self.topics: Counter[str] = Counter()
         """Names, by how many members subscribe to them."""
         self.initializing: dict[Uuid, SharedTopic] = {}
@@ -45,26 +39,13 @@ class ShareGroup(Group):
         self.deleting: frozenset[Uuid] = frozenset()
         self.has_state_partitions = False
         """Something of it is or was known to the share coordinator."""
-        self.refresh_due = True
-        """The topics may have changed since the metadata hash was computed."""
 
     @property
     def state_name(self) -> str:
         return "Stable" if self.members else "Empty"
 
-    @property
-    def is_empty(self) -> bool:
-        return not self.members
-
     def is_subscribed_to(self, topic: str) -> bool:
         return topic in self.topics
-
-    def member(self, member_id: str) -> ShareMember:
-        member = self.members.get(member_id)
-        if member is None:
-            message = f"Member {member_id} is not a member of group {self.group_id}."
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, message)
-        return member
 
     def topics_with(self, old: ShareMember | None, new: ShareMember | None) -> set[str]:
         """What the group will read when `new` takes the place of `old`."""
@@ -91,10 +72,6 @@ class ShareGroup(Group):
 
     def _no_offsets(self) -> KafkaError:
         return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} is not a consumer group.")
-
-    def validate_delete(self) -> None:
-        if self.members:
-            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
     def tombstones(self) -> list[CoordinatorRecord]:
         return group_records.group_tombstones(self.group_id, list(self.members))

@@ -10,6 +10,7 @@ from functools import partial
 from typing import NamedTuple
 
 from ottla.coordinator.decisions import Draft, GroupDecision, Waiter
+from ottla.coordinator.groups.assigned_group import JOIN_GROUP_EPOCH, LEAVE_GROUP_EPOCH
 from ottla.coordinator.groups.classic.join import Caller
 from ottla.coordinator.groups.share.assignor import assign
 from ottla.coordinator.groups.share.group import ShareGroup
@@ -28,7 +29,7 @@ from ottla.coordinator.groups.share.initialization import (
     is_assignment_due,
     missing,
 )
-from ottla.coordinator.groups.share.members import JOIN_GROUP_EPOCH, LEAVE_GROUP_EPOCH, Partitions, ShareMember
+from ottla.coordinator.groups.share.members import Partitions, ShareMember
 from ottla.coordinator.groups.share.timings import share_timings
 from ottla.coordinator.groups.shelf import Shelf, session_key
 from ottla.coordinator.java_order import strings_in_java_order

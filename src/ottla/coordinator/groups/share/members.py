@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from ottla.coordinator.groups.assigned_group import JOIN_GROUP_EPOCH
 from ottla.model.ids import Uuid
 
 Partitions: TypeAlias = Mapping[Uuid, frozenset[int]]
-
-JOIN_GROUP_EPOCH = 0
-LEAVE_GROUP_EPOCH = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from ottla.coordinator.groups.group import Group, GroupKind, PartitionCheck
+from ottla.coordinator.groups.assigned_group import AssignedGroup
+from ottla.coordinator.groups.group import GroupKind, PartitionCheck
 from ottla.coordinator.groups.offset_store import CommittedOffset
 from ottla.coordinator.groups.streams import group_records
 from ottla.coordinator.groups.streams.configuration import ConfiguredTopology
@@ -22,7 +23,6 @@ from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Uuid
 
 _MEMBER_EPOCHS_FROM = 9
-_FIRST_EPOCH = 1
 PROTOCOL_TYPE = "streams"
 
 
@@ -35,26 +35,18 @@ class StreamsGroupState(Enum):
     DEAD = "Dead"
 
 
-class StreamsGroup(Group):
+class StreamsGroup(AssignedGroup[StreamsMember, TargetTasks]):
     kind = GroupKind.STREAMS
+    protocol_type = PROTOCOL_TYPE
 
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.protocol_type = PROTOCOL_TYPE
-        self.group_epoch = _FIRST_EPOCH
-        self.metadata_hash = 0
+        super().__init__(group_id)
         self.validated_topology_epoch = 0
         self.assignment_configs: Mapping[str, str] = {}
         """Those of the last assignment."""
-        self.assignment_epoch = _FIRST_EPOCH
-        self.assignment_timestamp_ms = 0
         self.topology: StreamsTopology | None = None
-        self.members: dict[str, StreamsMember] = {}
-        self.targets: dict[str, TargetTasks] = {}
         self.owners = TaskOwners()
         self.configured: ConfiguredTopology | None = None
-        self.refresh_due = True
-        """The topics may have changed since the metadata hash was computed."""
         self.endpoint_epoch = 0
         self.shutdown_requested_by: str | None = None
 
@@ -76,19 +68,8 @@ class StreamsGroup(Group):
     def state_name(self) -> str:
         return self.state.value
 
-    @property
-    def is_empty(self) -> bool:
-        return not self.members
-
     def is_subscribed_to(self, topic: str) -> bool:
         return bool(self.members) and self.topology is not None and topic in self.topology.subtopology_of_source
-
-    def member(self, member_id: str) -> StreamsMember:
-        member = self.members.get(member_id)
-        if member is None:
-            message = f"Member {member_id} is not a member of group {self.group_id}."
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, message)
-        return member
 
     # Offsets and the end of the group
 
@@ -126,10 +107,6 @@ class StreamsGroup(Group):
     def validate_offset_delete(self) -> None:
         """Always allowed: topics that the group reads are refused one by one."""
 
-    def validate_delete(self) -> None:
-        if self.members:
-            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
-
     def tombstones(self) -> list[CoordinatorRecord]:
         return group_records.group_tombstones(self.group_id, list(self.members))
 
@@ -139,7 +116,6 @@ class StreamsGroup(Group):
     # Replay
 
     def put(self, member: StreamsMember) -> None:
-        """Add the member, or put it in the place of what it was."""
         old = self.members.get(member.member_id)
         if old is not None:
             self.owners.release(old)

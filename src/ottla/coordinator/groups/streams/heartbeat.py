@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ottla.coordinator.decisions import Draft, GroupDecision, Waiter
+from ottla.coordinator.groups.assigned_group import JOIN_GROUP_EPOCH, LEAVE_GROUP_EPOCH, LEAVE_GROUP_STATIC_EPOCH
 from ottla.coordinator.groups.classic.group import ClassicGroup
 from ottla.coordinator.groups.classic.join import Caller
 from ottla.coordinator.groups.shelf import Shelf
@@ -20,13 +21,7 @@ from ottla.coordinator.groups.streams.endpoints import partitions_by_endpoint
 from ottla.coordinator.groups.streams.fencing import Fencing
 from ottla.coordinator.groups.streams.group import StreamsGroup
 from ottla.coordinator.groups.streams.group_records import current_record, member_record
-from ottla.coordinator.groups.streams.members import (
-    JOIN_GROUP_EPOCH,
-    LEAVE_GROUP_EPOCH,
-    LEAVE_GROUP_STATIC_EPOCH,
-    Endpoint,
-    StreamsMember,
-)
+from ottla.coordinator.groups.streams.members import Endpoint, StreamsMember
 from ottla.coordinator.groups.streams.reconciliation import Reconciliation, Target
 from ottla.coordinator.groups.streams.statuses import StatusCode
 from ottla.coordinator.groups.streams.target import TargetAssignment

@@ -7,11 +7,8 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import NamedTuple
 
+from ottla.coordinator.groups.assigned_group import JOIN_GROUP_EPOCH
 from ottla.coordinator.groups.streams.tasks import NOTHING_ASSIGNED, AssignedTasks
-
-LEAVE_GROUP_EPOCH = -1
-LEAVE_GROUP_STATIC_EPOCH = -2
-JOIN_GROUP_EPOCH = 0
 
 
 class MemberState(IntEnum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sized
 
-from ottla.coordinator.groups.streams.members import JOIN_GROUP_EPOCH, LEAVE_GROUP_STATIC_EPOCH
+from ottla.coordinator.groups.assigned_group import JOIN_GROUP_EPOCH, LEAVE_GROUP_STATIC_EPOCH
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest, Topology
 
