@@ -202,6 +202,7 @@ class _Compaction:
 
     def _rewrite_group(self, group: list[Segment], rules: BatchRules) -> Steps:
         output = self._output = CleanedSegment(self._log, group[0])
+        generation = self._log.generation
         for segment in group:
             for batch, header in self._batches(segment, 0):
                 for kept in filter_batch(batch, header, rules):
@@ -215,7 +216,7 @@ class _Compaction:
         yield sync
         if not sync.done:
             sync()
-        check_present(self._log, group)
+        check_present(self._log, group, generation)
         self._bytes_written += output.segment.size
         self._log.replace_segments([output.segment], group, self._time_ms)
         self._output = None
@@ -236,10 +237,14 @@ class _Compaction:
             self._pace.restart()
 
 
-def check_present(log: PartitionLog, segments: list[Segment]) -> None:
-    """LogChangedError when one of them has left the log."""
+def check_present(log: PartitionLog, segments: list[Segment], generation: int | None = None) -> None:
+    """LogChangedError when one of them has left the log, or the log was cut since `generation`: a segment that was cut
+    is still there and has other records now.
+    """
     present = log.segments
-    if log.log_dir.offline or any(segment not in present for segment in segments):
+    if generation is not None and generation != log.generation:
+        raise LogChangedError(str(log.topic_partition))
+    if log.discarded or log.log_dir.offline or any(segment not in present for segment in segments):
         raise LogChangedError(str(log.topic_partition))
 
 

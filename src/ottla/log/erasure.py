@@ -2,22 +2,20 @@
 
 The topic's setting `ottla.encryption.forget` lists what to erase (`ottla.model.erasures`). Every replica does it by itself, once it has the log up
 to that offset: the segments that hold such records are written anew with the value null and the headers gone, everything
-else as it stands, under a new key of the topic; then the old key is destroyed (`KeyCustody`). What is done is noted in
-the log directory's `erasure-checkpoint`; a crash at any point repeats the work, which changes nothing a second time.
+else as it stands, under a new key of the topic; then the old key is destroyed (`KeyCustody`). What is done is noted with
+the log (`erasure_notes`); a crash at any point repeats the work, which changes nothing a second time.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Generator, Iterable, Iterator
-from typing import Protocol
+from collections.abc import Collection, Generator, Iterable, Iterator
+from typing import NamedTuple, Protocol
 
 from ottla.env.logging import get_logger
 from ottla.env.seams import Clock
 from ottla.log.compaction import LogChangedError, Pace, check_present, read_batches
 from ottla.log.compaction_batches import steps_of_spans
 from ottla.log.compaction_output import BlockingSync, CleanedSegment
-from ottla.log.file_names import ERASURE_CHECKPOINT
 from ottla.log.log_directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
 from ottla.log.segment import Segment
@@ -33,7 +31,8 @@ from ottla.protocol.records import (
 )
 
 _log = get_logger(__name__)
-Steps = Generator[BlockingSync | None, None, None]
+SHORT_LOG_MS = 30_000
+_NEVER_MS = float("inf")
 
 
 class KeyCustody(Protocol):
@@ -43,6 +42,10 @@ class KeyCustody(Protocol):
 
     def destroy_old_keys(self, directory: str, topic: str) -> None: ...
 
+    def destroy_keys(self, directory: str, topic: str, dead: Collection[str] | None) -> None: ...
+
+    def keyed_topics(self, directory: str) -> set[str]: ...
+
 
 class Logs(Protocol):
     """What the eraser needs of `LogStore`."""
@@ -51,13 +54,14 @@ class Logs(Protocol):
 
 
 class Eraser:
-    __slots__ = ("_clock", "_custody", "_done", "_logs")
+    __slots__ = ("_clock", "_custody", "_logs", "_short")
 
     def __init__(self, logs: Logs, clock: Clock, custody: KeyCustody) -> None:
         self._logs = logs
         self._clock = clock
         self._custody = custody
-        self._done: dict[str, dict[str, list[str]]] = {}
+        self._short: dict[str, _Short] = {}
+        """By folder: logs that end before what is to be erased."""
 
     def erase_next(self) -> Generator[BlockingSync | None, None, bool]:
         """The next topic of a directory that has something to erase, in slices; False when there is none."""
@@ -71,7 +75,8 @@ class Eraser:
             for log, due in work:
                 erased += yield from _erase(log, due, self._clock)
             self._custody.destroy_old_keys(log_dir.path, topic)
-            self._note_done(log_dir, work)
+            for log, due in work:
+                self._note_done(log, due)
         except LogChangedError:
             _log.info("erasure.abandoned", topic=topic)
             return True
@@ -80,57 +85,69 @@ class Eraser:
         _log.info("keys.forgotten", topic=topic, directory=log_dir.path, records=erased)
         return True
 
-    def _choose(self) -> tuple[LogDirectory, str, list[tuple[PartitionLog, list[Erasure]]]] | None:
-        found: dict[tuple[str, str], list[tuple[PartitionLog, list[Erasure]]]] = {}
+    def _choose(self) -> tuple[LogDirectory, str, list[tuple[PartitionLog, _Due]]] | None:
+        found: dict[tuple[str, str], list[tuple[PartitionLog, _Due]]] = {}
         for log in self._logs.online_logs():
             if log.config.ottla_encryption_forget:
-                due = list(self._due(log))
+                due = [erasure for erasure in self._wanted(log) if self._is_due(log, erasure)]
                 if due:
-                    found.setdefault((log.log_dir.path, log.topic_partition.topic), []).append((log, due))
+                    work = found.setdefault((log.log_dir.path, log.topic_partition.topic), [])
+                    work.append((log, _Due(due, log.generation)))
         for (_, topic), work in found.items():
             return work[0][0].log_dir, topic, work
         return None
 
-    def _due(self, log: PartitionLog) -> Iterator[Erasure]:
-        done = self._done_in(log.log_dir).get(str(log.topic_partition), [])
+    def _wanted(self, log: PartitionLog) -> Iterator[Erasure]:
         for text in log.config.ottla_encryption_forget:
-            if text not in done:
-                erasure = Erasure.parse(text)
-                end = erasure.ends.get(log.topic_partition.partition, 0)
-                if log.log_start_offset < end <= log.log_end_offset:
-                    yield erasure
+            if text not in log.erased:
+                yield Erasure.parse(text)
 
-    # What is done
+    def _is_due(self, log: PartitionLog, erasure: Erasure) -> bool:
+        end = erasure.ends.get(log.topic_partition.partition, 0)
+        if end <= log.log_start_offset:
+            return False
+        return end <= log.log_end_offset or self._stays_short(log)
 
-    def _done_in(self, log_dir: LogDirectory) -> dict[str, list[str]]:
-        done = self._done.get(log_dir.path)
-        if done is None:
-            path = f"{log_dir.path}/{ERASURE_CHECKPOINT}"
-            done = {}
-            if log_dir.storage.exists(path):
-                try:
-                    done = dict(json.loads(log_dir.storage.read_bytes(path)))
-                except ValueError as error:  # everything is looked at again: more work, no harm
-                    _log.warning("checkpoint.rejected", path=path, error=str(error))
-            self._done[log_dir.path] = done
-        return done
+    def _stays_short(self, log: PartitionLog) -> bool:
+        """The log ends before what is to be erased: it is being fetched, or the rest is lost for good, and then nothing
+        would ever come. One that does not grow for a while is erased as far as it goes.
+        """
+        now_ms, end = self._clock.monotonic_ms(), log.log_end_offset
+        short = self._short.get(log.directory)
+        if short is None or short.end != end or short.generation != log.generation:
+            self._short[log.directory] = _Short(end, log.generation, now_ms)
+            return False
+        return now_ms - short.since_ms >= SHORT_LOG_MS
 
-    def _note_done(self, log_dir: LogDirectory, work: list[tuple[PartitionLog, list[Erasure]]]) -> None:
-        done = self._done_in(log_dir)
-        for log, due in work:
-            wanted = log.config.ottla_encryption_forget
-            before = [text for text in done.get(str(log.topic_partition), []) if text in wanted]
-            done[str(log.topic_partition)] = [*before, *(str(erasure) for erasure in due)]
-        present = {str(log.topic_partition) for log in self._logs.online_logs() if log.log_dir is log_dir}
-        for partition in done.keys() - present:
-            del done[partition]
-        log_dir.storage.write_atomic(f"{log_dir.path}/{ERASURE_CHECKPOINT}", json.dumps(done).encode())
+    def _note_done(self, log: PartitionLog, due: _Due) -> None:
+        if log.discarded or log.generation != due.generation:
+            return  # it was cut meanwhile and fetches again: looked at again
+        partition = log.topic_partition.partition
+        done = [str(each) for each in due.erasures if each.ends[partition] <= log.log_end_offset]
+        before = [text for text in log.erased if text in log.config.ottla_encryption_forget]
+        if done:
+            log.note_erased([*before, *done])
+        if len(done) < len(due.erasures):
+            self._short[log.directory] = _Short(log.log_end_offset, log.generation, _NEVER_MS)
+        else:
+            self._short.pop(log.directory, None)
 
 
-def _erase(log: PartitionLog, due: list[Erasure], clock: Clock) -> Generator[BlockingSync | None, None, int]:
+class _Due(NamedTuple):
+    erasures: list[Erasure]
+    generation: int
+
+
+class _Short(NamedTuple):
+    end: Offset
+    generation: int
+    since_ms: float
+
+
+def _erase(log: PartitionLog, due: _Due, clock: Clock) -> Generator[BlockingSync | None, None, int]:
     """Write the segments anew that hold what is due; how many records lost their value."""
     topic, partition = log.topic_partition
-    ends = {erasure.key_hash: erasure.ends[partition] for erasure in sorted(due, key=lambda e: e.ends[partition])}
+    ends = {each.key_hash: each.ends[partition] for each in sorted(due.erasures, key=lambda each: each.ends[partition])}
     upper = max(ends.values())
     pace = Pace(clock)
     affected: list[Segment] = []
@@ -139,6 +156,7 @@ def _erase(log: PartitionLog, due: list[Erasure], clock: Clock) -> Generator[Blo
             if (yield from _condemned(batch, header, topic, ends, pace)):
                 affected.append(segment)
                 break
+    check_present(log, affected, due.generation)
     if log.active_segment in affected:
         log.roll(clock.time_ms())
     erased = 0
@@ -150,6 +168,7 @@ def _erase(log: PartitionLog, due: list[Erasure], clock: Clock) -> Generator[Blo
 def _rewrite(
     log: PartitionLog, segment: Segment, ends: dict[str, Offset], clock: Clock, pace: Pace
 ) -> Generator[BlockingSync | None, None, int]:
+    generation = log.generation
     output = CleanedSegment(log, segment)
     finished = False
     erased = 0
@@ -164,7 +183,7 @@ def _rewrite(
         yield sync
         if not sync.done:
             sync()
-        check_present(log, [segment])
+        check_present(log, [segment], generation)
         log.replace_segments([output.segment], [segment], clock.time_ms())
         finished = True
     finally:

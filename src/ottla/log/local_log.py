@@ -82,6 +82,7 @@ class LocalLog:
         "_segment_ms",
         "_segments",
         "directory",
+        "discarded",
         "last_flushed_ms",
         "log_dir",
         "log_end_offset",
@@ -110,6 +111,8 @@ class LocalLog:
         self.log_end_offset = log_end_offset
         self.recovery_point = recovery_point
         self.last_flushed_ms: TimestampMs = 0
+        self.discarded = False
+        """Taken out of the node: its folder is about to go, and whoever still works on it must stop."""
         self._generation = 0
         """Counts truncations: a sync that began before one proves nothing about what was written after it."""
         self.config = config

@@ -43,9 +43,13 @@ class LogDirectory:
         self._deletions: deque[tuple[TimestampMs, str]] = deque()
 
     def storage_error(self, error: OSError) -> KafkaError:
-        """The refusal that an OSError becomes; takes the directory offline unless the disk is merely full."""
+        """The refusal that an OSError becomes; takes the directory offline unless the disk is merely full, or the file's
+        key was destroyed, which says nothing about the disk.
+        """
         if error.errno in _DISK_FULL:
             _log.warning("disk.filled", directory=self.path, error=str(error))
+        elif error.errno == errno.ENOKEY:
+            _log.warning("key.destroyed", error=str(error))
         else:
             self.fail(error)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Disk error in log directory {self.path}: {error}")

@@ -7,8 +7,9 @@ goes offline with its partitions; the methods here skip it and go on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ottla.env.config import TopicConfig
 from ottla.env.logging import get_logger
@@ -44,6 +45,9 @@ from ottla.log.retention import delete_old_segments
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import METADATA_DIR, ZERO_UUID, Offset, TimestampMs, TopicPartition, Uuid
 
+if TYPE_CHECKING:
+    from ottla.log.erasure import KeyCustody
+
 _log = get_logger(__name__)
 
 
@@ -78,6 +82,8 @@ class LogStore:
         self.copied_bytes = 0
         """By moves between the directories, since the start."""
         self._loaded = False
+        self.custody: KeyCustody | None = None
+        """With encryption at rest."""
         self.previous_broker_epoch = UNKNOWN_BROKER_EPOCH
         """The broker epoch of the last clean shutdown, when all directories agree on it."""
 
@@ -233,6 +239,26 @@ class LogStore:
         if log is not None:
             self._discard(log, DELETE_DIR_SUFFIX, now_ms)
 
+    def destroy_keys(self, topic: str, of: Collection[TopicPartition] | None = None) -> None:
+        """The topic was deleted: what encrypts these partitions, or all there is of the topic, can never be read again.
+
+        Before their folders go or are put aside: after a crash in between they are found again.
+        """
+        if self.custody is None:
+            return
+        for log_dir in self.online_directories():
+            dead = None if of is None else {str(partition) for partition in of}
+            try:
+                self.custody.destroy_keys(log_dir.path, topic, dead)
+            except OSError as error:
+                log_dir.fail(error)
+
+    def keyed_topics(self) -> set[str]:
+        """Topics that have keys in some directory."""
+        if self.custody is None:
+            return set()
+        return {topic for log_dir in self.online_directories() for topic in self.custody.keyed_topics(log_dir.path)}
+
     def mark_stray(self, partition: TopicPartition, now_ms: TimestampMs) -> None:
         """The metadata does not give this replica to the node: put it aside under another name and keep it."""
         log = self._logs.pop(partition, None)
@@ -242,6 +268,7 @@ class LogStore:
     def _discard(self, log: PartitionLog, suffix: str, now_ms: TimestampMs) -> None:
         log_dir = log.log_dir
         log.forget()
+        log.discarded = True
         if log_dir.offline:
             return
         name = unique_dir(log.topic_partition, self._random.token_bytes(16), suffix)

@@ -16,6 +16,7 @@ from ottla.env.logging import get_logger
 from ottla.log.checkpoints import CorruptCheckpointError, read_partition_metadata, write_partition_metadata
 from ottla.log.epoch_cache import EpochCache, read_epoch_cache
 from ottla.log.file_names import (
+    ERASURE_CHECKPOINT,
     INDEX_SUFFIX,
     INDEX_SUFFIXES,
     LOG_SUFFIX,
@@ -143,6 +144,7 @@ def load_partition_log(
         epochs=epochs,
         producers=producers,
         snapshots=folder.snapshots,
+        erased=_read_erased(folder, topic_partition.partition, end) if ERASURE_CHECKPOINT in names else (),
     )
     log.producer_id_expiration_ms = producer_id_expiration_ms
     # Most partitions of a large node are idle: the first append or read opens what it needs.
@@ -167,6 +169,18 @@ def _read_topic_id(log_dir: LogDirectory, directory: str, names: Sequence[str]) 
         # An empty file is a crash before the first sync; the leader assigns the id again.
         _log.warning("topic_id.rejected", directory=directory, error=str(error))
         return ZERO_UUID
+
+
+def _read_erased(folder: _Folder, partition: int, end: Offset) -> tuple[str, ...]:
+    """What the crash took from the log's end is fetched again, and looked at again."""
+    from ottla.log.erasure_notes import notes_below, read_erasure_notes, write_erasure_notes
+
+    storage = folder.log_dir.storage
+    noted = read_erasure_notes(storage, folder.path)
+    kept = notes_below(noted, partition, end)
+    if kept != noted:
+        write_erasure_notes(storage, folder.path, kept)
+    return kept
 
 
 def _find_segments(log_dir: LogDirectory, directory: str, names: Sequence[str]) -> list[Segment]:

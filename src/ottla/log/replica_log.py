@@ -49,6 +49,7 @@ class ReplicaLog(LocalLog):
         "_epochs",
         "_first_unstable",
         "_snapshots",
+        "erased",
         "high_watermark",
         "log_start_offset",
         "producer_id_expiration_ms",
@@ -72,6 +73,7 @@ class ReplicaLog(LocalLog):
         epochs: EpochCache | None = None,
         producers: ProducerState | None = None,
         snapshots: ProducerSnapshots | None = None,
+        erased: tuple[str, ...] = (),
     ) -> None:
         """From loaded parts: `recovery.load` and `create_partition_log` put them together."""
         super().__init__(log_dir, directory, topic_partition, config, segments, log_end_offset, recovery_point)
@@ -82,6 +84,8 @@ class ReplicaLog(LocalLog):
         self.producers = producers or ProducerState(log_end_offset)
         self._snapshots = snapshots or ProducerSnapshots(log_dir.storage, directory, [])
         self._first_unstable = self.producers.first_unstable_offset()
+        self.erased = erased
+        """Entries of `ottla.encryption.forget` that were carried out here."""
         self.producer_id_expiration_ms = DEFAULT_PRODUCER_ID_EXPIRATION_MS
         self.verification_enabled = False
         """`transaction.partition.verification.enable`: a transaction's first batch must show its guard."""
@@ -197,7 +201,7 @@ class ReplicaLog(LocalLog):
         """What must be synced for the recovery point to reach `up_to` (the log end by default); None for nothing."""
         self.log_dir.check_online()
         end = self.log_end_offset if up_to is None else up_to
-        if end <= self.recovery_point:
+        if end <= self.recovery_point or self.discarded:
             return None
         try:
             return self._flush_plan(end, self._unsynced_paths())
@@ -260,7 +264,29 @@ class ReplicaLog(LocalLog):
             raise self.log_dir.storage_error(error) from error
         return True
 
+    @property
+    def generation(self) -> int:
+        """Another number after every truncation: what was read before it may not be in the log any more."""
+        return self._generation
+
+    def note_erased(self, entries: Sequence[str]) -> None:
+        """These erasures are carried out in all that the log has now. OSError when that cannot be written."""
+        from ottla.log.erasure_notes import write_erasure_notes  # rare, and a node must start fast
+
+        write_erasure_notes(self.log_dir.storage, self.directory, entries)
+        self.erased = tuple(entries)
+
+    def _forget_erasures_above(self, offset: Offset) -> None:
+        """What is fetched again may hold erased values again; on disk before anything is cut."""
+        if self.erased:
+            from ottla.log.erasure_notes import notes_below
+
+            kept = notes_below(self.erased, self.topic_partition.partition, offset)
+            if kept != self.erased:
+                self.note_erased(kept)
+
     def _truncate_segments(self, offset: Offset, now_ms: TimestampMs) -> None:
+        self._forget_erasures_above(offset)
         keep = self.floor_segment(offset)
         # The recovery point goes first: a crash in between must find everything above it re-checked.
         self.recovery_point = min(self.recovery_point, offset)
@@ -288,6 +314,7 @@ class ReplicaLog(LocalLog):
             raise self.log_dir.storage_error(error) from error
 
     def _restart_at(self, offset: Offset, log_start_offset: Offset, now_ms: TimestampMs) -> None:
+        self._forget_erasures_above(offset)
         self.recovery_point = min(self.recovery_point, offset)
         self._generation += 1
         self._delete_files(self._take_out(list(self._segments)), now_ms)

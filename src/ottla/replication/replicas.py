@@ -97,10 +97,26 @@ class Replicas:
         """Load every log of the disk; what the metadata does not give to this node is put aside. Before `on_metadata`."""
         now_ms = self._clock.time_ms()
         self._logs.load(self._topic_config, now_ms)
+        self._destroy_keys_of_deleted(image)
         for tp in list(self._logs.logs()):
             registration = image.partition(tp.topic, tp.partition)
             if registration is None or self._node_id not in registration.replicas:
                 self._logs.mark_stray(tp, now_ms)
+
+    def _destroy_keys_of_deleted(self, image: MetadataImage) -> None:
+        """Topics that were deleted while the node was down, or as it died, whether there is a namesake now or not."""
+        dead: dict[str, list[TopicPartition]] = {}
+        for topic in self._logs.keyed_topics() - image.topics_by_name.keys():
+            self._logs.destroy_keys(topic)
+        for tp, partition_log in self._logs.logs().items():
+            if (
+                tp.topic in image.topics_by_name
+                and partition_log.topic_id != ZERO_UUID
+                and partition_log.topic_id not in image.topics_by_id
+            ):
+                dead.setdefault(tp.topic, []).append(tp)
+        for topic, partitions in dead.items():
+            self._logs.destroy_keys(topic, partitions)
 
     def on_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Subscriber of the metadata publisher."""
@@ -180,6 +196,7 @@ class Replicas:
         found = self._logs.get(tp)
         if found is not None and found.topic_id not in (ZERO_UUID, topic.id):
             log.warning("log.set_aside", partition=str(tp), reason="it belongs to another topic of the same name")
+            self._logs.destroy_keys(tp.topic, [tp])
             self._logs.mark_stray(tp, self._clock.time_ms())
             found = None
         if found is None:
@@ -194,6 +211,8 @@ class Replicas:
         partitions = self.by_id.pop(topic_id, {})
         if name is not None and self.by_name.get(name) is partitions:
             del self.by_name[name]
+        if name is not None:
+            self._logs.destroy_keys(name)
         for partition in partitions.values():
             self._drop(partition)
 

@@ -17,7 +17,7 @@ import io
 import os
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cache
 from struct import Struct
 from typing import TYPE_CHECKING, Any
@@ -344,19 +344,33 @@ class EncryptedStorage:
 
     def destroy_old_keys(self, directory: str, topic: str) -> None:
         """What is about to be removed anyway does not keep its key."""
+        self._stores[directory].destroy(topic, self._headers(directory, topic, ()), newest=False)
+
+    def destroy_keys(self, directory: str, topic: str, dead: Collection[str] | None) -> None:
+        """Of the folders `dead`, or of all that the topic has."""
+        store = self._stores[directory]
+        if topic in store.topics():
+            headers = [] if dead is None else self._headers(directory, topic, dead)
+            store.destroy(topic, headers, newest=True)
+
+    def keyed_topics(self, directory: str) -> set[str]:
+        return self._stores[directory].topics() - {"", "__cluster_metadata"}
+
+    def _headers(self, directory: str, topic: str, dead: Collection[str]) -> list[tuple[bytes, bytes]]:
+        """Key id and salt of each file of the topic that stays."""
         headers = []
         for folder in self._inner.list_dir(directory):
             path = f"{directory}/{folder}"
-            if _topic(f"{path}/") != topic or folder.endswith("-delete") or not self._inner.is_dir(path):
+            if _topic(f"{path}/") != topic or folder.endswith("-delete") or folder in dead:
                 continue
-            for name in self._inner.list_dir(path):
+            for name in self._inner.list_dir(path) if self._inner.is_dir(path) else ():
                 if _SECRET.fullmatch(name) is not None and not name.endswith((".deleted", ".cleaned")):
-                    header = self._inner.open(f"{path}/{name}")
-                    start = header.pread(HEADER_BYTES, 0)
-                    header.close()
+                    file = self._inner.open(f"{path}/{name}")
+                    start = file.pread(HEADER_BYTES, 0)
+                    file.close()
                     if len(start) == HEADER_BYTES and start.startswith(MAGIC):
                         headers.append((start[16:32], start[32:64]))
-        self._stores[directory].destroy_old(topic, headers)
+        return headers
 
     exists: Callable[[str], bool]
     is_dir: Callable[[str], bool]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import errno
 import hmac
 import json
 import os
@@ -170,29 +171,37 @@ class KeyStore:
             return derived_key(found, salt)
         kept = self._files.get(salt)
         if kept is None:
-            raise OSError(f"{self._path} has no key {key_id.hex()}: the data that it encrypts cannot be read")
+            reason = f"{self._path} has no key {key_id.hex()}: the data that it encrypts cannot be read"
+            raise OSError(errno.ENOKEY, reason)
         return kept.key
 
     def renew(self, topic: str) -> None:
-        """A new key for the topic's next files; those before stay until `destroy_old`."""
+        """A new key for the topic's next files; those before stay until `destroy`."""
         self.load(again=True)
         self._add(TopicKey(os.urandom(16), topic, os.urandom(KEY_BYTES)))
         self._save()
 
-    def destroy_old(self, topic: str, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        """Destroy the keys of the topic but the newest. The files with these headers (key id, salt) can still be read;
-        every other file and copy that they encrypt never again.
+    def destroy(self, topic: str, headers: Iterable[tuple[bytes, bytes]], *, newest: bool) -> None:
+        """Destroy the keys of the topic, with the newest or without. The files with these headers (key id, salt) can
+        still be read; every other file and copy that they encrypt never again.
         """
         self.load(again=True)
-        newest = self._by_topic.get(topic)
+        left = None if newest else self._by_topic.get(topic)
         kept = {
             salt: TopicKey(salt, topic, self.file_key(key_id, salt))
             for key_id, salt in headers
-            if newest is None or key_id != newest.id
+            if left is None or key_id != left.id
         }
         self._files = {salt: key for salt, key in self._files.items() if key.topic != topic} | kept
-        self._by_id = {id_: key for id_, key in self._by_id.items() if key.topic != topic or key is newest}
+        self._by_id = {id_: key for id_, key in self._by_id.items() if key.topic != topic or key is left}
+        if left is None:
+            self._by_topic.pop(topic, None)
         self._save()
+
+    def topics(self) -> set[str]:
+        """Those that have a key or a file with one."""
+        self.load()
+        return {*self._by_topic, *(key.topic for key in self._files.values())}
 
     def _add(self, key: TopicKey) -> None:
         self._by_id[key.id] = key

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ottla.broker.schema_validation import SchemaValidation
     from ottla.env.config.broker.config import BrokerConfig
     from ottla.env.seams import Clock, RandomSource
-    from ottla.log.erasure import Eraser
+    from ottla.log.erasure import Eraser, KeyCustody
     from ottla.server.node import Node
 
 _SYNC_THREADS = 8
@@ -167,6 +167,7 @@ class BrokerPart:
         broker, config, registration = self.broker, self._config, self._registration
         # Behind the registration the metadata is as new as the cluster's: older metadata would call new logs strays.
         await registration.register()
+        self._logs.custody = self._custody() if config.encrypts_at_rest else None
         broker.replicas.load(broker.image)
         alone = registration.alone
         if alone:
@@ -187,7 +188,7 @@ class BrokerPart:
             broker.logs,
             broker.replicas,
             cleaner,
-            self._eraser() if config.encrypts_at_rest else None,
+            self._eraser(),
         )
         self._housekeeping.start()
         self._replication.start()
@@ -195,14 +196,18 @@ class BrokerPart:
         if not alone:
             await registration.unfence()
 
-    def _eraser(self) -> Eraser | None:
-        from ottla.log.erasure import Eraser
+    def _custody(self) -> KeyCustody | None:
         from ottla.security.encryption import EncryptedStorage
 
-        for log_dir in self.broker.logs.online_directories():
-            if isinstance(log_dir.storage, EncryptedStorage):
-                return Eraser(self.broker.logs, self._clock, log_dir.storage)
-        return None
+        storages = (log_dir.storage for log_dir in self._logs.online_directories())
+        return next((storage for storage in storages if isinstance(storage, EncryptedStorage)), None)
+
+    def _eraser(self) -> Eraser | None:
+        if self._logs.custody is None:
+            return None
+        from ottla.log.erasure import Eraser
+
+        return Eraser(self._logs, self._clock, self._logs.custody)
 
     async def hand_over(self) -> None:
         """Controlled shutdown: the controller moves our leaders to others first."""
