@@ -28,6 +28,7 @@ from ottla.metadata.meta_properties import (
     verify_ensemble,
     write_meta_properties,
 )
+from ottla.metadata.records import FeatureLevelRecord, UserScramCredentialRecord
 from ottla.model.ids import METADATA_DIR, NodeId, Uuid, new_uuid
 from ottla.protocol.primitives import Message
 from ottla.raft.snapshots import BOOTSTRAP_SNAPSHOT, encode_snapshot
@@ -54,6 +55,8 @@ class FormatRequest:
     ignore_formatted: bool = False
     extra_records: Sequence[Message] = ()
     """What else the first controller writes, such as SCRAM credentials."""
+    describe_records: bool = False
+    """Whether the lines begin with what the first controller writes, as Kafka's tool says it."""
 
 
 def format_storage(storage: Storage, clock: Clock, random: RandomSource, request: FormatRequest) -> list[str]:
@@ -67,7 +70,7 @@ def format_storage(storage: Storage, clock: Clock, random: RandomSource, request
     if not empty:
         return ["All of the log directories are already formatted."]
     records = [*bootstrap_records(version, _bootstrap_levels(levels)), *request.extra_records]
-    lines = []
+    lines = [_described(records, version)] if request.describe_records else []
     for log_dir in empty:
         voters, directory_id, kind = _role(request, log_dir, metadata_dir, random)
         lines.append(f"Formatting {kind} {log_dir} with {METADATA_VERSION} {METADATA_VERSIONS[version]}.")
@@ -78,6 +81,25 @@ def format_storage(storage: Storage, clock: Clock, random: RandomSource, request
         properties = MetaProperties(cluster_id=request.cluster_id, node_id=request.node_id, directory_id=directory_id)
         write_meta_properties(storage, log_dir, properties, clock.time_ms())
     return lines
+
+
+def _described(records: Sequence[Message], version: int) -> str:
+    """In Java's words. What a password can be guessed from is not printed: terminals and build logs are kept."""
+    shown = []
+    for record in records:
+        match record:
+            case FeatureLevelRecord():
+                words = f"FeatureLevelRecord(name='{record.name}', featureLevel={record.feature_level})"
+            case UserScramCredentialRecord():
+                words = (
+                    f"UserScramCredentialRecord(name='{record.name}', mechanism={record.mechanism}, salt=(hidden), "
+                    f"storedKey=(hidden), serverKey=(hidden), iterations={record.iterations})"
+                )
+            case _:
+                words = type(record).__name__
+        shown.append(f"ApiMessageAndVersion({words} at version 0)")
+    of = f"records=[{', '.join(shown)}], metadataVersionLevel={version}, source=format command"
+    return f"Bootstrap metadata: BootstrapMetadata({of})"
 
 
 def _check(request: FormatRequest) -> None:

@@ -29,7 +29,11 @@ def scram_record(text: str) -> UserScramCredentialRecord:
     if match is None:
         if "=" not in text:
             raise ScramArgumentError(f"Failed to find equals sign in SCRAM argument '{text}'")
-        raise ScramArgumentError("write SCRAM-SHA-256=[name=...,password=...] or SCRAM-SHA-512=[...]")
+        mechanism, _, rest = text.strip().partition("=")
+        if mechanism not in CODES:
+            raise ScramArgumentError(f"The add-scram mechanism {mechanism} is not supported.")
+        where = "end with ]" if rest.startswith("[") else "start with ["
+        raise ScramArgumentError(f"Expected configuration string to {where}")
     if match["mechanism"] not in CODES:
         raise ScramArgumentError(f"The add-scram mechanism {match['mechanism']} is not supported.")
     mechanism, options = match["mechanism"], _options(match["options"])

@@ -33,6 +33,8 @@ class FormatOptions:
     scram: tuple[str, ...] = ()
     """--add-scram"""
     ignore_formatted: bool = False
+    as_kafka: bool = False
+    """As Kafka's own tool: any text is a cluster's id, and the first records are printed."""
 
 
 def format_from_file(file: Path, options: FormatOptions, prefix: str = "ottla: ") -> int:
@@ -56,7 +58,8 @@ def _with_config(file: Path, work: Callable[[BrokerConfig], tuple[list[str], int
 
 def format_request(config: BrokerConfig, options: FormatOptions) -> FormatRequest:
     """What to format, or StartupError for flags that do not fit the configuration."""
-    _check_cluster_id(options.cluster_id)
+    if not options.as_kafka:
+        _check_cluster_id(options.cluster_id)
     dynamic = options.standalone or options.initial_controllers is not None
     if config.is_controller:
         if config.voters and (dynamic or options.no_initial_controllers):
@@ -83,6 +86,7 @@ def format_request(config: BrokerConfig, options: FormatOptions) -> FormatReques
         features=dict(map(_feature, options.features)),
         extra_records=_scram_records(options.scram),
         ignore_formatted=options.ignore_formatted,
+        describe_records=options.as_kafka,
     )
 
 

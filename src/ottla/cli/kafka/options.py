@@ -50,7 +50,7 @@ class Option(NamedTuple):
 
     @property
     def optional_argument(self) -> bool:
-        return self.argument.startswith("[")
+        return self.argument.startswith("[") and self.argument.endswith("]")
 
     @property
     def numeric(self) -> bool:

@@ -1,6 +1,7 @@
 """kafka-replica-verification: whether the replicas of partitions hold the same batches (deprecated in Kafka, like its twin).
 
-Each round reads one stretch from every replica, as a debugging replica does, and compares checksums batch by batch.
+Each round reads one stretch from every replica, as a debugging replica does, and compares offsets and checksums batch by
+batch up to the high watermark.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 import time
+from collections.abc import Iterator
 from datetime import datetime
 
 from ottla.cli.kafka.admin import REFUSED, cluster_of, include_pattern
@@ -17,7 +19,7 @@ from ottla.client.errors import BadSettings
 from ottla.client.offsets import EARLIEST, LATEST, FoundOffset, list_offsets
 from ottla.client.settings import parse_addresses
 from ottla.client.topics import list_topics
-from ottla.protocol.records_header import iterate_batches
+from ottla.protocol.records_header import BatchHeader, iterate_batches
 
 PARSER = OptionParser((
     Option("bootstrap-server,broker-list", "String: hostname:port,...,hostname:port", "REQUIRED: brokers, as HOST:PORT,..."),
@@ -32,6 +34,8 @@ PARSER = OptionParser((
 _DEBUGGER = -2
 """A replica id that reads everything and changes nothing (Kafka's DEBUGGING_CONSUMER_ID)."""
 Partition = tuple[str, int]
+Answer = tuple[int, list[BatchHeader]]
+"""A replica's high watermark, and its batches from where the comparison stands."""
 
 
 def main(arguments: list[str]) -> int:
@@ -87,57 +91,90 @@ def _verify(cluster: Cluster, options: Options) -> None:
     start = {"-1": LATEST, "-2": EARLIEST}.get(options.required("time"), int(options.required("time")))
     found = list_offsets(cluster, dict.fromkeys(replicas, start))
     offsets = {place: row.offset for place, row in found.items() if isinstance(row, FoundOffset) and row.offset >= 0}
-    print(f"{_now()}: verification process is started.")
+    print(f"{_now()}: verification process is started", flush=True)
     interval, rounds, done = int(options.required("report-interval-ms")) / 1000, options.integer("rounds") or 0, 0
     reported = time.monotonic()
     while True:
-        worst = (-1, "", 0)
-        for place, offset in list(offsets.items()):
-            lag, ahead = _compare(cluster, place, replicas[place], offset, options)
-            worst = max(worst, (lag, f"{place[0]}-{place[1]}", ahead))
-            offsets[place] = ahead
+        fetched = _fetch_all(cluster, replicas, offsets, options)
+        lag, place = -1, ("", 0)
+        for one, answers in fetched.items():
+            offsets[one] = _compare(one, answers, offsets[one])
+            behind = max(high_watermark for high_watermark, _ in answers.values()) - offsets[one]
+            if behind > lag:
+                lag, place = behind, one
         done += 1
-        if time.monotonic() - reported >= interval or done == rounds:
-            print(
-                f"{_now()}: max lag is {worst[0]} for partition {worst[1]} at offset {worst[2]} among {len(offsets)} partitions",
-                flush=True,
-            )
+        if time.monotonic() - reported > interval or done == rounds:
+            where = f"{_words(place)} at offset {offsets.get(place, -1)} among {len(replicas)} partitions"
+            print(f"{_now()}: max lag is {lag} for partition {where}", flush=True)
             reported = time.monotonic()
         if done == rounds:
             return
 
 
-def _compare(
-    cluster: Cluster, place: Partition, brokers: tuple[int, ...], offset: int, options: Options
-) -> tuple[int, int]:
-    """How far the slowest replica is behind, and where all of them have been read to."""
-    ends: dict[int, int] = {}
-    batches: dict[int, dict[int, int]] = {}
-    for broker in brokers:
-        ends[broker], data = _fetch(cluster, place, broker, offset, options)
-        batches[broker] = {header.base_offset: header.crc for _, header in iterate_batches(data)}
-    first = batches[brokers[0]]
-    for broker in brokers[1:]:
-        for base, crc in batches[broker].items():
-            if base in first and first[base] != crc:
-                where = f"partition {place[0]}-{place[1]}: replica {brokers[0]} and replica {broker} differ at offset {base}"
-                print(f"{_now()}: {where}: checksums {first[base] & 0xFFFFFFFF} and {crc & 0xFFFFFFFF}", flush=True)
-    return max(ends.values()) - min(ends.values()), max(offset, min(ends.values()))
+def _words(place: Partition) -> str:
+    return f"{place[0]}-{place[1]}"
 
 
-def _fetch(cluster: Cluster, place: Partition, broker: int, offset: int, options: Options) -> tuple[int, bytes]:
+def _compare(place: Partition, answers: dict[int, Answer], offset: int) -> int:
+    """Batch by batch up to the high watermark, while every replica has one; where all of them have been compared to."""
+    (first, (_, batches)), *others = answers.items()
+    for number, batch in enumerate(batches):
+        for replica, (high_watermark, theirs) in answers.items():
+            if number >= len(theirs) or theirs[number].last_offset >= high_watermark:
+                return offset
+            if theirs[number].last_offset != batch.last_offset:
+                print(
+                    f"{_now()}: partition {_words(place)}: replica {first}'s offset {batch.last_offset} doesn't match "
+                    f"replica {replica}'s offset {theirs[number].last_offset}", flush=True,
+                )  # fmt: skip
+                raise Exit(1)
+        for replica, (_, theirs) in others:
+            mine, its = batch.crc & 0xFFFFFFFF, theirs[number].crc & 0xFFFFFFFF
+            if mine != its:
+                print(
+                    f"{_now()}: partition {_words(place)} has unmatched checksum at offset {batch.last_offset}; "
+                    f"replica {first}'s checksum {mine}; replica {replica}'s checksum {its}", flush=True,
+                )  # fmt: skip
+        offset = batch.next_offset
+    return offset
+
+
+def _fetch_all(
+    cluster: Cluster, replicas: dict[Partition, tuple[int, ...]], offsets: dict[Partition, int], options: Options
+) -> dict[Partition, dict[int, Answer]]:
+    """What every broker has of its partitions from where they have been compared to.
+
+    Only the first broker waits for news; the others are asked when it has answered.
+    """
+    found: dict[Partition, dict[int, Answer]] = {place: {} for place in offsets}
+    wait = options.integer("max-wait-ms") or 0
+    for broker in sorted({broker for place in offsets for broker in replicas[place]}):
+        asked = {place: offset for place, offset in offsets.items() if broker in replicas[place]}
+        for place, answer in _fetch(cluster, broker, asked, options.integer("fetch-size") or 1 << 20, wait):
+            found[place][broker] = answer
+        wait = 0
+    return found
+
+
+def _fetch(
+    cluster: Cluster, broker: int, asked: dict[Partition, int], size: int, wait_ms: int
+) -> Iterator[tuple[Partition, Answer]]:
     from ottla.client.errors import check
     from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest, FetchTopic
     from ottla.protocol.generated.fetch_response import FetchResponse
 
-    size, wait = options.integer("fetch-size") or 1 << 20, options.integer("max-wait-ms") or 0
-    row = FetchPartition(partition=place[1], fetch_offset=offset, partition_max_bytes=size)
+    rows: dict[str, list[FetchPartition]] = {}
+    for (topic, partition), offset in asked.items():
+        row = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=size)
+        rows.setdefault(topic, []).append(row)
     request = FetchRequest(
-        replica_id=_DEBUGGER, max_wait_ms=wait if offset < 0 else min(wait, 100), min_bytes=0, max_bytes=size,
-        topics=[FetchTopic(topic=place[0], partitions=[row])],
+        replica_id=_DEBUGGER, max_wait_ms=wait_ms, min_bytes=1, max_bytes=(1 << 31) - 1,
+        topics=[FetchTopic(topic=topic, partitions=partitions) for topic, partitions in rows.items()],
     )  # fmt: skip
     answer = cluster.node_call("fetch", broker, request, FetchResponse, 12)  # above, topics have ids instead of names
     check(answer.error_code)
-    found = answer.responses[0].partitions[0]
-    check(found.error_code)
-    return found.high_watermark, bytes(found.records or b"")
+    for topic_row in answer.responses:
+        for part in topic_row.partitions:
+            check(part.error_code)
+            batches = [header for _, header in iterate_batches(bytes(part.records or b""))]
+            yield (topic_row.topic, part.partition_index), (part.high_watermark, batches)

@@ -76,6 +76,7 @@ def _run(command: str, given: dict[str, object]) -> int:
             features=tuple(_texts(given, "feature")),
             scram=tuple(_texts(given, "add_scram")),
             ignore_formatted=bool(given["ignore_formatted"]),
+            as_kafka=True,
         ),
         prefix="",
     )
