@@ -73,3 +73,16 @@ def _flags_of(spec: str) -> Iterator[str]:
         arity = "?" if spec[value.start()] == "[" else "1"
     for name in names:
         yield f"{name} {arity}"
+
+
+def main() -> None:
+    from pathlib import Path
+
+    from tests.cli.tools import JAVA, javas
+
+    lines = [f"{tool} {flag}\n" for tool in sorted(JAVA) for flag in flags(javas, tool)]
+    Path(__file__).with_name("flags.txt").write_text("".join(lines))
+
+
+if __name__ == "__main__":
+    main()

@@ -89,9 +89,17 @@ def _number(given: Mapping[str, str], name: str, default: int) -> int:
 
 
 def load_properties(path: str) -> dict[str, str]:
-    """A Java properties file; OSError when it cannot be read."""
+    """A Java properties file; OSError when it cannot be read, ValueError when Java could not.
+
+    UTF-8 with or without a byte order mark; what is none is Latin-1, which is all that Java reads.
+    """
     properties: dict[str, str] = {}
-    lines = iter(Path(path).read_text(encoding="utf-8").splitlines())
+    data = Path(path).read_bytes()
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")
+    lines = iter(re.split(r"\r\n|\r|\n", text))
     for raw in lines:
         line = raw.lstrip()
         if not line or line[0] in "#!":
@@ -108,6 +116,8 @@ def _unescaped(text: str) -> str:
     def one(match: re.Match[str]) -> str:
         if match[1]:
             return chr(int(match[1], 16))
+        if match[2] == "u":
+            raise ValueError("Malformed \\uxxxx encoding.")
         return {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}.get(match[2], match[2])
 
     return re.sub(r"\\(?:u([0-9a-fA-F]{4})|(.))", one, text)

@@ -154,9 +154,17 @@ def _kraft_version(request: FormatRequest, asked: int | None) -> int:
     dynamic = request.standalone is not None or request.initial_controllers is not None
     if asked is None or asked == int(dynamic):
         return int(dynamic)
-    how = "controller.quorum.voters is empty and one of the flags --standalone, --initial-controllers is used"
-    word = "if" if dynamic else "unless"
-    raise FormatError(f"Cannot set kraft.version to {asked} {word} {how}.")
+    flags = "--standalone, --initial-controllers, or --no-initial-controllers"
+    how = f"controller.quorum.voters is empty and one of the flags {flags} is used."
+    if dynamic:
+        raise FormatError(
+            f"Cannot set kraft.version to {asked} if {how} For dynamic controllers support, try removing the --feature "
+            "flag for kraft.version."
+        )
+    raise FormatError(
+        f"Cannot set kraft.version to {asked} unless {how} For dynamic controllers support, try using one of {flags} "
+        "and removing controller.quorum.voters."
+    )
 
 
 def _bootstrap_levels(levels: dict[str, int]) -> dict[str, int]:

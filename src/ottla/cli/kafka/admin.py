@@ -23,6 +23,15 @@ REFUSED = (ClientError, KafkaError, OptionError, ValueError, OSError)
 """What an expected failure of a tool can be."""
 
 
+class UnreadableFile(ClientError):
+    """A properties file that is not there or is none, with the class and the words of Java's exception."""
+
+    def __init__(self, error: OSError, path: str) -> None:
+        found = {FileNotFoundError: "NoSuchFileException", PermissionError: "AccessDeniedException"}.get(type(error))
+        super().__init__(path if found else error.strerror or str(error))
+        self.java_name = f"java.nio.file.{found}" if found else "java.io.IOException"
+
+
 class ClientNotMade(ClientError):
     """In the words of Kafka's client, which gives the reason only in its stack trace."""
 
@@ -63,8 +72,8 @@ def command_properties(options: Options, name: str = "command-config") -> dict[s
 def command_properties_of(path: str | None) -> dict[str, str]:
     try:
         return load_properties(path) if path else {}
-    except FileNotFoundError:
-        raise ValueError(path) from None  # Java's NoSuchFileException has the path and no words
+    except OSError as error:
+        raise UnreadableFile(error, path or "") from None
 
 
 def cluster_of(options: Options) -> Cluster:

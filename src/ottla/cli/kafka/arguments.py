@@ -110,6 +110,8 @@ def java_words(message: str) -> str:
         return f"invalid choice: '{match[1]}' (choose from {choices})"
     if match := re.match(r"argument (\S+): not allowed with argument (\S+)", message):
         return f"argument {_long_first(match[1])}: not allowed with argument {_long_first(match[2])}"
+    if match := re.match(r"argument (-\S+): (.*)", message, re.DOTALL):
+        return f"argument {_long_first(match[1])}: {match[2]}"
     return message
 
 

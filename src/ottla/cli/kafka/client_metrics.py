@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from ottla.cli.kafka.admin import BOOTSTRAP_SERVER, COMMAND_CONFIG, REFUSED, cluster_of
+from ottla.cli.kafka.admin import BOOTSTRAP_SERVER, COMMAND_CONFIG, REFUSED, UnreadableFile, cluster_of
 from ottla.cli.kafka.options import Exit, Option, OptionError, OptionParser, Options
 from ottla.client.cluster import Cluster
 from ottla.client.configs import (
@@ -52,6 +52,9 @@ def main(arguments: list[str]) -> int:
             _run(cluster, options)
     except Exit as end:
         return end.code
+    except UnreadableFile as reason:
+        print(reason, file=sys.stderr)
+        return 1
     except (KafkaError, ClientError) as reason:
         print(f"Error while executing client metrics command : {reason}")
         return 1

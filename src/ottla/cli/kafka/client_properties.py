@@ -44,6 +44,27 @@ _CONSUMER = {
 }  # fmt: skip
 
 
+_LONGS = {
+    "retry.backoff.ms", "linger.ms", "max.block.ms", "buffer.memory", "metadata.max.age.ms", "connections.max.idle.ms",
+    "reconnect.backoff.ms", "reconnect.backoff.max.ms", "socket.connection.setup.timeout.ms",
+}  # fmt: skip
+_INTS = {
+    "request.timeout.ms", "default.api.timeout.ms", "batch.size", "retries", "transaction.timeout.ms",
+    "delivery.timeout.ms", "max.request.size", "max.in.flight.requests.per.connection", "auto.commit.interval.ms",
+    "session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms", "max.poll.records", "fetch.min.bytes",
+    "fetch.max.bytes", "fetch.max.wait.ms", "max.partition.fetch.bytes", "send.buffer.bytes", "receive.buffer.bytes",
+}  # fmt: skip
+
+
+def check_numbers(properties: Mapping[str, str]) -> None:
+    """ClientNotMade in Kafka's words for a setting that is no number; librdkafka has other ones, or does not look."""
+    for name, value in properties.items():
+        bits = 63 if name in _LONGS else 31 if name in _INTS else 0
+        if bits and not (re.fullmatch(r"\s*[-+]?\d+\s*", value) and -(1 << bits) <= int(value) < 1 << bits):
+            kind = "LONG" if bits > 31 else "INT"
+            raise ClientNotMade(f"Invalid value {value} for configuration {name}: Not a number of type {kind}")
+
+
 def librdkafka_config(properties: Mapping[str, str], *, producer: bool) -> dict[str, object]:
     """What librdkafka takes; names that belong to the other kind of client, or that it does not have, are dropped."""
     config: dict[str, object] = {}
@@ -64,6 +85,7 @@ def made_client(properties: Mapping[str, str], *, producer: bool, **more: Any) -
 
     kind = "producer" if producer else "consumer"
     names = {name.replace("__", "."): value for name, value in more.items()}
+    check_numbers(properties)
     try:
         check_resolvable(parse_addresses(properties.get("bootstrap.servers", "")))
         config = {**librdkafka_config(properties, producer=producer), **names}

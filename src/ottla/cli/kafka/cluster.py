@@ -6,7 +6,7 @@ import sys
 
 from ottla.cli.kafka.admin import REFUSED, command_properties_of, open_cluster
 from ottla.cli.kafka.arguments import ToolParser, java_integer
-from ottla.cli.kafka.options import Exit
+from ottla.cli.kafka.options import Exit, OptionError
 from ottla.client.cluster import Cluster
 from ottla.client.errors import UnsupportedVersion, check, java_name
 from ottla.model.errors import KafkaError
@@ -24,7 +24,8 @@ def main(arguments: list[str]) -> int:
         where = command.add_mutually_exclusive_group(required=True)
         where.add_argument("-b", "--bootstrap-server", metavar="BOOTSTRAP_SERVER", help="Brokers, as HOST:PORT,...")
         where.add_argument("-C", "--bootstrap-controller", metavar="BOOTSTRAP_CONTROLLER", help="Controllers.")
-        command.add_argument("-c", "--command-config", "--config", dest="config", help="The client's properties.")
+        command.add_argument("-c", "--command-config", help="The client's properties.")
+        command.add_argument("--config", help="(DEPRECATED) The same.")
         if name == "unregister":
             command.add_argument("-i", "--id", type=java_integer(), required=True, help="The broker's id.")
         if name == "list-endpoints":
@@ -35,7 +36,14 @@ def main(arguments: list[str]) -> int:
         return end.code
     controllers = given.bootstrap_controller is not None
     try:
-        properties = command_properties_of(given.config)
+        if given.config is not None:
+            if given.command_config is not None:
+                raise OptionError("--config and --command-config cannot be specified together.")
+            print(
+                "Option --config has been deprecated and will be removed in a future version. "
+                "Use --command-config instead."
+            )
+        properties = command_properties_of(given.command_config or given.config)
         with open_cluster(
             given.bootstrap_controller or given.bootstrap_server, properties, controllers=controllers
         ) as cluster:
@@ -49,9 +57,8 @@ def main(arguments: list[str]) -> int:
         print("The target cluster does not support the broker unregistration API.")
         return 1
     except REFUSED as reason:
-        name = java_name(reason)
         wrapped = isinstance(reason, KafkaError)
-        print(f"{'java.util.concurrent.ExecutionException: ' if wrapped else ''}{name}: {reason}", file=sys.stderr)
+        print(f"{java_name(reason)}: {reason}" if wrapped else reason, file=sys.stderr)
         return 1
     return 0
 

@@ -6,7 +6,7 @@ import re
 import socket
 import sys
 
-from ottla.cli.kafka.admin import BOOTSTRAP_CONTROLLER, BOOTSTRAP_SERVER, COMMAND_CONFIG, cluster_of
+from ottla.cli.kafka.admin import BOOTSTRAP_CONTROLLER, BOOTSTRAP_SERVER, COMMAND_CONFIG, UnreadableFile, cluster_of
 from ottla.cli.kafka.configs_quotas import (
     alter_quotas,
     alter_scram,
@@ -84,7 +84,8 @@ def main(arguments: list[str]) -> int:
         return 1
     except (ClientError, KafkaError, OSError) as reason:
         print(f"Error while executing config command with args '{' '.join(arguments)}'", file=sys.stderr)
-        print(f"java.util.concurrent.ExecutionException: {java_name(reason)}: {reason}", file=sys.stderr)
+        wrapped = "" if isinstance(reason, UnreadableFile) else "java.util.concurrent.ExecutionException: "
+        print(f"{wrapped}{java_name(reason)}: {reason}", file=sys.stderr)
         return 1
     return 0
 

@@ -7,7 +7,7 @@ import sys
 import time
 
 from ottla.cli.kafka.admin import REFUSED, ClientNotMade, open_cluster
-from ottla.cli.kafka.client_properties import RenamedOption, merged_properties
+from ottla.cli.kafka.client_properties import RenamedOption, check_numbers, merged_properties
 from ottla.cli.kafka.console_options import FORMATTER, PROPERTY, RENAMED, check_groups, formatter_of, reading_options
 from ottla.cli.kafka.formatters import BadRecord, PrintedRecord, Write
 from ottla.cli.kafka.options import CTRL_C, INTERRUPTED, Exit, Option, OptionError, OptionParser, Options
@@ -90,6 +90,7 @@ def _consume(options: Options, write: Write, properties: dict[str, str]) -> int:
 
 
 def _opened(bootstrap: str, properties: dict[str, str]) -> Cluster:
+    check_numbers(properties)
     try:
         return open_cluster(bootstrap, properties)
     except ClientNotMade as reason:

@@ -27,8 +27,8 @@ def main(arguments: list[str]) -> int:
     try:
         options = PARSER.begin(arguments, _ABOUT)
         options.require("bootstrap-server", "offset-json-file")
-        wanted = _wanted(options.required("offset-json-file"))
         with cluster_of(options) as cluster:
+            wanted = _wanted(options.required("offset-json-file"))
             print("Executing records delete operation")
             answers = _deleted(cluster, wanted)
     except Exit as end:

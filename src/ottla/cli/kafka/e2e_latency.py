@@ -129,11 +129,11 @@ def _measure(producer: Any, consumer: Any, topic: str, count: int, options: Opti
     for number in range(count):
         payload = os.urandom(options.integer("record-size") or 0)
         key = os.urandom(size) if (size := options.integer("record-key-size") or 0) else None
-        began = time.perf_counter()
+        began = time.perf_counter_ns()
         producer.produce(topic, payload, key=key, headers=headers)
         producer.flush(_TIMEOUT)
         message = consumer.poll(_TIMEOUT)
-        elapsed = (time.perf_counter() - began) * 1000
+        elapsed = (time.perf_counter_ns() - began) / 1_000_000
         if message is None or message.error() is not None:
             raise ValueError(f"poll() timed out before finding a result (timeout:[{int(_TIMEOUT * 1000)}ms])")
         if message.value() != payload:

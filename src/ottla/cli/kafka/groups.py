@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from ottla.cli.kafka.admin import BOOTSTRAP_SERVER, COMMAND_CONFIG, REFUSED, cluster_of
+from ottla.cli.kafka.admin import BOOTSTRAP_SERVER, COMMAND_CONFIG, REFUSED, UnreadableFile, cluster_of
 from ottla.cli.kafka.options import Exit, Option, OptionError, OptionParser, Options
 from ottla.client.errors import CallTimeout, ClientError
 from ottla.client.groups import list_groups
@@ -44,6 +44,9 @@ def main(arguments: list[str]) -> int:
         _list(options)
     except Exit as end:
         return end.code
+    except UnreadableFile as reason:
+        print(reason, file=sys.stderr)
+        return 1
     except (KafkaError, ClientError) as reason:
         words = "Failed to find brokers to send ListGroups" if isinstance(reason, CallTimeout) else str(reason)
         print(f"Error while executing groups command : {words}")

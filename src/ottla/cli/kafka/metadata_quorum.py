@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 import time
 from argparse import Namespace
+from pathlib import Path
 
 from ottla.cli.kafka.admin import REFUSED, command_properties_of, open_cluster
 from ottla.cli.kafka.arguments import ToolParser, java_integer
 from ottla.cli.kafka.columns import print_tabbed
-from ottla.cli.kafka.options import Exit
+from ottla.cli.kafka.options import Exit, OptionError
 from ottla.client.cluster import Cluster
 from ottla.client.errors import check, java_name
 from ottla.client.settings import load_properties
@@ -27,6 +28,8 @@ def main(arguments: list[str]) -> int:
                   if not given.status else "Only one of --status or --replication should be specified with describe sub-command",
                   file=sys.stderr)  # fmt: skip
             return 1
+        if given.command_config is not None and not Path(given.command_config).exists():
+            raise OptionError(f"Properties file {given.command_config} does not exists!")
         bootstrap = given.bootstrap_controller or given.bootstrap_server
         controllers = given.bootstrap_controller is not None
         with open_cluster(bootstrap, command_properties_of(given.command_config), controllers=controllers) as cluster:

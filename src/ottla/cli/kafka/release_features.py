@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from ottla.metadata.features import (
     DEPENDENCIES,
@@ -47,20 +48,39 @@ def mapping_lines(text: str | None) -> list[str]:
     return [f"{name}={level}" + (f" ({shown})" if name == METADATA_VERSION else "") for name, level in levels.items()]
 
 
-def feature_and_level(text: str) -> tuple[str, int]:
-    match = re.fullmatch(r"([^=]+)=(-?\d+)", text.strip())
-    if not match:
-        raise ReleaseError(f"Can't parse feature=level string {text}: equals sign not found.")
-    return match[1].strip(), int(match[2])
+class LevelWords(NamedTuple):
+    """How a tool says that `feature=level` is none, or no level of that feature; kafka-storage has words of its own."""
+
+    no_equals: str = "Can't parse feature=level string {text}: equals sign not found."
+    no_number: str = "Can't parse feature=level string {text}: unable to parse {level} as a short."
+    no_level: str = "No feature:{name} with feature level {level}"
 
 
-def dependencies_lines(features: Sequence[str]) -> Iterator[str]:
+STORAGE_WORDS = LevelWords(
+    "Invalid feature format: {text}. Expected format: 'feature=version' (e.g. 'group.version=1')",
+    "Invalid version format: {level} for feature {name}",
+    "Feature level {level} is not supported for feature {name}",
+)
+
+
+def feature_and_level(text: str, words: LevelWords = LevelWords()) -> tuple[str, int]:  # noqa: B008 - a constant
+    name, equals, level = text.strip().partition("=")
+    if not equals:
+        raise ReleaseError(words.no_equals.format(text=text))
+    if not re.fullmatch(r"[-+]?\d{1,5}", level) or not -(1 << 15) <= int(level) < 1 << 15:
+        raise ReleaseError(words.no_number.format(text=text, name=name, level=level))
+    return name.strip(), int(level)
+
+
+def dependencies_lines(features: Sequence[str], words: LevelWords = LevelWords()) -> Iterator[str]:  # noqa: B008 - as above
     for text in features:
-        name, level = feature_and_level(text)
+        name, level = feature_and_level(text, words)
         if name not in SUPPORTED_FEATURES:
             raise ReleaseError(f"Unknown feature: {name}")
+        if name == METADATA_VERSION and level not in METADATA_VERSIONS:
+            raise ReleaseError(f"Unknown metadata.version {level}")
         if level not in SUPPORTED_FEATURES[name]:
-            raise ReleaseError(f"No feature:{name} with feature level {level}")
+            raise ReleaseError(words.no_level.format(name=name, level=level))
         needed = DEPENDENCIES.get((name, level))
         shown = f"{name}={level}" + (f" ({METADATA_VERSIONS[level]})" if name == METADATA_VERSION else "")
         if needed is None:

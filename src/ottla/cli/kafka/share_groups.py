@@ -55,12 +55,20 @@ _STATES = {"empty": "Empty", "stable": "Stable", "dead": "Dead"}
 _FAILED = "Executing share group command failed due to"
 
 
+def _command_properties(options: Options) -> dict[str, str]:
+    """A file that Java's parser refuses is said with the help."""
+    try:
+        return command_properties(options)
+    except ValueError as reason:
+        options.usage(str(reason))
+
+
 def main(arguments: list[str]) -> int:
     try:
         options = PARSER.begin(arguments, "This tool helps to list, describe, reset and delete share groups.")
         options.require("bootstrap-server")
         _check(options)
-        properties = {"default.api.timeout.ms": options.value("timeout") or "30000", **command_properties(options)}
+        properties = {"default.api.timeout.ms": options.value("timeout") or "30000", **_command_properties(options)}
         try:
             with open_cluster(options.required("bootstrap-server"), properties) as cluster:
                 return _act(cluster, options)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ottla.cli.kafka.arguments import ToolParser
 from ottla.cli.kafka.options import Exit
-from ottla.cli.kafka.release_features import ReleaseError, dependencies_lines, mapping_lines
+from ottla.cli.kafka.release_features import STORAGE_WORDS, ReleaseError, dependencies_lines, mapping_lines
 
 
 def main(arguments: list[str]) -> int:
@@ -54,7 +54,7 @@ def _run(command: str, given: dict[str, object]) -> int:
         print("\n".join(mapping_lines(_text(given, "release_version"))))
         return 0
     if command == "feature-dependencies":
-        for line in dependencies_lines(_texts(given, "feature")):
+        for line in dependencies_lines(_texts(given, "feature"), STORAGE_WORDS):
             print(line)
         return 0
     file = _text(given, "config") or ""

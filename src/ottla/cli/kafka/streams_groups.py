@@ -57,6 +57,14 @@ _INTERNAL = re.compile(
 _STATES = {name.lower(): name for name in ("Dead", "Stable", "Assigning", "Empty", "Reconciling", "NotReady")}
 
 
+def _command_properties(options: Options) -> dict[str, str]:
+    """A file that Java's parser refuses is said with the help."""
+    try:
+        return command_properties(options)
+    except ValueError as reason:
+        options.usage(str(reason))
+
+
 def main(arguments: list[str]) -> int:
     try:
         options = PARSER.begin(arguments, "This tool helps to list, or describe streams groups.")
@@ -66,7 +74,7 @@ def main(arguments: list[str]) -> int:
             "Command must include exactly one action: --list, --describe, --delete, --reset-offsets, or --delete-offsets.",
         )
         _check_offsets(options)
-        properties = {"default.api.timeout.ms": options.value("timeout") or "30000", **command_properties(options)}
+        properties = {"default.api.timeout.ms": options.value("timeout") or "30000", **_command_properties(options)}
         with open_cluster(options.required("bootstrap-server"), properties) as cluster:
             if options.has("reset-offsets") or options.has("delete-offsets"):
                 return _change_offsets(cluster, options, arguments)

@@ -6,7 +6,7 @@ import sys
 import time
 from argparse import Namespace
 
-from ottla.cli.kafka.admin import REFUSED, command_properties_of, open_cluster
+from ottla.cli.kafka.admin import REFUSED, UnreadableFile, command_properties_of, open_cluster
 from ottla.cli.kafka.arguments import PrintVersion, ToolParser, java_integer
 from ottla.cli.kafka.columns import print_tabbed
 from ottla.cli.kafka.options import Exit
@@ -32,7 +32,7 @@ class Terse(Exception):
 def main(arguments: list[str]) -> int:
     try:
         given = _parser().parse(arguments)
-        with open_cluster(given.bootstrap_server, command_properties_of(given.command_config)) as cluster:
+        with open_cluster(given.bootstrap_server, _properties(given.command_config)) as cluster:
             _COMMANDS[given.command](cluster, given)
     except Exit as end:
         return end.code
@@ -40,6 +40,15 @@ def main(arguments: list[str]) -> int:
         print(reason, file=sys.stderr)
         return 1
     return 0
+
+
+def _properties(path: str | None) -> dict[str, str]:
+    try:
+        return command_properties_of(path)
+    except UnreadableFile as reason:
+        raise Terse(
+            f"Failed to load admin client properties: {reason}. Enable debug logging for additional detail."
+        ) from None
 
 
 def _parser() -> ToolParser:

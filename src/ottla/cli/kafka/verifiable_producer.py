@@ -8,7 +8,7 @@ import time
 from argparse import Namespace
 from typing import Any
 
-from ottla.cli.kafka.admin import REFUSED, command_properties_of
+from ottla.cli.kafka.admin import REFUSED, UnreadableFile, command_properties_of
 from ottla.cli.kafka.arguments import ToolParser, java_integer
 from ottla.cli.kafka.client_properties import made_client
 from ottla.cli.kafka.options import CTRL_C, INTERRUPTED, Exit
@@ -51,7 +51,7 @@ def config_of(parser: ToolParser, given: Namespace, old: str) -> dict[str, str]:
         )
     try:
         return command_properties_of(new_file or old_file)
-    except ValueError as reason:
+    except UnreadableFile as reason:
         parser.error(str(reason))
 
 
