@@ -261,7 +261,7 @@ def test_a_log_that_is_cut_and_fetched_again_is_erased_again(tmp_path: Path) -> 
     assert log.erased
     log.truncate_to(9, NOW)
     assert not log.erased
-    write(log, 9, 9)
+    write(log, 9, COUNT - 9)
     assert read(log)[10][1] is not None, "as it came from the leader"
     store.shutdown(NOW)
     store = opened(tmp_path / "node", config)  # the note is not on the disk either
