@@ -166,6 +166,22 @@ def test_apache_kafkas_producer_pushes_to_a_node(requires_apache_kafka: None) ->
         assert not any("org.apache.kafka.consumer." in line for line in lines), "only what was asked for"
 
 
+def test_without_a_subscription_clients_are_not_asked_and_write_no_line_about_it(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with Broker(properties={"ottla.http.listener": f"127.0.0.1:{free_port()}"}) as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+        producer.produce("t", b"x")
+        assert producer.flush(30) == 0
+        del producer
+        assert "Telemetry" not in capfd.readouterr().err
+        with Cluster(client_settings(broker.bootstrap_servers)) as cluster:
+            assert not {71, 72} & set(cluster.any(time.monotonic() + 20).versions)
+            alter_configs(cluster, ResourceType.CLIENT_METRICS, "everything", [("metrics", SET, "*")])
+        with Cluster(client_settings(broker.bootstrap_servers)) as cluster:
+            assert set(cluster.any(time.monotonic() + 20).versions) >= {71, 72}
+
+
 def test_without_a_listener_nobody_is_asked_to_push() -> None:
     with Broker() as broker, Cluster(client_settings(broker.bootstrap_servers)) as cluster:
         versions = cluster.any(time.monotonic() + 20).versions

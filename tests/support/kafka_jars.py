@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -70,28 +70,33 @@ def java() -> str:
 
 
 def fetch(timeout: float = 600) -> Path:
-    """The folder with all jars, downloaded when they are not there yet; Unavailable says what is missing."""
+    """The folder with all of Kafka's jars, downloaded when they are not there yet; Unavailable says what is missing."""
+    wanted = [f"org.apache.kafka:{name}:{VERSION}" for name in _ARTIFACTS] + ["org.slf4j:slf4j-simple:1.7.36"]
+    return fetch_artifacts(f"Apache Kafka {VERSION}", cache_dir(), wanted, timeout)
+
+
+def fetch_artifacts(what: str, folder: Path, wanted: Sequence[str], timeout: float = 600) -> Path:
+    """The jars of `group:artifact:version` and of what they need, in a folder of their own."""
     java()
-    folder = cache_dir()
     if (folder / ".complete").exists():
         return folder
     with file_lock(folder.with_name(folder.name + ".lock")):
         if not (folder / ".complete").exists():
-            _download(folder, timeout)
+            _download(what, folder, wanted, timeout)
     return folder
 
 
-def _download(folder: Path, timeout: float) -> None:
+def _download(what: str, folder: Path, wanted: Sequence[str], timeout: float) -> None:
     maven = shutil.which("mvn")
     if maven is None:
-        raise Unavailable(f"Apache Kafka's jars are not in {folder.name} and there is no mvn to fetch them")
+        raise Unavailable(f"the jars of {what} are not in {folder.name} and there is no mvn to fetch them")
     failed = folder.with_name(folder.name + ".unreachable")
     if failed.exists() and time.time() - failed.stat().st_mtime < _RETRY_AFTER_S:
         raise Unavailable(failed.read_text())
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as work:
         pom = Path(work, "pom.xml")
-        pom.write_text(_pom())
+        pom.write_text(_pom(wanted))
         command = [maven, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime"]
         command.append(f"-DoutputDirectory={folder}")
         reason = ""
@@ -99,9 +104,9 @@ def _download(folder: Path, timeout: float) -> None:
             done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
             if done.returncode:
                 lines = (done.stdout + done.stderr).strip().splitlines() or ["no output"]
-                reason = f"Maven could not fetch Apache Kafka {VERSION}: {lines[0][:300]}"
+                reason = f"Maven could not fetch {what}: {lines[0][:300]}"
         except subprocess.TimeoutExpired:
-            reason = f"Maven did not fetch Apache Kafka {VERSION} within {timeout:.0f} s"
+            reason = f"Maven did not fetch {what} within {timeout:.0f} s"
     if reason:
         failed.write_text(reason)
         raise Unavailable(reason)
@@ -109,11 +114,10 @@ def _download(folder: Path, timeout: float) -> None:
     (folder / ".complete").touch()
 
 
-def _pom() -> str:
-    wanted = [("org.apache.kafka", name, VERSION) for name in _ARTIFACTS] + [("org.slf4j", "slf4j-simple", "1.7.36")]
+def _pom(wanted: Sequence[str]) -> str:
     entries = "".join(
         f"<dependency><groupId>{g}</groupId><artifactId>{a}</artifactId><version>{v}</version></dependency>"
-        for g, a, v in wanted
+        for g, a, v in (name.split(":") for name in wanted)
     )
     return (
         "<project><modelVersion>4.0.0</modelVersion><groupId>x</groupId><artifactId>k</artifactId>"

@@ -6,6 +6,7 @@ import re
 
 from ottla.broker.context import RequestContext
 from ottla.metadata.features import SUPPORTED_FEATURES
+from ottla.metadata.image import RESOURCE_CLIENT_METRICS, MetadataImage
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.api_versions_request import ApiVersionsRequest
 from ottla.protocol.generated.api_versions_response import (
@@ -16,6 +17,7 @@ from ottla.protocol.generated.api_versions_response import (
 )
 from ottla.protocol.generated.index import APIS
 
+_TELEMETRY = {71, 72}
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -32,6 +34,7 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
     keys = [
         ApiVersion(key, 0 if key == 0 else APIS[key].min_version, served.max_version or APIS[key].max_version)
         for key, served in context.connection.dispatcher.served.items()
+        if key not in _TELEMETRY or _somebody_wants_telemetry(broker.image)
     ]
     return ApiVersionsResponse(
         api_keys=keys,
@@ -44,3 +47,8 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
         finalized_features_epoch=broker.metadata_offset,
         finalized_features=[FinalizedFeatureKey(name, level, level) for name, level in broker.image.features.items()],
     )
+
+
+def _somebody_wants_telemetry(image: MetadataImage) -> bool:
+    """Without a subscription there is nothing to push, and librdkafka would write a line to stderr for every client."""
+    return any(resource == RESOURCE_CLIENT_METRICS for resource, _ in image.configs)
