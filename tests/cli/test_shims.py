@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from ottla.cli.commands import ottla
 from ottla.cli.kafka.table import TOOLS
 from ottla.testing import Broker
+from tests.support.apache_kafka import free_port
 
 SHORT = "default.api.timeout.ms=700\nrequest.timeout.ms=700\n"
 
@@ -87,3 +88,53 @@ def test_storage_as_the_course_calls_it(shims: Path, tmp_path: Path) -> None:
 
 def test_the_python_that_wrote_them_runs_them(shims: Path) -> None:
     assert sys.executable in (shims / "kafka-topics.sh").read_text()
+
+
+# config/kraft/server.properties of Kafka 3.2.1, which the course uses; ports and folder are the test's.
+OF_THE_COURSE = """
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@localhost:{controller}
+listeners=PLAINTEXT://:{port},CONTROLLER://:{controller}
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=PLAINTEXT://localhost:{port}
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL
+num.network.threads=3
+num.io.threads=8
+socket.send.buffer.bytes=102400
+socket.receive.buffer.bytes=102400
+socket.request.max.bytes=104857600
+log.dirs={folder}/kraft-combined-logs
+num.partitions=1
+num.recovery.threads.per.data.dir=1
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+log.retention.hours=168
+log.segment.bytes=1073741824
+log.retention.check.interval.ms=300000
+"""
+
+
+def test_the_course_launches_its_server(shims: Path, tmp_path: Path) -> None:
+    port, controller = free_port(), free_port()
+    file = tmp_path / "server.properties"
+    file.write_text(OF_THE_COURSE.format(port=port, controller=controller, folder=tmp_path))
+    done = run(shims / "kafka-storage.sh", "format", "-t", "1w6ODuNGSyGFdSRhZSQ69w", "-c", str(file))
+    assert done.returncode == 0, done.stderr
+    with (tmp_path / "log").open("wb") as log:
+        server = subprocess.Popen([shims / "kafka-server-start.sh", "-c", str(file)], stdout=log, stderr=log)
+    try:
+        topics = [shims / "kafka-topics.sh", "--bootstrap-server", f"localhost:{port}"]
+        for _ in range(20):  # the server may still be starting
+            done = run(*topics, "--create", "--topic", "second_topic", "--partitions", "5")
+            if done.returncode == 0:
+                break
+        assert "Created topic second_topic." in done.stdout, (tmp_path / "log").read_text()
+        described = run(*topics, "--describe", "--topic", "second_topic").stdout
+        assert "PartitionCount: 5\tReplicationFactor: 1" in described
+        assert "segment.bytes=1073741824" in described, "as the course shows it"
+    finally:
+        server.terminate()
+        assert server.wait(30) in {0, 143, -15}, (tmp_path / "log").read_text()
