@@ -3,10 +3,20 @@ same bytes in a Produce v12 request; the two cases that differ on purpose are na
 
 from __future__ import annotations
 
+from itertools import combinations_with_replacement, product
+
 import pytest
 
 from ottla.env.config import TopicConfig
-from ottla.log.validation import AppendOrigin, analyze_replicated, response_message, validate, validate_produce
+from ottla.log.validation import (
+    AppendOrigin,
+    analyze_replicated,
+    as_it_is,
+    as_it_is_limit,
+    response_message,
+    validate,
+    validate_produce,
+)
 from ottla.log.validation_records import RecordValidationError
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
@@ -130,6 +140,56 @@ def test_accepted(buf: bytes) -> None:
     assert crc_matches(validated.buf, 0, header.size)
     assert header.timestamp_type == 0
     assert validated.log_append_time_ms == -1
+
+
+CONFIGS = [
+    PLAIN,
+    TopicConfig(max_message_bytes=100),
+    TopicConfig(cleanup_policy=("compact",)),
+    TopicConfig(message_timestamp_type="LogAppendTime"),
+    TopicConfig(compression_type="lz4"),
+    TopicConfig(message_timestamp_before_max_ms=HOUR),
+    TopicConfig(message_timestamp_after_max_ms=0),
+]
+FIELDS = {
+    "base_offset": [1],
+    "batch_length": [len(PAIR) - 13, len(PAIR), 13, -1],
+    "magic": [1, 3],
+    "attributes": [*range(1, 7), 0x08, 0x10, 0x20, 0x40],
+    "last_offset_delta": [0, 2, 999, -1],
+    "record_count": [0, 1, 3, -1, 1000],
+    "base_timestamp": [NOW + 2 * HOUR, -1],
+    "max_timestamp": [NOW + 1, NOW + 2 * HOUR, NOW - 2 * HOUR, -1],
+    "producer_id": [7],
+    "base_sequence": [0, 5],
+}
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_what_is_taken_as_it_is_would_go_the_long_way_unchanged(config: TopicConfig) -> None:
+    """No, one and every two changes of a good batch."""
+    changes = [(name, value) for name, values in FIELDS.items() for value in values]
+    sent = [bytearray(PAIR), flipped(), PAIR + b"x", PAIR + PAIR]
+    sent += [patched(**dict(pair)) for pair in combinations_with_replacement(changes, 2)]
+    latest = NOW + config.message_timestamp_after_max_ms
+    taken = 0
+    for batch, version in product(sent, (6, 12)):
+        header = as_it_is(bytearray(batch), version, as_it_is_limit(config), latest)
+        if header is not None:
+            buf, batches, append_time = validate_produce(bytearray(batch), TP, config, NOW, version=version)
+            assert (bytes(buf), batches, append_time) == (bytes(batch), [(0, header)], -1)
+            assert header == parse_header(batch, 0)
+            taken += 1
+    assert (taken > 0) == (as_it_is_limit(config) > 0)
+
+
+def test_the_usual_batch_is_taken_as_it_is() -> None:
+    limit = as_it_is_limit(PLAIN)
+    for codec in [compression.NONE, *CODECS]:
+        sent = build_batch([ONE, ONE], compression=codec, producer_id=7, producer_epoch=0, base_sequence=3)
+        assert as_it_is(sent, 12, limit, NOW) == parse_header(sent, 0)
+    assert as_it_is(flipped(), 12, limit, NOW) is None
+    assert [as_it_is_limit(config) for config in CONFIGS] == [limit, 100, 0, 0, 0, 0, limit]
 
 
 def test_the_buffer_is_not_copied() -> None:

@@ -148,7 +148,7 @@ class Writer:
             inner.flush()
             self.lines += [f"if {test}:", "    piece = []", *(f"    {line}" for line in inner.lines)]
             self.lines.append(f'    tags.append(({field.tag}, b"".join(piece)))')
-        self.lines.append("write_tags(out, tags)")
+        self.lines += ["if tags:", "    write_tags(out, tags)", "else:", '    out.append(b"\\0")']
 
 
 def write_function(module: Module, struct: str, version: int) -> str:

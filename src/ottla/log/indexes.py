@@ -16,6 +16,10 @@ from ottla.env.seams import File, Storage
 from ottla.model.ids import NO_TIMESTAMP, Offset, TimestampMs
 
 MAX_RELATIVE_OFFSET = 0x7FFFFFFF
+_OFFSET_ENTRY = Struct(">ii")
+_TIME_ENTRY = Struct(">qi")
+_pack_offset = _OFFSET_ENTRY.pack
+_pack_time = _TIME_ENTRY.pack
 _TAIL_BYTES = 4096
 """Write the tail out when it has grown to this size: about 2 MB of log at the default interval."""
 
@@ -61,12 +65,10 @@ class _Index:
         finally:
             file.close()
 
-    def _append(self, first: int, second: int) -> None:
-        self._tail += self.ENTRY.pack(first, second)
-        if len(self._tail) >= _TAIL_BYTES:
-            # The batch is in the log already: a full disk must not turn its append into a failure.
-            with contextlib.suppress(OSError):
-                self.flush()
+    def _spill(self) -> None:
+        """Write a long tail. The batch is in the log already: a full disk must not turn its append into a failure."""
+        with contextlib.suppress(OSError):
+            self.flush()
 
     def _slot(self, file: File | None, index: int) -> tuple[int, int]:
         at = index * self.ENTRY.size
@@ -158,10 +160,15 @@ class OffsetIndex(_Index):
 
     __slots__ = ()
 
-    ENTRY = Struct(">ii")
+    ENTRY = _OFFSET_ENTRY
 
-    def append(self, offset: Offset, position: int) -> None:
-        self._append(offset - self.base_offset, position)
+    def append(self, offset: Offset, position: int) -> int:
+        """Add an entry; the size with one more, which `segment.index.bytes` limits."""
+        tail = self._tail
+        tail += _pack_offset(offset - self.base_offset, position)
+        if len(tail) >= _TAIL_BYTES:
+            self._spill()
+        return self._written + len(tail) + _OFFSET_ENTRY.size
 
     def lookup(self, offset: Offset) -> int:
         """Where to start looking for `offset`: the position of the last entry at or below it, else 0."""
@@ -191,11 +198,6 @@ class OffsetIndex(_Index):
         last = self._last()
         return self.base_offset + (last[0] if last is not None else 0)
 
-    @property
-    def bytes_for_next(self) -> int:
-        """The size with one more entry; the index is full when that is over `segment.index.bytes`."""
-        return (len(self) + 1) * self.ENTRY.size
-
     def is_sane(self, log_size: int) -> bool:
         """The last entry is not before the base and points into the log."""
         last = self._last()
@@ -212,17 +214,24 @@ class TimeIndex(_Index):
 
     __slots__ = ("_latest",)
 
-    ENTRY = Struct(">qi")
+    ENTRY = _TIME_ENTRY
 
     def __init__(self, storage: Storage, path: str, base_offset: Offset) -> None:
         super().__init__(storage, path, base_offset)
         self._latest = self.last_entry()[0]
 
-    def maybe_append(self, timestamp: TimestampMs, offset: Offset) -> None:
-        """Entries only rise: an older timestamp or one that is known already adds nothing."""
+    def maybe_append(self, timestamp: TimestampMs, offset: Offset) -> int:
+        """Entries only rise: an older timestamp or one that is known already adds nothing.
+
+        Returns the size with one more entry and the one that rolling or closing adds.
+        """
+        tail = self._tail
         if timestamp > self._latest:
             self._latest = timestamp
-            self._append(timestamp, offset - self.base_offset)
+            tail += _pack_time(timestamp, offset - self.base_offset)
+            if len(tail) >= _TAIL_BYTES:
+                self._spill()
+        return self._written + len(tail) + 2 * _TIME_ENTRY.size
 
     def last_entry(self) -> tuple[TimestampMs, Offset]:
         last = self._last()
@@ -232,11 +241,6 @@ class TimeIndex(_Index):
         """The offset of the last entry at or below `timestamp`, else the base offset."""
         found = self._floor(timestamp, 0)
         return self.base_offset + (found[1][1] if found is not None else 0)
-
-    @property
-    def bytes_for_next(self) -> int:
-        """As for the offset index, with room for the entry that rolling or closing adds."""
-        return (len(self) + 2) * self.ENTRY.size
 
     def is_sane(self) -> bool:
         last = self._last()

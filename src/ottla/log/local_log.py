@@ -19,6 +19,7 @@ from ottla.log.log_directory import LogDirectory
 from ottla.log.open_files import SharedFile
 from ottla.log.results import LogSlice
 from ottla.log.segment import Segment
+from ottla.log.validation import as_it_is_limit
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Offset, TimestampMs, TopicPartition
 
@@ -72,9 +73,11 @@ class FlushPlan:
 class LocalLog:
     __slots__ = (
         "_active",
+        "_as_it_is_bytes",
         "_bases",
         "_config",
         "_flush_messages",
+        "_future_ms",
         "_generation",
         "_index_bytes",
         "_index_interval",
@@ -130,6 +133,8 @@ class LocalLog:
         self._flush_messages = config.flush_messages
         self._index_bytes = config.segment_index_bytes
         self._index_interval = config.index_interval_bytes
+        self._as_it_is_bytes = as_it_is_limit(config)
+        self._future_ms = config.message_timestamp_after_max_ms
 
     @property
     def segments(self) -> Sequence[Segment]:

@@ -23,6 +23,7 @@ from ottla.log.validation import (
     AppendOrigin,
     ValidatedBatches,
     analyze_replicated,
+    as_it_is,
     validate,
     validate_produce,
 )
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 _IN_TRANSACTION = TRANSACTIONAL_MASK | CONTROL_MASK
+_CLIENT = AppendOrigin.CLIENT
 _assign = Struct(">qii").pack_into
 _new_tuple = tuple.__new__
 """Skips the argument handling of a NamedTuple's own constructor: this is the produce path."""
@@ -71,8 +73,12 @@ class PartitionLog(ReplicaLog):
         KafkaError or RecordValidationError refuses it with nothing changed; KAFKA_STORAGE_ERROR says that the disk
         did. `guard` comes from `start_verification`, `transaction_version` from the coordinator that ends a transaction.
         """
-        if origin is AppendOrigin.CLIENT:
-            validated = validate_produce(batches, self.topic_partition, self._config, now_ms, version=version)
+        if origin is _CLIENT:
+            header = as_it_is(batches, version, self._as_it_is_bytes, now_ms + self._future_ms)
+            if header is not None:
+                validated = _new_tuple(ValidatedBatches, (batches, [(0, header)], NO_TIMESTAMP))
+            else:
+                validated = validate_produce(batches, self.topic_partition, self._config, now_ms, version=version)
         else:
             validated = validate(batches, self.topic_partition, self._config, now_ms, origin=origin)
         if rewrite is not None:
@@ -92,7 +98,7 @@ class PartitionLog(ReplicaLog):
         first_offset = next_offset = self.log_end_offset
         for position, header in batches:
             if header.producer_id >= 0 and not self.producers.follows(header):
-                if origin is AppendOrigin.CLIENT:
+                if origin is _CLIENT:
                     earlier = self.producers.duplicate_of(header)
                     if earlier is not None:
                         timestamp = earlier.timestamp

@@ -208,9 +208,12 @@ class Segment:
             self._first_timestamp = timestamp
         size = header.batch_length + LOG_OVERHEAD
         if self._bytes_since_index > index_interval:
-            self.offset_index.append(last_offset, position)
-            self.time_index.maybe_append(self._max_timestamp, self._max_timestamp_offset)
-            self._index_bytes = max(self.offset_index.bytes_for_next, self.time_index.bytes_for_next)
+            index, time_index = self._offset_index, self._time_index
+            if index is None or time_index is None:
+                index, time_index = self.offset_index, self.time_index
+            offset_bytes = index.append(last_offset, position)
+            time_bytes = time_index.maybe_append(self._max_timestamp, self._max_timestamp_offset)
+            self._index_bytes = max(offset_bytes, time_bytes)
             self._bytes_since_index = size
         else:
             self._bytes_since_index += size

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.log.validation_records import RecordValidationError, recompress, walk_records
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.compression import NAMES, ZSTD, unknown_codec
+from ottla.protocol.crc32c import crc32c
 from ottla.protocol.records_header import (
     COMPRESSION_MASK,
     CONTROL_MASK,
+    CRC_COVERS_FROM,
     CREATE_TIME,
     HEADER_BYTES,
     LOG_APPEND_TIME,
@@ -34,6 +36,7 @@ from ottla.protocol.records_header import (
     magic_at,
     parse_header,
     set_max_timestamp,
+    unpack_header,
     unsupported_magic,
 )
 
@@ -47,7 +50,9 @@ NO_TIMESTAMP = -1
 FIRST_ZSTD_VERSION = 7
 """The first Produce version that may carry zstd."""
 
+_NEVER_AS_IT_IS = CONTROL_MASK | TIMESTAMP_TYPE_MASK
 _LONG_MAX = (1 << 63) - 1
+_new_tuple = tuple.__new__
 _BYTES_UP_TO_MAGIC = 17
 _BODY_OVERHEAD = HEADER_BYTES - LOG_OVERHEAD
 MIN_RECORD_BYTES = 7
@@ -79,6 +84,50 @@ class ValidatedBatches(NamedTuple):
     @property
     def record_count(self) -> int:
         return sum(header.last_offset_delta + 1 for _, header in self.batches)
+
+
+def as_it_is_limit(config: TopicConfig) -> int:
+    """The largest batch that `as_it_is` takes for a topic with these settings: 0 when a rule is about single records,
+    or another codec or clock is wanted, so that each batch goes the longer way."""
+    if (
+        config.message_timestamp_type == "LogAppendTime"
+        or config.compression_type != "producer"
+        or "compact" in config.cleanup_policy
+        or config.message_timestamp_before_max_ms != _LONG_MAX
+    ):
+        return 0
+    return min(config.max_message_bytes, config.internal_segment_bytes or config.segment_bytes)
+
+
+def as_it_is(buf: bytearray | memoryview, version: int, limit: int, latest_ms: int) -> BatchHeader | None:
+    """The header of the one batch in `buf` when it breaks no rule and nothing in it is to be changed.
+
+    The usual case, judged in one go because every produced batch pays for it. None says nothing yet: `validate_produce`
+    goes through the same rules one by one, to the error or the change that it needs.
+    """
+    size = len(buf)
+    if not HEADER_BYTES <= size <= limit:
+        return None
+    header = _new_tuple(BatchHeader, unpack_header(buf, 0))
+    base_offset, length, _, magic, crc, attributes, last_delta, base_time, max_time, producer, _, sequence, count = (
+        header
+    )
+    codec = attributes & COMPRESSION_MASK
+    if (
+        base_offset == 0
+        and length + LOG_OVERHEAD == size
+        and magic == MAGIC_V2
+        and not attributes & _NEVER_AS_IT_IS
+        and (codec < ZSTD or (codec == ZSTD and version >= FIRST_ZSTD_VERSION))
+        and 0 < count == last_delta + 1
+        and (producer < 0 or sequence >= 0)
+        and (codec or length >= _BODY_OVERHEAD + count * MIN_RECORD_BYTES)
+        and max_time <= latest_ms
+        and base_time <= latest_ms
+        and crc32c(memoryview(buf)[CRC_COVERS_FROM:]) == crc
+    ):
+        return header
+    return None
 
 
 def validate_produce(

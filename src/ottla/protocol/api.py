@@ -91,7 +91,7 @@ def decode_request_header(buf: Source) -> tuple[int, int, int, str | None, int]:
 def encode_response(response: Message, version: int, correlation_id: int) -> Pieces:
     """A whole response frame as pieces: length and header first, then the body's own pieces, none of them copied."""
     out: Pieces = [b""]
-    response.encode(out, version)
+    response.WRITERS[version](response, out)
     size = sum(map(len, out))
     if version >= response.FLEXIBLE_FROM and response.API_KEY != _API_VERSIONS:
         out[0] = _response_head_flexible(size + 5, correlation_id)

@@ -36,7 +36,8 @@ LOG_APPEND_TIME = 1
 
 _MAGIC_AT = 16
 _CRC_AT = 17
-_ATTRIBUTES_AT = 21
+CRC_COVERS_FROM = 21
+"""Where the attributes are, the first of the bytes under the CRC."""
 _MAX_TIMESTAMP_AT = 35
 _INT32_MAX = 0x7FFFFFFF
 
@@ -48,7 +49,7 @@ _CRC = Struct(">I")
 _ATTRIBUTES = Struct(">h")
 _TIMESTAMP = Struct(">q")
 
-_unpack_header = _HEADER.unpack_from
+unpack_header = _HEADER.unpack_from
 _unpack_crc = _CRC.unpack_from
 _new_tuple = tuple.__new__
 
@@ -115,7 +116,7 @@ class BatchHeader(NamedTuple):
 
 def parse_header(buf: Buffer, pos: int) -> BatchHeader:
     """The header at `pos`; the 61 bytes must be there (struct.error otherwise) and are not judged."""
-    return _new_tuple(BatchHeader, _unpack_header(buf, pos))
+    return _new_tuple(BatchHeader, unpack_header(buf, pos))
 
 
 def batch_size_at(buf: Buffer, pos: int) -> int:
@@ -130,13 +131,13 @@ def magic_at(buf: memoryview | bytes | bytearray, pos: int) -> int:
 
 
 def computed_crc(buf: Buffer, pos: int, size: int) -> int:
-    return crc32c(memoryview(buf)[pos + _ATTRIBUTES_AT : pos + size])
+    return crc32c(memoryview(buf)[pos + CRC_COVERS_FROM : pos + size])
 
 
 def crc_matches(buf: Buffer, pos: int, size: int) -> bool:
     """Whether the stored CRC32C is that of the batch's bytes; `size` as `BatchHeader.size` says, all in `buf`."""
     stored: int = _unpack_crc(buf, pos + _CRC_AT)[0]
-    return crc32c(memoryview(buf)[pos + _ATTRIBUTES_AT : pos + size]) == stored
+    return crc32c(memoryview(buf)[pos + CRC_COVERS_FROM : pos + size]) == stored
 
 
 def assign_offset(buf: Buffer, pos: int, base_offset: int, leader_epoch: int) -> None:
@@ -151,13 +152,13 @@ def write_crc(buf: Buffer, pos: int, size: int) -> None:
 
 def set_attributes(buf: Buffer, pos: int, attributes: int) -> None:
     """Replace the attributes and recompute the CRC."""
-    _ATTRIBUTES.pack_into(buf, pos + _ATTRIBUTES_AT, attributes)
+    _ATTRIBUTES.pack_into(buf, pos + CRC_COVERS_FROM, attributes)
     write_crc(buf, pos, batch_size_at(buf, pos))
 
 
 def set_max_timestamp(buf: Buffer, pos: int, timestamp_type: int, max_timestamp: int) -> None:
     """Set timestamp type and max timestamp and recompute the CRC; nothing is written when both stand already."""
-    attributes: int = _ATTRIBUTES.unpack_from(buf, pos + _ATTRIBUTES_AT)[0]
+    attributes: int = _ATTRIBUTES.unpack_from(buf, pos + CRC_COVERS_FROM)[0]
     wanted = (attributes & ~TIMESTAMP_TYPE_MASK) | (timestamp_type << 3)
     if wanted == attributes and _TIMESTAMP.unpack_from(buf, pos + _MAX_TIMESTAMP_AT)[0] == max_timestamp:
         return

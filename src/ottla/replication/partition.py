@@ -138,8 +138,9 @@ class Partition:
         """Append what a Produce request of `version` carries; `batches` is patched in place. `rewrite` may put another
         batch in the place of the validated one, with the same range of offsets.
         """
-        self.require_leader()
-        if required_acks == -1:
+        if self.leader_id != self._node_id:
+            self.require_leader()
+        if required_acks == -1 and len(self.isr) < len(self.replicas):
             self._require_min_isr()
         result = self.log.append_as_leader(
             batches, leader_epoch=self.leader_epoch, now_ms=now_ms, version=version, guard=guard, rewrite=rewrite

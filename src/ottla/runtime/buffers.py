@@ -45,15 +45,16 @@ class BufferPool:
 class FrameBuffer:
     """Bytes in, frames out. A frame is a view that is valid until the next call of `target` or `settle`."""
 
-    __slots__ = ("_end", "_max_frame", "_own", "_pool", "_scratch", "_start", "_view")
+    __slots__ = ("_max_frame", "_own", "_pool", "_scratch", "_view", "end", "start")
 
     def __init__(self, pool: BufferPool, max_frame: int) -> None:
         self._pool = pool
         self._max_frame = max_frame
         self._own: memoryview | None = None
         self._view = self._scratch = pool.scratch
-        self._start = 0
-        self._end = 0
+        self.start = 0
+        self.end = 0
+        """What has arrived and is not yet given out as a frame lies between these two."""
 
     def limit(self, max_frame: int, *, per_read: int = SCRATCH_BYTES) -> None:
         """Other limits from the next read on: a peer that has not logged in may hold only a little (CVE-2022-34917)."""
@@ -64,60 +65,55 @@ class FrameBuffer:
         """Where the next bytes go."""
         if self._own is None:
             self._view = self._scratch
-            self._start = self._end = 0
+            self.start = self.end = 0
             return self._view
-        return self._own[self._end :]
-
-    def received(self, count: int) -> None:
-        self._end += count
-
-    @property
-    def has_bytes(self) -> bool:
-        return self._end > self._start
+        return self._own[self.end :]
 
     def next_frame(self) -> memoryview | None:
-        available = self._end - self._start - 4
+        available = self.end - self.start - 4
         if available < 0:
             return None
-        size: int = _SIZE(self._view, self._start)[0]
+        size: int = _SIZE(self._view, self.start)[0]
         if size > available:
             if size > self._max_frame:
                 raise FrameError(f"a request of {size} bytes is larger than socket.request.max.bytes={self._max_frame}")
             return None
         if size < 0:
             raise FrameError(f"a request announces {size} bytes")
-        start = self._start + 4
-        self._start = start + size
+        start = self.start + 4
+        self.start = start + size
         return self._view[start : start + size]
 
     def settle(self) -> None:
         """After the frames are handled: keep an incomplete one, make room for the rest of it, or let the buffer go."""
-        left = self._end - self._start
+        left = self.end - self.start
         if left == 0:
-            self.release()
+            if self._own is not None:
+                self.release()
+            self.start = self.end = 0
             return
         if left < 4:
             total = _CLASSES[0]
         else:
-            total = _SIZE(self._view, self._start)[0] + 4
+            total = _SIZE(self._view, self.start)[0] + 4
         own = self._own
-        if own is None or (total > len(own) and self._end == len(own)):
+        if own is None or (total > len(own) and self.end == len(own)):
             self._move_to(self._pool.take(max(left, min(total, max(left * 4, _CLASSES[0])))))
-        elif self._start + total > len(own) and self._start:
-            own[:left] = own[self._start : self._end]
-            self._start, self._end = 0, left
+        elif self.start + total > len(own) and self.start:
+            own[:left] = own[self.start : self.end]
+            self.start, self.end = 0, left
 
     def _move_to(self, new: memoryview) -> None:
-        left = self._end - self._start
-        new[:left] = self._view[self._start : self._end]
+        left = self.end - self.start
+        new[:left] = self._view[self.start : self.end]
         if self._own is not None:
             self._pool.give(self._own)
         self._own = self._view = new
-        self._start, self._end = 0, left
+        self.start, self.end = 0, left
 
     def release(self) -> None:
         if self._own is not None:
             self._pool.give(self._own)
             self._own = None
         self._view = self._scratch
-        self._start = self._end = 0
+        self.start = self.end = 0

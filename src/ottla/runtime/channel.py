@@ -85,7 +85,7 @@ class Channel:
         return self.closed or self.connection.busy or bool(self._outgoing)
 
     def _on_readable(self) -> None:
-        if self._waiting:
+        if self.closed or self.connection.busy or self._outgoing:
             self._stop_reading()
             return
         if self._turn_over:
@@ -100,7 +100,7 @@ class Channel:
         if count == 0:
             self.close()
             return
-        self._frames.received(count)
+        self._frames.end += count
         self._handle_frames()
 
     def _handle_frames(self) -> None:
@@ -115,6 +115,8 @@ class Channel:
                 if frame is None:
                     break
                 connection.on_frame(frame)
+                if frames.start == frames.end:
+                    break
                 if not turn_ends:
                     turn_ends = monotonic() + _TURN_SECONDS
                 elif monotonic() > turn_ends:
@@ -149,7 +151,7 @@ class Channel:
         """The connection is idle or the peer has read its answer: handle what is buffered, then read on."""
         if self._handling or self._turn_over:
             return  # an answer that was ready at once: whoever handles frames goes on by itself
-        if not self._waiting and self._frames.has_bytes:
+        if not self._waiting and self._frames.end > self._frames.start:
             self._handle_frames()
         if not self._waiting:
             self._read_more()

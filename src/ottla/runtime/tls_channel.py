@@ -143,7 +143,7 @@ class TlsChannel(Channel):
         except (OSError, EOFError):
             over = True
         if total:
-            self._frames.received(total)
+            self._frames.end += total
             self._handle_frames()
         if over:
             self.close()

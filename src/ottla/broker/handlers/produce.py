@@ -45,6 +45,7 @@ _NO_LOG_START = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.MESSAGE_TOO_LARGE,
         ErrorCode.RECORD_LIST_TOO_LARGE,
@@ -64,7 +65,9 @@ def handle(context: RequestContext, request: ProduceRequest) -> Any:
         from ottla.broker.schema_validation import validated
 
         return validated(context, request, find_partition, partial(_handle, context, request))
-    return _handle(context, request, MappingProxyType({}))
+    if request.transactional_id is not None:
+        return _handle(context, request, MappingProxyType({}))
+    return _append(context, request)
 
 
 def _handle(
@@ -84,7 +87,7 @@ def _append(
     misfits: Mapping[TopicPartition, Misfits] = MappingProxyType({}),
 ) -> ProduceResponse | Deferred | None:
     append = Append(context, request, verdicts, misfits)
-    response = ProduceResponse([append.topic(topic) for topic in request.topic_data])
+    response = ProduceResponse(append.topics(request.topic_data))
     if request.acks == 0:
         if append.first_error is not None:
             raise CloseConnection(f"a produce request with acks=0 failed: {append.first_error.name}")
@@ -98,8 +101,11 @@ def _append(
 
 def find_partition(context: RequestContext, topic: TopicProduceData, index: int) -> Partition:
     replicas = context.broker.replicas
-    by_id = context.version >= FIRST_TOPIC_ID_VERSION
-    return replicas.get_by_id(topic.topic_id, index) if by_id else replicas.get(topic.name, index)
+    if context.version >= FIRST_TOPIC_ID_VERSION:
+        found = replicas.by_id.get(topic.topic_id)
+        return found[index] if found is not None and index in found else replicas.get_by_id(topic.topic_id, index)
+    found = replicas.by_name.get(topic.name)
+    return found[index] if found is not None and index in found else replicas.get(topic.name, index)
 
 
 class Append:
@@ -128,19 +134,23 @@ class Append:
         self.leader_errors: set[int] = set()
         self.uncommitted: list[tuple[Partition, Offset, PartitionProduceResponse]] = []
 
-    def topic(self, topic: TopicProduceData) -> TopicProduceResponse:
-        name = topic.name
-        partitions = []
-        for data in topic.partition_data:
-            try:
-                partitions.append(self._partition(topic, data.index, data.records))
-            except KafkaError as error:
-                partitions.append(self._failed(topic, data.index, error))
-                self._count_failure(topic)
-        return TopicProduceResponse(name, topic.topic_id, partitions)
+    def topics(self, requested: list[TopicProduceData]) -> list[TopicProduceResponse]:
+        answers = []
+        for topic in requested:
+            partitions = []
+            for data in topic.partition_data:
+                try:
+                    partitions.append(self._partition(topic, data.index, data.records))
+                except KafkaError as error:
+                    partitions.append(self._failed(topic, data.index, error))
+                    self._count_failure(topic)
+            answers.append(TopicProduceResponse(topic.name, topic.topic_id, partitions))
+        return answers
 
     def _partition(self, topic: TopicProduceData, index: int, records: Any) -> PartitionProduceResponse:
-        partition = self._find(topic, index)
+        partition = find_partition(self._context, topic, index)
+        if partition.topic_partition.topic in INTERNAL_TOPICS:
+            self._check_internal(partition)
         if not -1 <= self._acks <= 1:
             raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
         if records is None:
@@ -178,14 +188,12 @@ class Append:
         if broker.metrics is not None and name in broker.replicas.by_name:
             broker.metrics.produce_failed(name)
 
-    def _find(self, topic: TopicProduceData, index: int) -> Partition:
-        partition = find_partition(self._context, topic, index)
-        if partition.topic_partition.topic in INTERNAL_TOPICS and self._context.client_id != ADMIN_CLIENT_ID:
+    def _check_internal(self, partition: Partition) -> None:
+        if self._context.client_id != ADMIN_CLIENT_ID:
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
                 f"Cannot append to internal topic {partition.topic_partition.topic}",
             )
-        return partition
 
     def _failed(self, topic: TopicProduceData, index: int, error: KafkaError) -> PartitionProduceResponse:
         if self.first_error is None:
@@ -204,7 +212,7 @@ class Append:
         if error.code in _NO_LOG_START or isinstance(error, RefusedRequestError | UnverifiedError):
             return -1
         try:
-            return self._find(topic, index).log.log_start_offset
+            return find_partition(self._context, topic, index).log.log_start_offset
         except KafkaError:
             return -1
 

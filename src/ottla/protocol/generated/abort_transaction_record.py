@@ -76,7 +76,10 @@ def _write_abort_transaction_record_v0(self: AbortTransactionRecord, out: list[A
         piece.append(UVARINT[n] if n < 128 else uvarint(n))
         piece.append(raw)
         tags.append((0, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 AbortTransactionRecord.READERS = {

@@ -356,7 +356,10 @@ def _write_api_versions_response_v3(self: ApiVersionsResponse, out: list[Any]) -
         piece = []
         piece.append(_P_o(self.zk_migration_ready))
         tags.append((3, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 ApiVersionsResponse.READERS = {

@@ -155,7 +155,10 @@ def _write_broker_heartbeat_request_v1(self: BrokerHeartbeatRequest, out: list[A
         piece.append(UVARINT[n] if n < 128 else uvarint(n))
         piece.extend(self.offline_log_dirs)
         tags.append((0, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 def _write_broker_heartbeat_request_v2(self: BrokerHeartbeatRequest, out: list[Any]) -> None:
@@ -174,7 +177,10 @@ def _write_broker_heartbeat_request_v2(self: BrokerHeartbeatRequest, out: list[A
         piece.append(UVARINT[n] if n < 128 else uvarint(n))
         piece.extend(self.cordoned_log_dirs)
         tags.append((1, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 BrokerHeartbeatRequest.READERS = {

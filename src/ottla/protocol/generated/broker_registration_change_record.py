@@ -198,7 +198,10 @@ def _write_broker_registration_change_record_v0(self: BrokerRegistrationChangeRe
         piece = []
         piece.append(_P_b(self.fenced))
         tags.append((0, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 def _write_broker_registration_change_record_v1(self: BrokerRegistrationChangeRecord, out: list[Any]) -> None:
@@ -213,7 +216,10 @@ def _write_broker_registration_change_record_v1(self: BrokerRegistrationChangeRe
         piece = []
         piece.append(_P_b(self.in_controlled_shutdown))
         tags.append((1, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 def _write_broker_registration_change_record_v2(self: BrokerRegistrationChangeRecord, out: list[Any]) -> None:
@@ -234,7 +240,10 @@ def _write_broker_registration_change_record_v2(self: BrokerRegistrationChangeRe
         piece.append(UVARINT[n] if n < 128 else uvarint(n))
         piece.extend(self.log_dirs)
         tags.append((2, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 def _write_broker_registration_change_record_v3(self: BrokerRegistrationChangeRecord, out: list[Any]) -> None:
@@ -261,7 +270,10 @@ def _write_broker_registration_change_record_v3(self: BrokerRegistrationChangeRe
         piece.append(UVARINT[n] if n < 128 else uvarint(n))
         piece.extend(self.cordoned_log_dirs)
         tags.append((3, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 BrokerRegistrationChangeRecord.READERS = {

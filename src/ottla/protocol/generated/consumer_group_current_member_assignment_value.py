@@ -165,7 +165,10 @@ def _write_topic_partitions_v0(self: TopicPartitions, out: list[Any]) -> None:
             piece.append(UVARINT[n] if n < 128 else uvarint(n))
             piece.append(pack(f">{len(assignment_epochs_value)}i", *assignment_epochs_value))
         tags.append((0, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 def _write_consumer_group_current_member_assignment_value_v0(self: ConsumerGroupCurrentMemberAssignmentValue, out: list[Any]) -> None:

@@ -381,7 +381,10 @@ def _write_consumer_group_member_metadata_value_v0(self: ConsumerGroupMemberMeta
             piece.append(b"\x01")
             _write_classic_member_metadata_v0(self.classic_member_metadata, piece)
         tags.append((0, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 ConsumerGroupMemberMetadataValue.READERS = {

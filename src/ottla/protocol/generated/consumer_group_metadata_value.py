@@ -66,7 +66,10 @@ def _write_consumer_group_metadata_value_v0(self: ConsumerGroupMetadataValue, ou
         piece = []
         piece.append(_P_q(self.metadata_hash))
         tags.append((0, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 ConsumerGroupMetadataValue.READERS = {

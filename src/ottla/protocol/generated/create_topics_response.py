@@ -441,7 +441,10 @@ def _write_creatable_topic_result_v5(self: CreatableTopicResult, out: list[Any])
         piece = []
         piece.append(_P_h(self.topic_config_error_code))
         tags.append((0, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 def _write_create_topics_response_v5(self: CreateTopicsResponse, out: list[Any]) -> None:
@@ -482,7 +485,10 @@ def _write_creatable_topic_result_v7(self: CreatableTopicResult, out: list[Any])
         piece = []
         piece.append(_P_h(self.topic_config_error_code))
         tags.append((0, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 def _write_create_topics_response_v7(self: CreateTopicsResponse, out: list[Any]) -> None:

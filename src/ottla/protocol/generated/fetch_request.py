@@ -1168,7 +1168,10 @@ def _write_fetch_request_v12(self: FetchRequest, out: list[Any]) -> None:
         piece.append(UVARINT[n] if n < 128 else uvarint(n))
         piece.append(raw)
         tags.append((0, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 def _write_fetch_topic_v13(self: FetchTopic, out: list[Any]) -> None:
@@ -1211,7 +1214,10 @@ def _write_fetch_request_v13(self: FetchRequest, out: list[Any]) -> None:
         piece.append(UVARINT[n] if n < 128 else uvarint(n))
         piece.append(raw)
         tags.append((0, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 def _write_replica_state_v15(self: ReplicaState, out: list[Any]) -> None:
@@ -1245,7 +1251,10 @@ def _write_fetch_request_v15(self: FetchRequest, out: list[Any]) -> None:
         piece = []
         _write_replica_state_v15(self.replica_state, piece)
         tags.append((1, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 def _write_fetch_partition_v17(self: FetchPartition, out: list[Any]) -> None:
@@ -1256,7 +1265,10 @@ def _write_fetch_partition_v17(self: FetchPartition, out: list[Any]) -> None:
         piece = []
         piece.append(_P_16s(self.replica_directory_id))
         tags.append((0, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 def _write_fetch_topic_v17(self: FetchTopic, out: list[Any]) -> None:
@@ -1295,7 +1307,10 @@ def _write_fetch_request_v17(self: FetchRequest, out: list[Any]) -> None:
         piece = []
         _write_replica_state_v15(self.replica_state, piece)
         tags.append((1, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 def _write_fetch_partition_v18(self: FetchPartition, out: list[Any]) -> None:
@@ -1310,7 +1325,10 @@ def _write_fetch_partition_v18(self: FetchPartition, out: list[Any]) -> None:
         piece = []
         piece.append(_P_q(self.high_watermark))
         tags.append((1, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 def _write_fetch_topic_v18(self: FetchTopic, out: list[Any]) -> None:
@@ -1349,7 +1367,10 @@ def _write_fetch_request_v18(self: FetchRequest, out: list[Any]) -> None:
         piece = []
         _write_replica_state_v15(self.replica_state, piece)
         tags.append((1, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 FetchRequest.READERS = {

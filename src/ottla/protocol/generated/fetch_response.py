@@ -883,7 +883,10 @@ def _write_partition_data_v12(self: PartitionData, out: list[Any]) -> None:
         piece = []
         _write_snapshot_id_v12(self.snapshot_id, piece)
         tags.append((2, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 def _write_fetchable_topic_response_v12(self: FetchableTopicResponse, out: list[Any]) -> None:
@@ -958,7 +961,10 @@ def _write_fetch_response_v16(self: FetchResponse, out: list[Any]) -> None:
         for node_endpoints_item in self.node_endpoints:
             _write_node_endpoint_v16(node_endpoints_item, piece)
         tags.append((0, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 FetchResponse.READERS = {

@@ -363,7 +363,10 @@ def _write_fetch_snapshot_request_v0(self: FetchSnapshotRequest, out: list[Any])
         piece.append(UVARINT[n] if n < 128 else uvarint(n))
         piece.append(raw)
         tags.append((0, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 def _write_partition_snapshot_v1(self: PartitionSnapshot, out: list[Any]) -> None:
@@ -376,7 +379,10 @@ def _write_partition_snapshot_v1(self: PartitionSnapshot, out: list[Any]) -> Non
         piece = []
         piece.append(_P_16s(self.replica_directory_id))
         tags.append((0, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 def _write_topic_snapshot_v1(self: TopicSnapshot, out: list[Any]) -> None:
@@ -406,7 +412,10 @@ def _write_fetch_snapshot_request_v1(self: FetchSnapshotRequest, out: list[Any])
         piece.append(UVARINT[n] if n < 128 else uvarint(n))
         piece.append(raw)
         tags.append((0, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 FetchSnapshotRequest.READERS = {

@@ -365,7 +365,10 @@ def _write_partition_snapshot_v0(self: PartitionSnapshot, out: list[Any]) -> Non
         piece = []
         _write_leader_id_and_epoch_v0(self.current_leader, piece)
         tags.append((0, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 def _write_topic_snapshot_v0(self: TopicSnapshot, out: list[Any]) -> None:
@@ -413,7 +416,10 @@ def _write_fetch_snapshot_response_v1(self: FetchSnapshotResponse, out: list[Any
         for node_endpoints_item in self.node_endpoints:
             _write_node_endpoint_v1(node_endpoints_item, piece)
         tags.append((0, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 FetchSnapshotResponse.READERS = {

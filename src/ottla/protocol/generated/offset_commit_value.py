@@ -189,7 +189,10 @@ def _write_offset_commit_value_v4(self: OffsetCommitValue, out: list[Any]) -> No
         piece = []
         piece.append(_P_16s(self.topic_id))
         tags.append((0, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 OffsetCommitValue.READERS = {

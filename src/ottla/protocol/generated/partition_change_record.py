@@ -404,7 +404,10 @@ def _write_partition_change_record_v0(self: PartitionChangeRecord, out: list[Any
         piece = []
         piece.append(_P_b(self.leader_recovery_state))
         tags.append((5, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 def _write_partition_change_record_v1(self: PartitionChangeRecord, out: list[Any]) -> None:
@@ -449,7 +452,10 @@ def _write_partition_change_record_v1(self: PartitionChangeRecord, out: list[Any
         piece.append(UVARINT[n] if n < 128 else uvarint(n))
         piece.extend(self.directories)
         tags.append((8, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 def _write_partition_change_record_v2(self: PartitionChangeRecord, out: list[Any]) -> None:
@@ -506,7 +512,10 @@ def _write_partition_change_record_v2(self: PartitionChangeRecord, out: list[Any
         piece.append(UVARINT[n] if n < 128 else uvarint(n))
         piece.extend(self.directories)
         tags.append((8, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 PartitionChangeRecord.READERS = {

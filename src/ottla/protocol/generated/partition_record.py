@@ -349,7 +349,10 @@ def _write_partition_record_v0(self: PartitionRecord, out: list[Any]) -> None:
         piece = []
         piece.append(_P_b(self.leader_recovery_state))
         tags.append((0, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 def _write_partition_record_v1(self: PartitionRecord, out: list[Any]) -> None:
@@ -376,7 +379,10 @@ def _write_partition_record_v1(self: PartitionRecord, out: list[Any]) -> None:
         piece = []
         piece.append(_P_b(self.leader_recovery_state))
         tags.append((0, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 def _write_partition_record_v2(self: PartitionRecord, out: list[Any]) -> None:
@@ -415,7 +421,10 @@ def _write_partition_record_v2(self: PartitionRecord, out: list[Any]) -> None:
         piece.append(UVARINT[n] if n < 128 else uvarint(n))
         piece.append(pack(f">{len(self.last_known_elr)}i", *self.last_known_elr))
         tags.append((2, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 PartitionRecord.READERS = {

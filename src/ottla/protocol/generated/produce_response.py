@@ -872,7 +872,10 @@ def _write_partition_produce_response_v10(self: PartitionProduceResponse, out: l
         piece = []
         _write_leader_id_and_epoch_v10(self.current_leader, piece)
         tags.append((0, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 def _write_topic_produce_response_v10(self: TopicProduceResponse, out: list[Any]) -> None:
@@ -920,7 +923,10 @@ def _write_produce_response_v10(self: ProduceResponse, out: list[Any]) -> None:
         for node_endpoints_item in self.node_endpoints:
             _write_node_endpoint_v10(node_endpoints_item, piece)
         tags.append((0, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 def _write_topic_produce_response_v13(self: TopicProduceResponse, out: list[Any]) -> None:
@@ -947,7 +953,10 @@ def _write_produce_response_v13(self: ProduceResponse, out: list[Any]) -> None:
         for node_endpoints_item in self.node_endpoints:
             _write_node_endpoint_v10(node_endpoints_item, piece)
         tags.append((0, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 ProduceResponse.READERS = {

@@ -618,7 +618,10 @@ def _write_register_broker_record_v3(self: RegisterBrokerRecord, out: list[Any])
         piece.append(UVARINT[n] if n < 128 else uvarint(n))
         piece.extend(self.log_dirs)
         tags.append((0, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 def _write_register_broker_record_v4(self: RegisterBrokerRecord, out: list[Any]) -> None:
@@ -654,7 +657,10 @@ def _write_register_broker_record_v4(self: RegisterBrokerRecord, out: list[Any])
         piece.append(UVARINT[n] if n < 128 else uvarint(n))
         piece.extend(self.cordoned_log_dirs)
         tags.append((1, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 RegisterBrokerRecord.READERS = {

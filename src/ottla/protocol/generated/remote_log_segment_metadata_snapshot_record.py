@@ -178,7 +178,10 @@ def _write_remote_log_segment_metadata_snapshot_record_v0(self: RemoteLogSegment
         piece = []
         piece.append(_P_o(self.txn_index_empty))
         tags.append((0, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 RemoteLogSegmentMetadataSnapshotRecord.READERS = {

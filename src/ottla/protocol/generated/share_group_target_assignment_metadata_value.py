@@ -66,7 +66,10 @@ def _write_share_group_target_assignment_metadata_value_v0(self: ShareGroupTarge
         piece = []
         piece.append(_P_q(self.assignment_timestamp))
         tags.append((0, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 ShareGroupTargetAssignmentMetadataValue.READERS = {

@@ -143,7 +143,10 @@ def _write_share_snapshot_value_v0(self: ShareSnapshotValue, out: list[Any]) -> 
         piece = []
         piece.append(_P_i(self.delivery_complete_count))
         tags.append((0, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 ShareSnapshotValue.READERS = {

@@ -134,7 +134,10 @@ def _write_share_update_value_v0(self: ShareUpdateValue, out: list[Any]) -> None
         piece = []
         piece.append(_P_i(self.delivery_complete_count))
         tags.append((0, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 ShareUpdateValue.READERS = {

@@ -244,7 +244,10 @@ def _write_task_ids_v0(self: TaskIds, out: list[Any]) -> None:
             piece.append(UVARINT[n] if n < 128 else uvarint(n))
             piece.append(pack(f">{len(assignment_epochs_value)}i", *assignment_epochs_value))
         tags.append((0, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 def _write_streams_group_current_member_assignment_value_v0(self: StreamsGroupCurrentMemberAssignmentValue, out: list[Any]) -> None:

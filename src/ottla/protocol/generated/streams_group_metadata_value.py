@@ -171,7 +171,10 @@ def _write_streams_group_metadata_value_v0(self: StreamsGroupMetadataValue, out:
             for last_assignment_configs_item in last_assignment_configs_value:
                 _write_last_assignment_config_v0(last_assignment_configs_item, piece)
         tags.append((1, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 StreamsGroupMetadataValue.READERS = {

@@ -277,7 +277,10 @@ def _write_transaction_log_value_v1(self: TransactionLogValue, out: list[Any]) -
         piece = []
         piece.append(_P_h(self.next_producer_epoch))
         tags.append((3, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 TransactionLogValue.READERS = {

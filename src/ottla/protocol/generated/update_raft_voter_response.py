@@ -136,7 +136,10 @@ def _write_update_raft_voter_response_v0(self: UpdateRaftVoterResponse, out: lis
         piece = []
         _write_current_leader_v0(self.current_leader, piece)
         tags.append((0, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 UpdateRaftVoterResponse.READERS = {

@@ -296,7 +296,10 @@ def _write_vote_response_v1(self: VoteResponse, out: list[Any]) -> None:
         for node_endpoints_item in self.node_endpoints:
             _write_node_endpoint_v1(node_endpoints_item, piece)
         tags.append((0, b"".join(piece)))
-    write_tags(out, tags)
+    if tags:
+        write_tags(out, tags)
+    else:
+        out.append(b"\0")
 
 
 VoteResponse.READERS = {
