@@ -87,3 +87,20 @@ def test_damaged_records_are_refused_or_equal():
         except KafkaError:
             refused += 1
     assert refused > 300
+
+
+RUNS = st.lists(
+    st.tuples(st.sampled_from([0, 3, 4, 10]), st.sampled_from([0, 36, 100, 164, 228]), st.integers(1, 80)),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(RUNS)
+def test_runs_of_equal_records_that_change_into_others(runs):
+    """Sizes 64 apart differ in the second byte of their length only; a longer key moves values of one length."""
+    sizes = [(key, value) for key, value, count in runs for _ in range(count)]
+    batch = build_batch(
+        [SimpleRecord(n, bytes([n % 251]) * key, bytes([n % 253]) * value) for n, (key, value) in enumerate(sizes)]
+    )
+    assert decoded_rows(chunk_of(batch)) == as_rows(batch)

@@ -10,7 +10,9 @@ from __future__ import annotations
 import mmap
 import os
 import re
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -24,6 +26,8 @@ from ottla.tables.topics import READ_COMMITTED, TableError
 
 CHUNK_BYTES = 4 << 20
 """Decoded together: what is mapped costs nothing to ask for again, and 4 MB stay in the processor's cache."""
+_THREADS = 2
+"""Checking and copying leave Python's lock free, so two decode at once; more would wait for each other."""
 _FOLDER = re.compile(r"^(.+)-(\d+)$")
 _SEGMENT = re.compile(r"^(\d{20})\.log$")
 
@@ -111,31 +115,73 @@ def scan_range(log_dir: str, plan: FetchPlan) -> Iterator[pa.RecordBatch]:
             f"{plan.topic_partition}: offset {plan.start} is gone: the log starts at {files[0].base_offset}"
         )
     aborted = _aborted_ranges(files) if plan.isolation_level == READ_COMMITTED else {}
-    for segment in wanted:
-        with _Mapped(segment.path) as data:
-            chunk = Chunk()
-            for at, header in _whole_batches(data):
-                if header.base_offset >= plan.end:
-                    break
-                if header.last_offset < plan.start or header.is_control or header.record_count == 0:
-                    continue
-                if header.is_transactional and _is_aborted(aborted, header.producer_id, header.base_offset):
-                    continue
-                if not crc_matches(data, at, header.size):
-                    raise TableError(f"{segment.path}: the batch at offset {header.base_offset} has a wrong CRC")
-                chunk.add(data, at, header)
-                if chunk.size >= CHUNK_BYTES:
-                    yield _decoded(chunk, plan)
-                    chunk = Chunk()
-            if chunk.headers:
-                yield _decoded(chunk, plan)
-            chunk.clear()
+    pieces = (piece for segment in wanted for piece in _pieces(segment, plan, aborted))
+    yield from _decoded_ahead(pieces, plan)
 
 
-def _decoded(chunk: Chunk, plan: FetchPlan) -> pa.RecordBatch:
-    batch = decode_chunk(chunk, plan.topic, plan.partition, plan.start, plan.end, with_headers=plan.with_headers)
-    chunk.clear()  # views into the mapped file, which is about to close
-    return batch
+class _Piece:
+    """Batches of one file that are checked and decoded together, by one thread, while they are in its cache."""
+
+    def __init__(self, path: str) -> None:
+        self.chunk = Chunk()
+        self._path = path
+        self._unchecked: list[tuple[memoryview, int, BatchHeader]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.chunk.headers or self._unchecked)
+
+    def add(self, data: memoryview, at: int, header: BatchHeader) -> None:
+        """Only a batch that is right is unpacked, at once: that tells how large the piece is."""
+        if header.compression and crc_matches(data, at, header.size):
+            self.chunk.add(data, at, header)
+            return
+        self._unchecked.append((data, at, header))
+        if not header.compression:
+            self.chunk.add(data, at, header)
+
+    def decoded(self, plan: FetchPlan) -> pa.RecordBatch:
+        for data, at, header in self._unchecked:
+            if not crc_matches(data, at, header.size):
+                raise TableError(f"{self._path}: the batch at offset {header.base_offset} has a wrong CRC")
+        batch = decode_chunk(
+            self.chunk, plan.topic, plan.partition, plan.start, plan.end, with_headers=plan.with_headers
+        )
+        self._unchecked.clear()  # views into the mapped file
+        self.chunk.clear()
+        return batch
+
+
+def _pieces(segment: Segment, plan: FetchPlan, aborted: dict[int, list[tuple[int, int]]]) -> Iterator[_Piece]:
+    with _Mapped(segment.path) as data:
+        piece = _Piece(segment.path)
+        for at, header in _whole_batches(data):
+            if header.base_offset >= plan.end:
+                break
+            if header.last_offset < plan.start or header.is_control or header.record_count == 0:
+                continue
+            if header.is_transactional and _is_aborted(aborted, header.producer_id, header.base_offset):
+                continue
+            piece.add(data, at, header)
+            if piece.chunk.size >= CHUNK_BYTES:
+                yield piece
+                piece = _Piece(segment.path)
+        if piece:
+            yield piece
+
+
+def _decoded_ahead(pieces: Iterator[_Piece], plan: FetchPlan) -> Iterator[pa.RecordBatch]:
+    """In order, some pieces ahead of the reader. Whatever comes before damage is given out."""
+    pending: deque[Future[pa.RecordBatch]] = deque()
+    with ThreadPoolExecutor(_THREADS, "scan") as pool:
+        try:
+            for piece in pieces:
+                pending.append(pool.submit(piece.decoded, plan))
+                if len(pending) > _THREADS:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def _aborted_ranges(files: list[Segment]) -> dict[int, list[tuple[int, int]]]:
