@@ -18,12 +18,19 @@ A node with `ottla.http.listener=HOST:PORT` (set by `ottla up`: the client port 
 |---|---|
 | `/metrics` | everything below, for Prometheus |
 | `/healthz` | that the process is alive |
-| `/readyz` | that a broker is registered and not fenced: clients find it |
+| `/readyz` | 200 when clients are let in and find the broker in the metadata (registered, not fenced); 503 before, and from the beginning of a stop |
 | `/lineage` | which client wrote to and read from which topic, as JSON |
 
 Names are those that the JMX exporter's widely copied rules give Kafka's beans, so that dashboards and alerts made for
-Kafka work; `tests/server/test_monitoring.py` compares them with a real exporter on Apache Kafka 4.3.1. The console adds
-the lag of groups at its own `/metrics`: `ottla_group_lag_records`, `ottla_group_lag_seconds`.
+Kafka work; `tests/server/test_monitoring.py` compares them with a real exporter on Apache Kafka 4.3.1.
+
+**Lag of groups** needs no exporter: `ottla_group_lag_records` and `ottla_group_lag_seconds`, by group, topic and
+partition, at the node that coordinates the group (classic, consumer and streams groups by their committed offsets, share
+groups by their start offset less what is done). Seconds are the age of the first record that was not read, by its own
+timestamp (exact to the span of its batch), found in the node's log; of a partition that this node does not hold, the
+leader is asked, for at most 64 batches and 3 s, and its `/lineage` then names `broker-N` as a reader. At most 50,000
+positions are told, at most once a second. The console has the same two at its own `/metrics`, against any Kafka; there
+seconds are counted from when the console saw the record arrive.
 
 **Traces.** `ottla.traces.endpoint=http://HOST:4318/v1/traces` sends a span for each request (`Produce`, `Fetch`, ...) to an
 OpenTelemetry collector, OTLP over HTTP as JSON, once a second; `ottla.traces.sample.ratio` keeps a part of them. Spans

@@ -33,6 +33,8 @@ pytestmark = [pytest.mark.soak, pytest.mark.interop, pytest.mark.timeout(600)]
 
 HAY, NEEDLES, PARTITIONS = 5_000_000, 1_000, 4
 TAIL_RATE, TAIL_SECONDS = 100_000, 20
+AIM = TAIL_RATE * 103 // 100
+"""What the writer aims at, so that the rate it reaches is not a hair below."""
 TOPICS, GROUPS, LOOKS = 1_000, 500, 200
 WRITER = """
 import sys, time
@@ -120,11 +122,11 @@ def test_a_search_finds_every_needle_among_five_million(server: OttlaServer) -> 
                         if last["over"]:
                             break
             took = time.monotonic() - began
+            rate = HAY / took
+            report(f"search: {count} of {HAY:,} in {took:.1f} s, {rate:,.0f} records/s, {resident_mb(pid):.0f} MB")
             assert last["texts"]["live-state"] == "done"
             assert last["texts"]["live-seen"] == f"{HAY:,}"
             assert last["texts"]["live-matched"] == f"{count:,}"
-            rate = HAY / took
-            report(f"search: {count} of {HAY:,} in {took:.1f} s, {rate:,.0f} records/s, {resident_mb(pid):.0f} MB")
 
 
 def csrf_of(http: httpx.Client) -> str:
@@ -143,7 +145,7 @@ def test_a_tail_at_a_hundred_thousand_a_second(server: OttlaServer, open_page: C
             "() => { let last = performance.now(); window.gaps = []; setInterval(() => {"
             "const now = performance.now(); window.gaps.push(now - last - 50); last = now; }, 50); }"
         )
-        command = [sys.executable, "-c", WRITER, server.bootstrap_servers, "rush", str(TAIL_RATE), str(TAIL_SECONDS)]
+        command = [sys.executable, "-c", WRITER, server.bootstrap_servers, "rush", str(AIM), str(TAIL_SECONDS)]
         peak, clicks = 0.0, []
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
             while writer.poll() is None:
@@ -167,7 +169,7 @@ def test_a_tail_at_a_hundred_thousand_a_second(server: OttlaServer, open_page: C
     )
     assert seen == int(sent)
     assert rows <= 300
-    assert rate > TAIL_RATE * 0.95, "the writer was not fast enough for this test to mean something"
+    assert rate >= TAIL_RATE, "the writer was not fast enough for this test to mean something"
     assert peak < 200
     assert gaps[len(gaps) * 95 // 100] < 200
     assert statistics.median(clicks) < 1
@@ -184,7 +186,7 @@ def test_the_overview_with_a_thousand_topics_and_five_hundred_groups(server: Ott
         until_ready(http)
         times = {path: sorted(taken(http, path) for _ in range(LOOKS)) for path in ("/", "/overview/live")}
         lists = {path: statistics.median(taken(http, path) for _ in range(5)) for path in ("/topics", "/groups")}
-        assert f">{TOPICS + 1:,}<" in re.sub(r"\s", "", http.get("/").text) or str(TOPICS) in http.get("/topics").text
+        overview = http.get("/").text
         empty = min(taken(http, "/topics/nothing.in.it/messages") for _ in range(3))
         p95 = {path: each[LOOKS * 95 // 100] * 1000 for path, each in times.items()}
         report(
@@ -192,9 +194,20 @@ def test_the_overview_with_a_thousand_topics_and_five_hundred_groups(server: Ott
             f"its refresh {p95['/overview/live']:.0f} ms, all topics {lists['/topics'] * 1000:.0f} ms, "
             f"all groups {lists['/groups'] * 1000:.0f} ms, an empty topic {empty * 1000:.0f} ms, {resident_mb(pid):.0f} MB"
         )
+    told = re.findall(r'<a href="/(topics|groups)">([\d,]+)</a>', overview)
+    assert ("topics", f"{own_topics(server):,}") in told
+    assert ("groups", f"{GROUPS:,}") in told
     assert p95["/"] <= 300
     assert p95["/overview/live"] <= 300
     assert empty <= 1
+
+
+def own_topics(server: OttlaServer) -> int:
+    """Those of the other tests of this module may be there too."""
+    topics = AdminClient({"bootstrap.servers": server.bootstrap_servers}).list_topics(timeout=30).topics
+    found = sum(not name.startswith("__") for name in topics)
+    assert found >= TOPICS + 1
+    return found
 
 
 def taken(http: httpx.Client, path: str) -> float:

@@ -7,11 +7,12 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, ShareConsumer
 from confluent_kafka.admin import AdminClient
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -34,7 +35,8 @@ def node() -> Iterator[tuple[Broker, str]]:
     address = f"127.0.0.1:{free_port()}"
     with Broker(properties={"ottla.http.listener": address}) as broker:
         load(broker.bootstrap_servers)
-        yield broker, address
+        with sharing(broker.bootstrap_servers):
+            yield broker, address
 
 
 def load(bootstrap_servers: str) -> None:
@@ -52,6 +54,26 @@ def load(bootstrap_servers: str) -> None:
     reader.commit(asynchronous=False)
     reader.close()
     assert seen == 100
+
+
+@contextmanager
+def sharing(bootstrap_servers: str) -> Iterator[None]:
+    """A member of a share group that has accepted records, and stays."""
+    producer = Producer({"bootstrap.servers": bootstrap_servers})
+    producer.produce("shared", b"before the group")
+    assert producer.flush(30) == 0
+    member = ShareConsumer({"bootstrap.servers": bootstrap_servers, "group.id": "queue"})
+    member.subscribe(["shared"])
+    try:
+        seen, deadline = 0, time.monotonic() + 60
+        while seen < 2:  # the second poll acknowledges what the first has got
+            assert time.monotonic() < deadline, "the share group got nothing"
+            producer.produce("shared", b"work")
+            producer.flush(30)
+            seen += bool([message for message in member.poll(0.5) if message.error() is None])
+        yield
+    finally:
+        member.close()
 
 
 def samples(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -111,15 +133,16 @@ def test_names_are_those_of_kafkas_own_exporter(requires_apache_kafka: None, tmp
     rules, port = tmp_path / "rules.yml", free_port()
     rules.write_text(RULES)
     options = (*TEST_JVM, f"-javaagent:{jar}=127.0.0.1:{port}:{rules}")
-    with ApacheKafka(tmp_path / "kafka", jvm_options=options) as kafka:
+    with ApacheKafka(tmp_path / "kafka", jvm_options=options) as kafka, ExitStack() as stack:
         load(kafka.bootstrap_servers)
+        stack.enter_context(sharing(kafka.bootstrap_servers))
         theirs = {
             sample.name
             for f in text_string_to_metric_families(get(f"127.0.0.1:{port}", "/metrics"))
             for sample in f.samples
         }
     ours = {metric.name for metric in METRICS if metric.bean}
-    assert len(ours) > 20
+    assert len(ours) > 40
     assert ours - theirs == set()
 
 

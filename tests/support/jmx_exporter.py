@@ -11,10 +11,26 @@ from tests.support.kafka_jars import Unavailable, cache_dir, file_lock
 
 ARTIFACT = "io.prometheus.jmx:jmx_prometheus_javaagent:1.0.1"
 # The naming of the exporter's widely copied rules for Kafka: lower case, meters as totals, percentiles as quantiles.
+# Three labels (share partitions) and the beans of the group coordinator, which those rules do not foresee, likewise.
 RULES = r"""
 lowercaseOutputName: true
 lowercaseOutputLabelNames: true
 rules:
+- pattern: kafka.coordinator.(\w+)<type=(.+), name=(.+)><>Value
+  name: kafka_coordinator_$1_$2_$3
+  type: GAUGE
+- pattern: kafka.server<type=group-coordinator-metrics, (\w+)=(.+)><>(.+-count)
+  name: kafka_server_group_coordinator_metrics_$3
+  type: GAUGE
+  labels: {"$1": "$2"}
+- pattern: kafka.(\w+)<type=(.+), name=(.+)PerSec\w*, (\w+)=(.+), (\w+)=(.+), (\w+)=(.+)><>Count
+  name: kafka_$1_$2_$3_total
+  type: COUNTER
+  labels: {"$4": "$5", "$6": "$7", "$8": "$9"}
+- pattern: kafka.(\w+)<type=(.+), name=(.+), (\w+)=(.+), (\w+)=(.+), (\w+)=(.+)><>Value
+  name: kafka_$1_$2_$3
+  type: GAUGE
+  labels: {"$4": "$5", "$6": "$7", "$8": "$9"}
 - pattern: kafka.(\w+)<type=(.+), name=(.+)PerSec\w*, (.+)=(.+), (.+)=(.+)><>Count
   name: kafka_$1_$2_$3_total
   type: COUNTER

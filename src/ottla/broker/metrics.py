@@ -31,6 +31,10 @@ class TopicCounts:
     fetch_requests: int = 0
     failed_produce_requests: int = 0
     failed_fetch_requests: int = 0
+    share_fetch_requests: int = 0
+    failed_share_fetch_requests: int = 0
+    share_acknowledgement_requests: int = 0
+    failed_share_acknowledgement_requests: int = 0
 
 
 @dataclass(slots=True)
@@ -77,6 +81,8 @@ class BrokerMetrics:
         self.requests: dict[int, RequestTimes] = {}
         self.flows: dict[FlowKey, Flow] = {}
         self.flows_forgotten = 0
+        self.acknowledgements: dict[int, int] = {}
+        """Records that members of share groups have spoken of, by the kind of their word."""
 
     def started(self, context: RequestContext) -> None:
         context.started_ms = self._clock.monotonic_ms()
@@ -110,6 +116,24 @@ class BrokerMetrics:
         for counts in (self.all_topics, self._topic(topic)):
             counts.fetch_requests += 1
             counts.failed_fetch_requests += 1
+
+    def share_fetched(self, context: RequestContext, topic: str, size: int, *, failed: bool) -> None:
+        for counts in (self.all_topics, self._topic(topic)):
+            counts.share_fetch_requests += 1
+            counts.failed_share_fetch_requests += failed
+            counts.bytes_out += size
+        if size:
+            self._flow("fetch", context, topic, size)
+
+    def share_acknowledged(self, topic: str, *, failed: bool) -> None:
+        for counts in (self.all_topics, self._topic(topic)):
+            counts.share_acknowledgement_requests += 1
+            counts.failed_share_acknowledgement_requests += failed
+
+    def words_of(self, kinds: Sequence[int], records: int) -> None:
+        """One kind for each record, or one for all of them."""
+        for kind in kinds:
+            self.acknowledgements[kind] = self.acknowledgements.get(kind, 0) + (records if len(kinds) == 1 else 1)
 
     def forget_topic(self, topic: str) -> None:
         self.topics.pop(topic, None)

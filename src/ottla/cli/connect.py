@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -37,7 +38,10 @@ def connect() -> None:
     help="A client setting, such as security.protocol=SSL.",
 )
 @click.option("--once", is_flag=True, help="End when nothing is left to move.")
-def run(files: tuple[str, ...], bootstrap_servers: str, properties: tuple[str, ...], once: bool) -> None:  # noqa: FBT001 - click passes flags so
+@click.option("--state", metavar="DIR", help="Where it says how it does, for the console; as with `ottla pipeline`.")
+def run(
+    *, files: tuple[str, ...], bootstrap_servers: str, properties: tuple[str, ...], once: bool, state: str | None
+) -> None:
     r"""Run the connectors of the configuration FILES (YAML or JSON) here, until Ctrl-C.
 
     \b
@@ -47,6 +51,7 @@ def run(files: tuple[str, ...], bootstrap_servers: str, properties: tuple[str, .
       file: /var/log/nginx/access.log
       topic: access-log
     """
+    from ottla.cli.connector_status import ConnectorStatus
     from ottla.connect.config import connector_class, load_config
     from ottla.connect.worker import run_connector
     from ottla.tables.topics import TableError
@@ -67,17 +72,25 @@ def run(files: tuple[str, ...], bootstrap_servers: str, properties: tuple[str, .
         click.echo(f"ottla: {problem}", err=True)
         sys.exit(1)
 
-    def work(config: dict[str, str]) -> None:
+    def work(path: str, config: dict[str, str]) -> None:
+        status = ConnectorStatus(state, config, _words_again(path, bootstrap_servers, properties, state))
+
+        def told_to_stop() -> bool:
+            return stopping.is_set() or status.asked_to_stop()
+
         try:
-            count = run_connector(config, client, once=once, stopping=stopping.is_set)
+            count = run_connector(config, client, once=once, stopping=told_to_stop, progress=status.progress)
+            status.end("finished" if once else "stopped")
             click.echo(f"{config.get('name')}: {count:,} records")
-        except TableError as problem:
+        except Exception as problem:  # noqa: BLE001 - a thread's last stop: whatever ends a connector is told, and ends the run
+            status.end("failed", str(problem))
             failures.append(f"{config.get('name')}: {problem}")
             stopping.set()
 
     for one in (signal.SIGINT, signal.SIGTERM):
         signal.signal(one, lambda *_: stopping.set())
-    threads = [threading.Thread(target=work, args=(config,), name=config.get("name")) for config in configs]
+    pairs = zip(files, configs, strict=True)
+    threads = [threading.Thread(target=work, args=pair, name=pair[1].get("name")) for pair in pairs]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -86,3 +99,11 @@ def run(files: tuple[str, ...], bootstrap_servers: str, properties: tuple[str, .
     for failure in failures:
         click.echo(f"ottla: {failure}", err=True)
     sys.exit(1 if failures else 0)
+
+
+def _words_again(path: str, bootstrap_servers: str, properties: tuple[str, ...], state: str | None) -> list[str]:
+    """How to start this one connector again."""
+    words = [os.path.abspath(path), "--bootstrap-servers", bootstrap_servers]
+    for each in properties:
+        words += ["--property", each]
+    return words if state is None else [*words, "--state", os.path.abspath(state)]

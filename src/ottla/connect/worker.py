@@ -31,8 +31,17 @@ _TIMEOUT_S = 60.0
 _POLL_S = 0.5
 
 
+Progress = Callable[[int, int | None], None]
+"""How many records went through since the start, and how many wait (None where a source cannot tell)."""
+
+
 def run_connector(
-    config: Mapping[str, str], client: Mapping[str, str], *, once: bool, stopping: Callable[[], bool] = lambda: False
+    config: Mapping[str, str],
+    client: Mapping[str, str],
+    *,
+    once: bool,
+    stopping: Callable[[], bool] = lambda: False,
+    progress: Progress = lambda _count, _lag: None,
 ) -> int:
     """Until `stopping` says so, or, with `once`, until nothing is left; how many records went through."""
     kind = connector_class(config)
@@ -41,12 +50,16 @@ def run_connector(
     made = kind(config)
     try:
         if isinstance(made, Source):
-            return _SourceRun(made, config, client).run(once=once, stopping=stopping)
+            return _SourceRun(made, config, client).run(once=once, stopping=stopping, progress=progress)
         if isinstance(made, Sink):
-            return _SinkRun(made, config, client).run(once=once, stopping=stopping)
+            return _SinkRun(made, config, client).run(once=once, stopping=stopping, progress=progress)
     finally:
         made.close()
     raise TableError(f"{config.get('connector.class')} is neither a Source nor a Sink")
+
+
+def _waiting(ends: Mapping[TopicPartition, int | None], positions: Mapping[TopicPartition, int]) -> int:
+    return sum(max(0, (ends[partition] or 0) - position) for partition, position in positions.items())
 
 
 class _Errors:
@@ -81,13 +94,14 @@ class _SourceRun:
         self._key, self._value = converter(config, "key"), converter(config, "value")
         self._errors = _Errors(config)
 
-    def run(self, *, once: bool, stopping: Callable[[], bool]) -> int:
+    def run(self, *, once: bool, stopping: Callable[[], bool], progress: Progress) -> int:
         ensure_marker_topic(self._client, self._places)
         self._source.begin(self._client)
         sender = Sender(self._client, {"transactional.id": f"connect-{self._name}", "transaction.timeout.ms": 300_000})
         _call(sender.producer.init_transactions, _TIMEOUT_S)
         place, count = self._last_place(), 0
         while not stopping():
+            progress(count, None)
             changes = self._source.poll(place)
             if not changes:
                 if once or self._source.finished():
@@ -139,7 +153,7 @@ class _SinkRun:
         self._errors = _Errors(config)
         self._settings = settings_from(client, f"connect-{self._name}")
 
-    def run(self, *, once: bool, stopping: Callable[[], bool]) -> int:
+    def run(self, *, once: bool, stopping: Callable[[], bool], progress: Progress) -> int:
         from confluent_kafka import Consumer
         from confluent_kafka import TopicPartition as Place_
 
@@ -153,6 +167,7 @@ class _SinkRun:
                 while not stopping():
                     ends = cluster.offsets(dict.fromkeys(positions, LATEST), isolation_level=READ_COMMITTED)
                     moved = 0
+                    progress(count, _waiting(ends, positions))
                     for partition in positions:
                         end = ends[partition] or 0
                         while positions[partition] < end and not stopping():
@@ -160,6 +175,7 @@ class _SinkRun:
                             moved += self._put(partition, positions[partition], upto)
                             positions[partition] = upto
                             offsets.commit(offsets=[Place_(*partition, upto)], asynchronous=False)
+                            progress(count + moved, _waiting(ends, positions))
                     count += moved
                     if not moved:
                         if once:

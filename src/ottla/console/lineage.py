@@ -79,7 +79,7 @@ def gather(snapshot: Snapshot, listeners: dict[int, str], pipelines: Iterable[Ma
         for topic in {topic for topic, _ in group.committed}:
             lineage.read(f"group {group.id}", topic)
     for pipeline in pipelines:
-        who = f"pipeline {pipeline.get('name')}"
+        who = f"{pipeline.get('kind') or 'pipeline'} {pipeline.get('name')}"
         for name in _topics(pipeline.get("inputs")):
             lineage.read(who, name)
         for name in _topics(pipeline.get("outputs")):

@@ -32,6 +32,9 @@ def app(state: str) -> Starlette:
     async def drawn(request: Request) -> Response:
         from ottla.pipelines.graph import graph, svg
 
+        told = await run_in_threadpool(supervisor.current, state, request.path_params["name"])
+        if told.get("kind") == "connector":
+            return JSONResponse(_connector_graph(told))
         pipeline = await run_in_threadpool(_loaded, state, request.path_params["name"])
         if request.path_params["kind"] == "svg":
             return Response(svg(pipeline), media_type="image/svg+xml")
@@ -76,6 +79,18 @@ def _told(handler: Handler) -> Handler:
             return JSONResponse({"message": str(problem)}, status_code=400)
 
     return answer
+
+
+def _connector_graph(told: dict[str, Any]) -> dict[str, Any]:
+    """What it reads, itself, what it writes; as `graph` draws a pipeline."""
+    mine = f"step:{told['name']}"
+    inputs, outputs = list(told.get("inputs") or []), list(told.get("outputs") or [])
+    nodes = []
+    for name in [*inputs, mine, *outputs]:
+        kind, _, label = name.partition(":")
+        nodes.append({"id": name, "kind": kind, "label": label})
+    edges = [{"from": name, "to": mine} for name in inputs] + [{"from": mine, "to": name} for name in outputs]
+    return {"pipeline": told["name"], "nodes": nodes, "edges": edges, "inputs": inputs, "outputs": outputs}
 
 
 def _loaded(state: str, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Pipelines that run by themselves: started as processes of their own, each with a status file, a log and a process id.
+"""Pipelines and connectors that run by themselves: each with a status file, a log and a process id.
 
 A state directory holds, for each pipeline, NAME.json (how it was started), NAME.status.json (what it last said of
 itself) and NAME.log. A process that is gone without having said goodbye is `dead`.
@@ -6,6 +6,7 @@ itself) and NAME.log. A process that is gone without having said goodbye is `dea
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -13,12 +14,15 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from ottla.tables.topics import TableError
 
 _NAME = re.compile(r"^[A-Za-z0-9._-]{1,200}$")
 STATES = ("starting", "running", "stopped", "finished", "failed", "dead")
+_UNDER_WAY = ("starting", "running")
+_PIPELINE = ("pipeline", "run")
 
 
 def state_directory(given: str | None = None) -> str:
@@ -32,7 +36,8 @@ def state_directory(given: str | None = None) -> str:
 
 def write_json(path: str, content: dict[str, Any]) -> None:
     hidden = f"{path}.{os.getpid()}"
-    with open(hidden, "w", encoding="utf-8") as file:
+    # For its owner only: the words of a start may hold a password.
+    with open(os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
         json.dump(content, file)
     os.replace(hidden, path)
 
@@ -54,20 +59,37 @@ def paths(state: str, name: str) -> tuple[str, str, str]:
     return f"{base}.json", f"{base}.status.json", f"{base}.log"
 
 
-def start(state: str, name: str, words: list[str]) -> int:
-    """Starts `ottla pipeline run WORDS` on its own; the process id. TableError when it runs already."""
+def stop_file(status: str) -> str:
+    """Its presence asks one connector of several in a process to end."""
+    return f"{status.removesuffix('.status.json')}.stop"
+
+
+def forget_stop(status: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(stop_file(status))
+
+
+def start(state: str, name: str, words: list[str], command: Sequence[str] = _PIPELINE, cwd: str | None = None) -> int:
+    """Starts `ottla pipeline run WORDS` (or the command of a connector) on its own; the process id.
+
+    TableError when it runs already.
+    """
     definition, status, log = paths(state, name)
-    if current(state, name)["state"] in {"starting", "running"}:
-        raise TableError(
-            f"pipeline {name} is already running; stop it first, or look at it with `ottla pipeline status`"
-        )
-    write_json(status, {"name": name, "state": "starting", "at": time.time()})
-    command = [sys.executable, "-m", "ottla.cli.main", "pipeline", "run", *words, "--quiet", "--status", status]
+    if current(state, name)["state"] in _UNDER_WAY:
+        raise TableError(f"{name} is already running; stop it first, or look at it with `ottla pipeline status`")
+    forget_stop(status)
+    kind = "pipeline" if tuple(command) == _PIPELINE else "connector"
+    known = read_json(status) or {}
+    kept: dict[str, Any] = {fact: known[fact] for fact in ("class", "inputs", "outputs") if fact in known}
+    write_json(status, {**kept, "name": name, "kind": kind, "state": "starting", "at": time.time()})
+    whole = [sys.executable, "-m", "ottla.cli.main", *command, *words]
+    whole += ["--quiet", "--status", status] if kind == "pipeline" else []
     with open(log, "ab") as output:
         process = subprocess.Popen(  # noqa: S603 - our own command
-            command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True
+            whole, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True, cwd=cwd
         )
-    write_json(definition, {"name": name, "words": words, "pid": process.pid, "started": time.time()})
+    definition_ = {"name": name, "command": list(command), "words": words, "cwd": cwd, "pid": process.pid}
+    write_json(definition, definition_ | {"started": time.time()})
     return process.pid
 
 
@@ -77,9 +99,14 @@ def stop(state: str, name: str, timeout_s: float = 60.0) -> bool:
     pid = _pid(definition)
     if pid is None or not _alive(pid):
         return False
-    os.kill(pid, signal.SIGTERM)
+    is_connector = (read_json(status) or {}).get("kind") == "connector"
+    if is_connector:  # its process may run others, which go on
+        with open(stop_file(status), "w", encoding="utf-8"):
+            pass
+    else:
+        os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + timeout_s
-    while _alive(pid):
+    while _alive(pid) and not (is_connector and (read_json(status) or {}).get("state") not in _UNDER_WAY):
         if time.monotonic() > deadline:
             os.kill(pid, signal.SIGKILL)
             write_json(
@@ -94,7 +121,7 @@ def current(state: str, name: str) -> dict[str, Any]:
     definition, status, log = paths(state, name)
     found = read_json(status) or {"name": name, "state": "stopped"}
     pid = _pid(definition)
-    if found.get("state") in {"starting", "running"} and (pid is None or not _alive(pid)):
+    if found.get("state") in _UNDER_WAY and (pid is None or not _alive(pid)):
         found |= {"state": "dead", "error": found.get("error") or f"process {pid} is gone; its last words are in {log}"}
     return found | {"pid": pid, "log": log}
 
@@ -108,7 +135,8 @@ def restart(state: str, name: str) -> int:
     found = read_json(paths(state, name)[0])
     if found is None:
         raise TableError(f"pipeline {name} was never started here: use `ottla pipeline start FILE`")
-    return start(state, name, [str(word) for word in found["words"]])
+    words = [str(word) for word in found["words"]]
+    return start(state, name, words, found.get("command") or _PIPELINE, found.get("cwd"))
 
 
 def _pid(definition: str) -> int | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
 from ottla.env.logging import get_logger
@@ -27,7 +27,7 @@ class HttpAnswer(NamedTuple):
     status: int = 200
 
 
-Answers = Mapping[str, Callable[[], HttpAnswer]]
+Answers = Mapping[str, Callable[[], HttpAnswer | Awaitable[HttpAnswer]]]
 
 
 class HttpServer:
@@ -53,7 +53,7 @@ class HttpServer:
         try:
             async with asyncio.timeout(_REQUEST_SECONDS):
                 head = await reader.readuntil(b"\r\n\r\n")
-                answer, is_head = self._answer(head)
+                answer, is_head = await self._answer(head)
                 writer.write(_frame(answer, is_head=is_head))
                 await writer.drain()
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, ConnectionError):
@@ -62,7 +62,7 @@ class HttpServer:
             self._open -= 1
             writer.close()
 
-    def _answer(self, head: bytes) -> tuple[HttpAnswer, bool]:
+    async def _answer(self, head: bytes) -> tuple[HttpAnswer, bool]:
         parts = head.split(b"\r\n", 1)[0].split(b" ")
         if len(parts) != 3 or not parts[2].startswith(b"HTTP/1."):
             return HttpAnswer("not HTTP\n", status=400), False
@@ -72,7 +72,8 @@ class HttpServer:
         found = self._answers.get(path)
         if found is None:
             return HttpAnswer(f"there are only {', '.join(self._answers)}\n", status=404), method == b"HEAD"
-        return found(), method == b"HEAD"
+        answer = found()
+        return answer if isinstance(answer, HttpAnswer) else await answer, method == b"HEAD"
 
 
 def _frame(answer: HttpAnswer, *, is_head: bool) -> bytes:

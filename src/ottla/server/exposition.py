@@ -11,30 +11,22 @@ import os
 import resource
 import time
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ottla.broker.broker import Broker
-from ottla.model.errors import KafkaError
 from ottla.protocol.generated.index import APIS
+from ottla.server.group_metrics import GROUP_METRICS, group_samples
+from ottla.server.metric import Metric, Sample
 
 if TYPE_CHECKING:
     from ottla.broker.controller_server import ControllerServer
     from ottla.broker.metrics import BrokerMetrics, TopicCounts
-    from ottla.protocol.generated.list_groups_response import ListedGroup
     from ottla.runtime.listener import Listener
+    from ottla.server.group_lag import Lag
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 QUANTILES = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 _STARTED = time.time()
-
-
-class Metric(NamedTuple):
-    name: str
-    kind: str
-    """counter or gauge"""
-    bean: str
-    """Kafka's bean that has the same, or empty."""
-    doc: str
 
 
 def _topic_metric(name: str, bean: str, doc: str) -> Metric:
@@ -68,6 +60,10 @@ METRICS = (
     _topic_metric("totalfetchrequests", "TotalFetchRequestsPerSec", "Partitions asked for records."),
     _topic_metric("failedproducerequests", "FailedProduceRequestsPerSec", "Of those, refused."),
     _topic_metric("failedfetchrequests", "FailedFetchRequestsPerSec", "Of those, refused."),
+    _topic_metric("totalsharefetchrequests", "TotalShareFetchRequestsPerSec", "Partitions asked for records by share groups."),
+    _topic_metric("failedsharefetchrequests", "FailedShareFetchRequestsPerSec", "Of those, refused."),
+    _topic_metric("totalshareacknowledgementrequests", "TotalShareAcknowledgementRequestsPerSec", "Partitions with acknowledgements of share groups."),
+    _topic_metric("failedshareacknowledgementrequests", "FailedShareAcknowledgementRequestsPerSec", "Of those, refused."),
     _replica_metric("partitioncount", "PartitionCount", "Partitions held here."),
     _replica_metric("leadercount", "LeaderCount", "Partitions led here."),
     _replica_metric("underreplicatedpartitions", "UnderReplicatedPartitions", "Led here, with replicas out of sync."),
@@ -90,7 +86,7 @@ METRICS = (
     Metric("kafka_network_requestmetrics_totaltimems", "gauge", "kafka.network:type=RequestMetrics,name=TotalTimeMs", "Time from a request to its answer, in ms, of the latest 1024."),
     Metric("kafka_network_requestmetrics_totaltimems_count", "gauge", "kafka.network:type=RequestMetrics,name=TotalTimeMs", "Requests that were timed."),
     Metric("ottla_connections", "gauge", "", "Open connections, by listener."),
-    Metric("ottla_group_count", "gauge", "", "Groups coordinated here, by kind and state."),
+    *GROUP_METRICS,
     Metric("ottla_client_metric", "gauge", "", "What clients pushed last (KIP-714), with its name as a label."),
     Metric("ottla_metadata_offset", "gauge", "", "The last metadata record that this node has applied."),
     Metric("ottla_info", "gauge", "", "1, with version, node and cluster as labels."),
@@ -100,15 +96,19 @@ METRICS = (
     Metric("process_start_time_seconds", "gauge", "", "When the node started."),
 )  # fmt: skip
 _BY_NAME = {metric.name: metric for metric in METRICS}
-Sample = tuple[str, dict[str, str], float]
-"""Metric, labels, value."""
 
 
-def expose(server: Broker | ControllerServer, listeners: Iterable[Listener], *, active_controller: bool) -> str:
+def expose(
+    server: Broker | ControllerServer,
+    listeners: Iterable[Listener],
+    *,
+    active_controller: bool,
+    lags: Iterable[Lag] = (),
+) -> str:
     lines: list[str] = []
     last = ""
     for name, labels, value in sorted(
-        _samples(server, listeners, active=active_controller), key=lambda sample: sample[0]
+        _samples(server, listeners, lags, active=active_controller), key=lambda sample: sample[0]
     ):
         if name != last:
             metric = _BY_NAME[name]
@@ -123,13 +123,15 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def _samples(server: Broker | ControllerServer, listeners: Iterable[Listener], *, active: bool) -> Iterator[Sample]:
+def _samples(
+    server: Broker | ControllerServer, listeners: Iterable[Listener], lags: Iterable[Lag], *, active: bool
+) -> Iterator[Sample]:
     if server.metrics is not None:
         yield from _topics(server.metrics)
         yield from _requests(server.metrics)
     if isinstance(server, Broker):
         yield from _replicas(server)
-        yield from _groups(server)
+        yield from group_samples(server, lags)
         yield from _clients(server)
     yield from _cluster(server, active=active)
     for listener in listeners:
@@ -152,6 +154,10 @@ def _counts(counts: TopicCounts, labels: dict[str, str]) -> Iterator[Sample]:
     yield f"{prefix}totalfetchrequests_total", labels, counts.fetch_requests
     yield f"{prefix}failedproducerequests_total", labels, counts.failed_produce_requests
     yield f"{prefix}failedfetchrequests_total", labels, counts.failed_fetch_requests
+    yield f"{prefix}totalsharefetchrequests_total", labels, counts.share_fetch_requests
+    yield f"{prefix}failedsharefetchrequests_total", labels, counts.failed_share_fetch_requests
+    yield f"{prefix}totalshareacknowledgementrequests_total", labels, counts.share_acknowledgement_requests
+    yield f"{prefix}failedshareacknowledgementrequests_total", labels, counts.failed_share_acknowledgement_requests
 
 
 def _requests(metrics: BrokerMetrics) -> Iterator[Sample]:
@@ -211,25 +217,6 @@ def _cluster(server: Broker | ControllerServer, *, active: bool) -> Iterator[Sam
         yield f"{prefix}offlinepartitionscount", {}, sum(row.leader < 0 for row in partitions)
         yield f"{prefix}preferredreplicaimbalancecount", {}, sum(row.leader != row.replicas[0] for row in partitions)
     yield "ottla_metadata_offset", {}, server.metadata_offset
-
-
-def _groups(broker: Broker) -> Iterator[Sample]:
-    if not broker.has_groups:
-        return
-    counts: dict[tuple[str, str], int] = {}
-    listed: list[ListedGroup] | KafkaError = []
-
-    def keep(answer: list[ListedGroup] | KafkaError) -> None:
-        nonlocal listed
-        listed = answer
-
-    broker.groups.list_groups([], [], keep)
-    if isinstance(listed, KafkaError):  # the shards are loading: the next scrape will know
-        return
-    for group in listed:
-        counts[group.group_type, group.group_state] = counts.get((group.group_type, group.group_state), 0) + 1
-    for (kind, state), count in counts.items():
-        yield "ottla_group_count", {"kind": kind, "state": state}, count
 
 
 def _clients(broker: Broker) -> Iterator[Sample]:

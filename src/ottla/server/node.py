@@ -111,6 +111,8 @@ class Node:
         line = no_effect_line(config)
         if line is not None:
             log.info("settings.accepted", note=line)
+        if self._sockets.http is not None:
+            self._monitoring = await self._monitor(self._sockets.http)
         self._security = NodeSecurity(config, self._clock, self._random, self._image)
         await self._security.start()
         identity = self._directories.open(self._on_directory_failed)
@@ -132,8 +134,7 @@ class Node:
                 broker.telemetry = self._receive_telemetry()
             await self._broker_part.start(lambda: self._listen(broker, controller=False))
         self._trace(identity.cluster_id)
-        if self._sockets.http is not None:
-            await self._monitor(self._sockets.http, quorum)
+        self._tell_of_serving()
         log.info("node.started", node=config.node_id, cluster=identity.cluster_id, listeners=self.bootstrap_servers)
 
     def _receive_telemetry(self) -> ClientTelemetry:
@@ -154,16 +155,21 @@ class Node:
         self._traces = TraceSender(endpoint, metrics, self._random, self.config.node_id, cluster_id)
         self._traces.start()
 
-    async def _monitor(self, sock: socket.socket, quorum: QuorumMember) -> None:
-        from ottla.broker.metrics import BrokerMetrics
+    async def _monitor(self, sock: socket.socket) -> Monitoring:
         from ottla.server.monitoring import Monitoring
 
+        monitoring = Monitoring(sock, self._listeners, lambda: self.quorum is not None and self.quorum.active)
+        await monitoring.start()
+        return monitoring
+
+    def _tell_of_serving(self) -> None:
         server = self.broker or self._controller_server
-        if server is None:
-            raise RuntimeError("a node is a broker or a controller")
+        if self._monitoring is None or server is None:
+            return
+        from ottla.broker.metrics import BrokerMetrics
+
         server.metrics = server.metrics or BrokerMetrics(self._clock)
-        self._monitoring = Monitoring(sock, server, self._listeners, lambda: quorum.active)
-        await self._monitoring.start()
+        self._monitoring.serving(server)
 
     def _way_to_controller(self, quorum: QuorumMember) -> ControllerChannel:
         def leader() -> ControllerAddress | None:
@@ -287,13 +293,15 @@ class Node:
     async def stop(self, *, clean: bool = True) -> None:
         """Hand leadership over, let no client in, write everything down, leave the quorum, release the directories."""
         if self._monitoring is not None:
-            self._monitoring.stop()
-            self._monitoring = None
+            self._monitoring.stopping()
         if self._traces is not None:
             await self._traces.stop()
             self._traces = None
         if clean and self._broker_part is not None:
             await self._broker_part.hand_over()
+        if self._monitoring is not None:
+            self._monitoring.stop()
+            self._monitoring = None
         self._close_listeners(controller=False)
         if self._security is not None:
             self._security.stop()

@@ -156,12 +156,24 @@ class _Exchange:
     def _maybe_answer(self) -> None:
         if self._fetched is None or self._acknowledged is None:
             return
+        self._count(self._fetched)
         response = self._response = self._build(self._fetched, self._acknowledged)
         request = self._request
         if request.share_session_epoch == FINAL_EPOCH:
             self._context.broker.shares.end_session(SessionKey(request.group_id or "", request.member_id or ""))
         if self._deferred is not None:
             self._deferred.resolve(response)
+
+    def _count(self, fetched: dict[Place, PartitionData]) -> None:
+        metrics = self._context.broker.metrics
+        if metrics is None:
+            return
+        topics = self._context.broker.image.topics_by_id
+        for (topic_id, _), data in fetched.items():
+            topic = topics.get(topic_id)
+            if topic is not None:
+                failed_ = bool(data.error_code)
+                metrics.share_fetched(self._context, topic.name, len(data.records or b""), failed=failed_)
 
     def _build(self, fetched: dict[Place, PartitionData], acknowledged: Outcome) -> ShareFetchResponse:
         context, group_id = self._context, self._request.group_id or ""

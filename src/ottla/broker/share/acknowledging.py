@@ -14,6 +14,7 @@ from ottla.security.acls import Operation, Resource
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
+    from ottla.broker.metrics import BrokerMetrics
 
 Place = tuple[Uuid, int]
 
@@ -43,6 +44,9 @@ def acknowledge(
     is_renew: bool,
 ) -> None:
     """`done` gets a refusal or None for each place, once everything is written down."""
+    metrics = context.broker.metrics
+    if metrics is not None:
+        done = partial(_count, context, metrics, acknowledgements, done)
     outcome: Outcome = {}
     interested: dict[Place, list[Acknowledgement]] = {}
     nothing_said: list[Place] = []
@@ -76,6 +80,25 @@ def acknowledge(
             answered(place, error)
             continue
         share_partition.acknowledge(member_id, rows, partial(answered, place))
+
+
+def _count(
+    context: RequestContext,
+    metrics: BrokerMetrics,
+    acknowledgements: Mapping[Place, Sequence[WireBatch]],
+    done: Callable[[Outcome], None],
+    outcome: Outcome,
+) -> None:
+    topics = context.broker.image.topics_by_id
+    for place, refusal in outcome.items():
+        topic = topics.get(place[0])
+        if topic is None or not acknowledgements[place]:
+            continue
+        metrics.share_acknowledged(topic.name, failed=refusal is not None)
+        if refusal is None:
+            for batch in acknowledgements[place]:
+                metrics.words_of(batch.acknowledge_types, batch.last_offset - batch.first_offset + 1)
+    done(outcome)
 
 
 def _checked_at(

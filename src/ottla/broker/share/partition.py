@@ -71,6 +71,8 @@ class SharePartition:
         self._timer_ms = 0.0
         self._queue: list[_Write] = []
         self._writing = False
+        self.lock_timeouts = 0
+        """Records whose lock has ended before a word of their member."""
         self.retiring = False
         """Nobody of the group is here any more: to be forgotten once everything is written."""
         persister.read(key, self.leader_epoch, self._on_read)
@@ -186,6 +188,7 @@ class SharePartition:
         if self.in_flight is None or self.error is not None:
             return
         change = self.in_flight.expire(self._broker.clock.monotonic_ms(), self.limits)
+        self.lock_timeouts += sum(span.last - span.first + 1 for span in change.ranges)
         if change:
             log.info("share_partition.locks_ended", partition=str(self.key), ranges=len(change.ranges))
             self._write(change, lambda _error: None)

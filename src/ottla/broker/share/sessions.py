@@ -61,6 +61,10 @@ class ShareSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    @property
+    def partition_count(self) -> int:
+        return sum(len(session.partitions) for session in self._sessions.values())
+
     def begin(self, key: SessionKey, connection: object, places: Iterable[Place]) -> ShareSession:
         """In the place of the one that the member may have had."""
         self._sessions.pop(key, None)

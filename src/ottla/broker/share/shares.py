@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -49,6 +50,9 @@ class Shares:
         self.coordinator.close()
 
     # Share-partitions
+
+    def __iter__(self) -> Iterator[SharePartition]:
+        return iter(list(self._partitions.values()))
 
     def open(self, key: SharePartitionKey) -> SharePartition:
         """The share-partition, which may still be reading its state; KafkaError unless we lead its partition."""

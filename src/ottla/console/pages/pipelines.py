@@ -1,4 +1,4 @@
-"""Pipelines: those that `ottla pipeline serve` tells of, with their state, rates, errors and graph."""
+"""Pipelines and connectors: those that `ottla pipeline serve` tells of, with their state, rates, errors and graph."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def one(request: Request) -> Response:
     site, name = site_of(request), request.path_params["pipeline"]
     where = f"/pipelines/{path_part(name)}"
     if name not in {each.get("name") for each in await site.gateway.in_thread(lambda: running(site))}:
-        raise ConsoleError(f"There is no pipeline {name}.", status=404)
+        raise ConsoleError(f"There is no pipeline or connector {name}.", status=404)
     pipeline = await site.gateway.in_thread(lambda: call(site, "GET", where))
     drawing, reason = None, ""
     try:

@@ -1,0 +1,234 @@
+"""How far the groups of this node are behind, in records and in seconds. Looked up when somebody asks, between other work.
+
+A node tells of the groups that it coordinates. The end of a partition and the time of the first record that was not read
+come from its own log, as leader or follower; of partitions that it does not hold, the leader is asked (ListOffsets, and
+a Fetch of one batch where the record's time is not known yet). Times are remembered as long as the group stays where it
+is. Records of one batch are taken to be as old as the batch: its first time at its first record, its last one further in.
+Everything is bounded, and what does not come in time is left out of this answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.coordinator.runtime import ShardState
+from ottla.coordinator.share.batches import UNKNOWN_START_OFFSET
+from ottla.model.errors import KafkaError
+from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.generated.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.records_header import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, parse_header
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.model.ids import NodeId, Uuid
+    from ottla.replication.partition import Partition
+
+MAX_POSITIONS = 50_000
+"""Group and partition; more are not told."""
+_MAX_FETCHES = 64
+"""Batches asked of one leader for one answer; the rest is asked for the next."""
+_FRESH_MS = 1000.0
+_PEER_SECONDS = 3.0
+_BREATH = 256
+_LATEST = -1
+_NO_SESSION = -1
+
+
+class _Position(NamedTuple):
+    """Where a group goes on."""
+
+    group: str
+    topic: str
+    topic_id: Uuid
+    partition: int
+    offset: int
+    done: int
+    """Records behind the offset that are done with all the same (share groups)."""
+    first: int
+    """The first record that is still there: the offset, or where the log starts."""
+
+    @property
+    def record(self) -> tuple[Uuid, int, int]:
+        return self.topic_id, self.partition, self.first
+
+
+class Lag(NamedTuple):
+    group: str
+    topic: str
+    partition: int
+    records: int
+    since_ms: int | None
+    """The time of the first record not read; None when it is not known (yet)."""
+
+
+class GroupLag:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._times: dict[tuple[Uuid, int, int], int] = {}
+        self._known: list[Lag] = []
+        self._looked_ms = -_FRESH_MS
+        self._looking: asyncio.Task[None] | None = None
+
+    async def now(self) -> list[Lag]:
+        """At most a second old; those who ask at once share one look."""
+        if self._broker.clock.monotonic_ms() - self._looked_ms >= _FRESH_MS:
+            if self._looking is None or self._looking.done():
+                self._looking = asyncio.ensure_future(self._look())
+            await asyncio.shield(self._looking)
+        return self._known
+
+    async def _look(self) -> None:
+        ours: list[tuple[_Position, Partition]] = []
+        others: dict[NodeId, list[_Position]] = {}
+        for position in self._positions():
+            partition = self._broker.replicas.by_name.get(position.topic, {}).get(position.partition)
+            if partition is not None:
+                ours.append((position._replace(first=max(position.offset, partition.log.log_start_offset)), partition))
+            elif (leader := self._leader(position)) is not None:
+                others.setdefault(leader, []).append(position)
+        found = []
+        for number, (position, partition) in enumerate(ours, 1):
+            found.append(self._from_log(position, partition))
+            if number % _BREATH == 0:
+                await asyncio.sleep(0)
+        for lags in await asyncio.gather(*(self._from_leader(*each) for each in others.items())):
+            found += lags
+        wanted = {position.record for position, _ in ours} | {
+            position.record for each in others.values() for position in each
+        }
+        self._times = {record: time for record, time in self._times.items() if record in wanted}
+        self._known = found
+        self._looked_ms = self._broker.clock.monotonic_ms()
+
+    # Where the groups are
+
+    def _positions(self) -> Iterator[_Position]:
+        left = MAX_POSITIONS
+        for position in self._all_positions():
+            if left == 0:
+                return
+            left -= 1
+            yield position
+
+    def _all_positions(self) -> Iterator[_Position]:
+        broker = self._broker
+        if broker.has_groups:
+            by_name = broker.image.topics_by_name
+            for shard in broker.groups.shards:
+                if shard.state is not ShardState.ACTIVE:
+                    continue
+                store = shard.machine.offsets
+                for group in store.group_ids():
+                    for topic, offsets in store.topics(group).items():
+                        known = by_name.get(topic)
+                        for index, committed in offsets.items() if known is not None else ():
+                            if known is not None:
+                                yield _Position(group, topic, known.id, index, committed.offset, 0, committed.offset)
+        if broker.has_shares:
+            by_id = broker.image.topics_by_id
+            for shares in broker.shares.coordinator.shards:
+                for key, state in shares.machine.states.items() if shares.state is ShardState.ACTIVE else ():
+                    named = by_id.get(key.topic_id)
+                    if named is not None and state.start_offset != UNKNOWN_START_OFFSET:
+                        done = max(state.delivery_complete_count, 0)
+                        start = state.start_offset
+                        yield _Position(key.group_id, named.name, key.topic_id, key.partition, start, done, start)
+
+    def _leader(self, position: _Position) -> NodeId | None:
+        topic = self._broker.image.topics_by_id.get(position.topic_id)
+        row = topic.partitions.get(position.partition) if topic is not None else None
+        return row.leader if row is not None and row.leader >= 0 else None
+
+    # Our own logs
+
+    def _from_log(self, position: _Position, partition: Partition) -> Lag:
+        records = _behind(position, partition.high_watermark)
+        if records and position.record not in self._times:
+            try:
+                found = partition.log.read(position.first, 1, max_offset=partition.high_watermark)
+                if found.length:
+                    self._remember(position, parse_header(found.file.pread(HEADER_BYTES, found.position), 0))
+            except (KafkaError, OSError):  # a directory that has failed, a segment that was just deleted
+                pass
+        return self._lag(position, records)
+
+    def _remember(self, position: _Position, batch: BatchHeader) -> None:
+        """A compacted batch may have a delete horizon where its first time was (KIP-534)."""
+        at_first = position.first <= batch.base_offset and not batch.has_delete_horizon
+        by_client = batch.timestamp_type != LOG_APPEND_TIME
+        self._times[position.record] = batch.base_timestamp if at_first and by_client else batch.max_timestamp
+
+    def _lag(self, position: _Position, records: int) -> Lag:
+        since_ms = self._times.get(position.record) if records else None
+        return Lag(position.group, position.topic, position.partition, records, since_ms)
+
+    # Logs of others
+
+    async def _from_leader(self, leader: NodeId, positions: list[_Position]) -> list[Lag]:
+        try:
+            async with asyncio.timeout(_PEER_SECONDS):
+                ends = await self._ends(leader, positions)
+                unknown = {
+                    position.record: position
+                    for position in positions
+                    if _behind(position, ends.get((position.topic, position.partition), 0))
+                    and position.record not in self._times
+                }
+                for position in list(unknown.values())[:_MAX_FETCHES]:
+                    await self._fetch_time(leader, position)
+        except TimeoutError:
+            return []
+        return [
+            self._lag(position, _behind(position, ends[position.topic, position.partition]))
+            for position in positions
+            if (position.topic, position.partition) in ends
+        ]
+
+    async def _ends(self, leader: NodeId, positions: list[_Position]) -> dict[tuple[str, int], int]:
+        topics: dict[str, set[int]] = {}
+        for position in positions:
+            topics.setdefault(position.topic, set()).add(position.partition)
+        rows = [
+            ListOffsetsTopic(name, [ListOffsetsPartition(index, timestamp=_LATEST) for index in sorted(indexes)])
+            for name, indexes in topics.items()
+        ]
+        answer = await self._ask(leader, ListOffsetsRequest(topics=rows))
+        if answer is None:
+            return {}
+        return {
+            (topic.name, each.partition_index): each.offset
+            for topic in answer.topics
+            for each in topic.partitions
+            if each.error_code == 0
+        }
+
+    async def _fetch_time(self, leader: NodeId, position: _Position) -> None:
+        row = FetchPartition(position.partition, fetch_offset=position.offset, partition_max_bytes=1)
+        request = FetchRequest(
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=1,
+            session_epoch=_NO_SESSION,
+            topics=[FetchTopic(position.topic, position.topic_id, [row])],
+        )
+        answer = await self._ask(leader, request)
+        for topic in answer.responses if answer is not None else ():
+            for each in topic.partitions:
+                if len(each.records or b"") >= HEADER_BYTES:
+                    self._remember(position, parse_header(each.records, 0))
+
+    async def _ask(self, leader: NodeId, request: Any) -> Any:
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def done(response: Any) -> None:
+            if not answer.done():  # nobody waits any more
+                answer.set_result(response)
+
+        self._broker.peers.send(leader, request, done)
+        return await answer
+
+
+def _behind(position: _Position, end: int) -> int:
+    return max(0, end - position.offset - position.done)

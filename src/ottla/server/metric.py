@@ -1,0 +1,18 @@
+"""What a metric is: a row of the tables of `exposition.py` and `group_metrics.py`, and of the docs page."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Metric(NamedTuple):
+    name: str
+    kind: str
+    """counter or gauge"""
+    bean: str
+    """Kafka's bean that has the same, or empty."""
+    doc: str
+
+
+Sample = tuple[str, dict[str, str], float]
+"""Metric, labels, value."""
