@@ -65,6 +65,33 @@ def apache_living(apache_kafka: ApacheKafka) -> Iterator[ServedConsole]:
 
 
 @pytest.fixture(scope="package")
+def apache_ruled(requires_apache_kafka: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedConsole]:
+    """A console on an Apache Kafka with an authorizer: what the scene's rules and users need."""
+    del requires_apache_kafka
+    properties = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    with (
+        ApacheKafka(tmp_path_factory.mktemp("ruled") / "kafka", properties=properties) as kafka,
+        ServedConsole(bootstrap_servers=kafka.bootstrap_servers) as served,
+    ):
+        yield served
+
+
+@pytest.fixture(scope="package", params=["ottla", "apache"])
+def stage(request: pytest.FixtureRequest) -> ServedConsole:
+    """Where actions are tried: on Ottla and on Apache Kafka, both with an authorizer."""
+    found: ServedConsole = request.getfixturevalue("living" if request.param == "ottla" else "apache_ruled")
+    return found
+
+
+@pytest.fixture
+def stage_page(open_page: Callable[..., Any], stage: ServedConsole) -> Any:
+    return open_page(stage)
+
+
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 

@@ -24,7 +24,9 @@ def topic(console: ServedConsole) -> str:
     return name
 
 
-def test_a_person_makes_fills_searches_and_deletes_a_topic(page: Any) -> None:
+def test_a_person_makes_fills_searches_and_deletes_a_topic(stage_page: Any) -> None:
+    """On Ottla and on Apache Kafka."""
+    page = stage_page
     page.goto("/topics")
     page.get_by_role("link", name="New topic").click()
     page.get_by_label("Name").fill("by-hand")
