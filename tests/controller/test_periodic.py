@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.controller.test_many_brokers import Cluster, grown
 
 from ottla.controller.periodic import Periodic, balance_leaders, elect_uncleanly
@@ -31,9 +33,11 @@ def test_leadership_goes_back_once_the_preferred_replica_is_in_sync() -> None:
     assert balance_leaders(cluster.state) == []
 
 
-def test_nothing_is_due_before_an_interval_has_passed_in_office() -> None:
+def test_leaders_are_balanced_after_an_interval_in_any_case() -> None:
+    """Also for a broker that this controller has not heard of, as long as it is not fenced."""
     cluster, _ = cluster_with_a_deposed_leader()
     grown(cluster, "t")
+    cluster.state.sessions.clear()
     periodic = Periodic(cluster.state)
     periodic.restart()
     assert periodic.due() == []
@@ -41,6 +45,45 @@ def test_nothing_is_due_before_an_interval_has_passed_in_office() -> None:
     assert periodic.due() == []
     cluster.clock.now += 2_000
     assert len(periodic.due()) == 1
+    assert periodic.due() == []
+
+
+def test_a_leader_that_comes_back_leads_again_soon() -> None:
+    cluster, preferred = cluster_with_a_deposed_leader()
+    periodic = Periodic(cluster.state)
+    periodic.restart()
+    cluster.clock.now += 1_500
+    assert periodic.due() == [], "it is not in sync yet"
+    grown(cluster, "t")
+    cluster.clock.now += 500
+    assert periodic.due() == [], "others may come into sync as well"
+    cluster.clock.now += 500
+    cluster.apply(periodic.due())
+    assert cluster.partition("t").leader == preferred
+    assert cluster.state.balance_wanted_ms is None
+
+
+def test_a_broker_that_is_silent_gets_nothing_to_lead() -> None:
+    """It may hang: its session has not run out, and it is still in sync on paper."""
+    cluster, preferred = cluster_with_a_deposed_leader()
+    grown(cluster, "t")
+    periodic = Periodic(cluster.state)
+    periodic.restart()
+    cluster.clock.now += 4_000
+    assert periodic.due() == []
+    cluster.beat(preferred)
+    cluster.clock.now += 1_000
+    cluster.apply(periodic.due())
+    assert cluster.partition("t").leader == preferred
+
+
+def test_leaders_stay_where_they_are_when_balancing_is_off() -> None:
+    cluster, _ = cluster_with_a_deposed_leader()
+    cluster.state.settings = replace(cluster.state.settings, leader_balance_interval_ms=0)
+    grown(cluster, "t")
+    periodic = Periodic(cluster.state)
+    periodic.restart()
+    cluster.clock.now += 2_000
     assert periodic.due() == []
 
 

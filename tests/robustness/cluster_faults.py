@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import random
 import signal
 import threading
 import time
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
 
 from tests.robustness.cluster_process import ClusterProcess, wait_for
 from tests.robustness.load import Reader, Sender
@@ -18,9 +19,11 @@ HANG = "hang"
 HANG_THEN_KILL = "hang then kill"
 ALL = "kill all"
 LONG_HANG = "long hang"
+LEADER_HANG = "long hang of the active controller"
 HANG_SECONDS = 4.0
 LONG_HANG_SECONDS = 12.0
-"""Longer than a broker's session: it is fenced and comes back."""
+"""Longer than a broker's session: it is fenced and comes back. A client that knows no other leader than the one that hangs
+notices by its own timeout (30 s for librdkafka), so each round begins with the leaders spread."""
 
 
 class GapMeter:
@@ -61,16 +64,25 @@ def create_topic(cluster: ClusterProcess, name: str, partitions: int = PARTITION
     admin.create_topics([topic], operation_timeout=30)[name].result(30)
 
 
+def active_controller(cluster: ClusterProcess) -> int:
+    """The leader of the quorum, by what the nodes have on disk."""
+    files = [node.directory / "data" / "__cluster_metadata-0" / "quorum-state" for node in cluster.nodes.values()]
+    states = [json.loads(file.read_text()) for file in files]
+    leader: int = max(states, key=lambda state: (state["leaderEpoch"], state["leaderId"]))["leaderId"]
+    return leader
+
+
 def fault(cluster: ClusterProcess, kind: str, chance: random.Random) -> None:
     """One fault and its end: every node runs again when this returns."""
-    node = chance.choice(list(cluster.nodes))
+    node = active_controller(cluster) if kind == LEADER_HANG else chance.choice(list(cluster.nodes))
     if kind == KILL:
         cluster.kill(node)
         time.sleep(chance.choice([0.0, 0.5, 2.5]))
         cluster.start(node)
-    elif kind in (HANG, LONG_HANG, HANG_THEN_KILL):
+    elif kind in (HANG, LONG_HANG, LEADER_HANG, HANG_THEN_KILL):
         cluster.signal(node, signal.SIGSTOP)
-        time.sleep(LONG_HANG_SECONDS if kind == LONG_HANG else chance.uniform(0.5, HANG_SECONDS))
+        long = kind in (LONG_HANG, LEADER_HANG)
+        time.sleep(LONG_HANG_SECONDS if long else chance.uniform(0.5, HANG_SECONDS))
         if kind != HANG_THEN_KILL:
             cluster.signal(node, signal.SIGCONT)
         else:
@@ -86,12 +98,23 @@ def fault(cluster: ClusterProcess, kind: str, chance: random.Random) -> None:
 
 
 def in_sync(cluster: ClusterProcess, topic: str) -> bool:
+    found = _partitions(cluster, topic)
+    return bool(found) and all(len(row.isrs) == len(row.replicas) for row in found)
+
+
+def settled(cluster: ClusterProcess, topic: str) -> bool:
+    """In sync, and the first replica of each partition leads."""
+    found = _partitions(cluster, topic)
+    return bool(found) and all(len(row.isrs) == len(row.replicas) and row.leader == row.replicas[0] for row in found)
+
+
+def _partitions(cluster: ClusterProcess, topic: str) -> list[PartitionMetadata]:
+    """Empty while nobody answers."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     try:
-        found = admin.list_topics(topic, timeout=10).topics[topic].partitions.values()
+        return list(admin.list_topics(topic, timeout=10).topics[topic].partitions.values())
     except Exception:  # noqa: BLE001 - whatever the client says while nodes come back
-        return False
-    return all(len(partition.isrs) == len(partition.replicas) for partition in found)
+        return []
 
 
 def run_rounds(cluster: ClusterProcess, kinds: list[str], seed: int) -> dict[str, float]:
@@ -119,7 +142,7 @@ def run_rounds(cluster: ClusterProcess, kinds: list[str], seed: int) -> dict[str
             print(f"{kind}: {gap:.2f} s without an acknowledgement", flush=True)
             gaps[kind] = max(gaps.get(kind, 0.0), gap)
             reader.check()
-            wait_for(lambda: in_sync(cluster, "t"), 60, "the replicas do not come back into the ISR")
+            wait_for(lambda: settled(cluster, "t"), 60, "the replicas do not come back into the ISR or do not lead")
     finally:
         meter.close()
         for sender in senders:

@@ -12,6 +12,7 @@ from tests.robustness.cluster_faults import (
     HANG,
     HANG_THEN_KILL,
     KILL,
+    LEADER_HANG,
     LONG_HANG,
     PARTITIONS,
     create_topic,
@@ -40,6 +41,14 @@ def test_two_hundred_faults(tmp_path: Path) -> None:
     assert gaps[LONG_HANG] <= 10.0
     assert gaps[HANG_THEN_KILL] <= 10.0
     assert gaps[ALL] <= 15.0
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+def test_long_hangs_in_every_role(tmp_path: Path) -> None:
+    with ClusterProcess(tmp_path) as cluster:
+        gaps = run_rounds(cluster, [LEADER_HANG, LONG_HANG] * 6, seed=6)
+    assert max(gaps.values()) <= 10.0, gaps
 
 
 @pytest.mark.timeout(300)

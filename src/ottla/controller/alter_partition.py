@@ -63,6 +63,8 @@ def _alter(
         if record.leader not in (broker_id, NO_CHANGE):
             # The ISR completed a reassignment that takes the leadership away: the old leader must look again.
             return PartitionData(index, ErrorCode.NEW_LEADER_ELECTED)
+        if not partition.has_preferred_leader and partition.replicas[0] in partition.isr:
+            state.want_balance()
     return PartitionData(
         partition_index=index,
         error_code=ErrorCode.NONE,

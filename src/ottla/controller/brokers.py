@@ -193,6 +193,7 @@ def _unfenced(state: ControllerState, broker_id: NodeId) -> bool:
 
 
 def _unfence(state: ControllerState, broker: BrokerRegistration) -> list[Message]:
+    state.want_balance()  # it may be in sync at once
     change = BrokerRegistrationChangeRecord(broker.id, broker.epoch, fenced=UNFENCE)
     return [change, *leader_and_isr_updates(state, leaderless_partitions(state), add=broker.id)]
 

@@ -1,5 +1,9 @@
 """What the active controller does by itself now and then: leadership back to the preferred replicas, unclean
-elections where a topic allows them, delegation tokens that have expired removed. Each is a function to records; `Periodic` says when it is their turn.
+elections where a topic allows them, delegation tokens that have expired removed. Each is a function to records; `Periodic`
+says when it is their turn.
+
+Leadership goes back soon after a preferred replica is in sync again, too: where one node leads everything, everything stops
+with it, and clients that know no other leader notice a hanging one only by their own timeout.
 """
 
 from __future__ import annotations
@@ -11,14 +15,42 @@ from ottla.controller.leadership import all_partitions, leader_and_isr_updates, 
 from ottla.controller.outcome import MAX_RECORDS_PER_USER_OP
 from ottla.controller.partition_change import Election, partition_change
 from ottla.controller.state import ControllerState
+from ottla.model.ids import NodeId
 from ottla.protocol.primitives import Message
+
+SOON_MS = 1_000
+"""Partitions come into sync one after the other: they are balanced together."""
+LATELY_MS = 3_000
+"""Longer than a heartbeat's interval: a broker that is silent for so long may hang, and gets nothing to lead."""
 
 
 def balance_leaders(state: ControllerState) -> list[Message]:
     """Let preferred replicas lead that can and do not; the rest has its turn next time."""
+    return _balance(state, state.active)
+
+
+def balance_soon(state: ControllerState) -> list[Message]:
+    """The same for brokers that were heard lately. Whether there is more to do is in `state.balance_wanted_ms`."""
+    silent: set[NodeId] = set()
+    state.balance_wanted_ms = None
+
+    def well(broker_id: NodeId) -> bool:
+        if not state.active(broker_id):
+            return False
+        if not state.heard_within(broker_id, LATELY_MS):
+            silent.add(broker_id)
+        return broker_id not in silent
+
+    records = _balance(state, well)
+    if silent or len(records) >= MAX_RECORDS_PER_USER_OP:
+        state.want_balance()
+    return records
+
+
+def _balance(state: ControllerState, may_lead: Callable[[NodeId], bool]) -> list[Message]:
     records: list[Message] = []
     for topic, index, partition in all_partitions(state):
-        if partition.has_preferred_leader or not state.active(partition.replicas[0]):
+        if partition.has_preferred_leader or not may_lead(partition.replicas[0]):
             continue
         change = partition_change(state, topic.name, topic.id, index, partition)
         change.election = Election.PREFERRED
@@ -37,7 +69,7 @@ def elect_uncleanly(state: ControllerState) -> list[Message]:
 
 
 class Periodic:
-    """Nothing is due before an interval has passed since this controller became active."""
+    """Nothing but leadership is due before an interval has passed since this controller became active."""
 
     def __init__(self, state: ControllerState) -> None:
         self._state = state
@@ -52,12 +84,19 @@ class Periodic:
     def restart(self) -> None:
         now = self._state.clock.monotonic_ms()
         self._last_ms = dict.fromkeys(range(len(self._duties)), now)
+        self._state.balance_wanted_ms = now
 
     def due(self) -> list[Message]:
         """The records of the first duty whose time has come."""
-        now = self._state.clock.monotonic_ms()
+        state = self._state
+        now = state.clock.monotonic_ms()
+        wanted = state.balance_wanted_ms
+        if wanted is not None and now - wanted >= SOON_MS and state.settings.leader_balance_interval_ms > 0:
+            records = balance_soon(state)
+            if records:
+                return records
         for index, (interval_ms, duty) in enumerate(self._duties):
             if interval_ms > 0 and now - self._last_ms.get(index, now) >= interval_ms:
                 self._last_ms[index] = now
-                return duty(self._state)
+                return duty(state)
         return []

@@ -92,6 +92,19 @@ class ControllerState:
     random: RandomSource
     image: MetadataImage = field(default_factory=MetadataImage)
     sessions: dict[NodeId, BrokerSession] = field(default_factory=dict)
+    balance_wanted_ms: float | None = None
+    """Since when a preferred replica could lead again and does not."""
+
+    def want_balance(self) -> None:
+        if self.balance_wanted_ms is None:
+            self.balance_wanted_ms = self.clock.monotonic_ms()
+
+    def heard_within(self, broker_id: NodeId, duration_ms: float) -> bool:
+        """Whether a broker has spoken to this controller, and lately."""
+        session = self.sessions.get(broker_id)
+        if session is None or session.metadata_offset < 0:
+            return False
+        return self.clock.monotonic_ms() - session.last_contact_ms <= duration_ms
 
     def new_uuid(self) -> Uuid:
         return new_uuid(self.random.token_bytes)
