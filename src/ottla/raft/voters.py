@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ottla.model.ids import ZERO_UUID, NodeId, Uuid
@@ -37,22 +37,26 @@ class Voter:
     """Zero for static voters (kraft.version 0)."""
     endpoints: tuple[VoterEndpoint, ...] = ()
     kraft_versions: tuple[int, int] = (0, 1)
+    key: ReplicaKey = field(init=False, repr=False, compare=False)
 
-    @property
-    def key(self) -> ReplicaKey:
-        return ReplicaKey(self.id, self.directory_id)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", ReplicaKey(self.id, self.directory_id))
 
 
 @dataclass(frozen=True, slots=True)
 class VoterSet:
     voters: tuple[Voter, ...]
+    _by_id: dict[NodeId, Voter] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_id", {voter.id: voter for voter in reversed(self.voters)})
 
     @property
     def ids(self) -> list[NodeId]:
         return [voter.id for voter in self.voters]
 
     def get(self, node_id: NodeId) -> Voter | None:
-        return next((voter for voter in self.voters if voter.id == node_id), None)
+        return self._by_id.get(node_id)
 
     def contains(self, node_id: NodeId, directory_id: Uuid) -> bool:
         """A voter with a known directory is only that directory: a replaced disk is another voter."""

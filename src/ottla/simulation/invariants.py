@@ -41,7 +41,7 @@ class _Seen:
     checked_last: tuple[int, int] = (-1, -1)
     committed: int = 0
     role: object = None
-    snapshots: tuple[SnapshotId, ...] = ()
+    snapshots: list[SnapshotId] = field(default_factory=list)
     image_offset: int = -1
 
 
@@ -70,21 +70,27 @@ class Invariants:
             raft = node.raft
             if raft is None:
                 continue
-            seen = self._seen.setdefault(node.node_id, _Seen())
+            seen = self._seen.get(node.node_id)
+            if seen is None:
+                seen = self._seen[node.node_id] = _Seen()
             if seen.life != node.life:
                 self._new_life(node, raft, seen)
-            self._epoch(node, raft, seen)
+            replica = raft.replica
+            if replica.role is not seen.role:
+                self._epoch(node, raft, seen)
             self._log(node, raft, seen)
             self._disk(node, raft)
-            self._high_watermark(node, raft, seen)
-            self._snapshots(node, raft, seen)
+            if replica.high_watermark != seen.high_watermark:
+                self._high_watermark(node, raft, seen)
+            if replica.snapshots.ids != seen.snapshots:
+                self._snapshots(node, raft, seen)
             self._image(node, seen)
 
     def _new_life(self, node: SimulatedNode, raft: RaftNode, seen: _Seen) -> None:
         seen.life, seen.high_watermark, seen.role = node.life, -1, None
         seen.checked_end, seen.checked_last, seen.committed = 0, (-1, -1), 0
         seen.image_offset = -1
-        seen.snapshots = ()
+        seen.snapshots = []
         if raft.epoch < seen.epoch:
             raise Violation(f"node {node.node_id} came back in epoch {raft.epoch} after {seen.epoch}")
 
@@ -92,8 +98,6 @@ class Invariants:
 
     def _epoch(self, node: SimulatedNode, raft: RaftNode, seen: _Seen) -> None:
         role = raft.role
-        if role is seen.role:
-            return
         seen.role = role
         if role.epoch < seen.epoch:
             raise Violation(f"node {node.node_id} went back from epoch {seen.epoch} to {role.epoch}")
@@ -133,7 +137,7 @@ class Invariants:
 
     def _log(self, node: SimulatedNode, raft: RaftNode, seen: _Seen) -> None:
         end = raft.log.end_offset
-        if end < max(seen.highest_committed, seen.high_watermark):
+        if end < seen.highest_committed or end < seen.high_watermark:
             raise Violation(
                 f"node {node.node_id} ends at {end}, but had {seen.highest_committed} committed: it truncated too far"
             )
@@ -168,8 +172,6 @@ class Invariants:
 
     def _high_watermark(self, node: SimulatedNode, raft: RaftNode, seen: _Seen) -> None:
         high_watermark = raft.high_watermark
-        if high_watermark == seen.high_watermark:
-            return
         if high_watermark < seen.high_watermark:
             raise Violation(f"the high watermark of node {node.node_id} fell to {high_watermark}")
         if high_watermark > raft.log.end_offset:
@@ -231,10 +233,7 @@ class Invariants:
     # ---------------------------------------------------------------------------------------------- snapshots and images
 
     def _snapshots(self, node: SimulatedNode, raft: RaftNode, seen: _Seen) -> None:
-        ids = tuple(raft.snapshots.ids)
-        if ids == seen.snapshots:
-            return
-        seen.snapshots = ids
+        ids = seen.snapshots = list(raft.snapshots.ids)
         if isinstance(raft.role, Leader) and raft.fetching.loaded is not None:
             raise Violation(f"leader {node.node_id} loaded a snapshot")
         if raft.log.start_offset > 0 and ids and ids[0].end_offset > raft.log.start_offset:

@@ -56,13 +56,15 @@ class ReplicaInvariants:
     nodes: Sequence[SimulatedNode]
     truths: dict[Key, Truth] = field(default_factory=dict)
     unclean_elections: int = 0
-    _shown: dict[tuple[NodeId, int, Key], _Shown] = field(default_factory=dict)
+    reads: list[Read] = field(default_factory=list)
+    """What consumers got in this event."""
+    _shown: dict[tuple[NodeId, int], dict[Key, _Shown]] = field(default_factory=dict)
+    """By node and its life."""
     _ends: dict[tuple[NodeId, Key], int] = field(default_factory=dict)
     """The last end of a replica, also while its node is down."""
     _lossy: set[tuple[NodeId, Key]] = field(default_factory=set)
     """Replicas that lost their power and are not known to be in sync again."""
     _lives: dict[NodeId, int] = field(default_factory=dict)
-    _reads: list[Read] = field(default_factory=list)
 
     def on_acked(self, node: SimulatedNode, promise: Promise) -> None:
         """Looked at within the event: the topic may be deleted by its end."""
@@ -73,7 +75,7 @@ class ReplicaInvariants:
             self.kept(promise)
 
     def on_read(self, read: Read) -> None:
-        self._reads.append(read)
+        self.reads.append(read)
 
     def lost_power(self, node_id: NodeId) -> None:
         """Its disk may have less than it showed, until it is in sync again."""
@@ -110,19 +112,35 @@ class ReplicaInvariants:
             if self._lives.get(node.node_id) != node.life and node.publisher is not None:
                 self._lives[node.node_id] = node.life
                 node.publisher.subscribe(self._on_metadata)
+            shown_here = self._shown_by(node)
             for topic_id, partitions in part.replicas.by_id.items():
                 for index, partition in partitions.items():
-                    self._check(node, (topic_id, index), partition)
-        if self._reads:
-            for read in self._reads:
+                    key = (topic_id, index)
+                    shown = shown_here.get(key)
+                    log = partition.log
+                    if (
+                        shown is not None
+                        and log.log_end_offset == shown.end
+                        and log.high_watermark == shown.high_watermark
+                        and (shown.led_epoch == partition.leader_epoch or not partition.is_leader)
+                    ):
+                        shown.partition_epoch = partition.partition_epoch
+                    else:
+                        self._check(node, key, partition)
+        if self.reads:
+            for read in self.reads:
                 self._was_committed(read)
-            self._reads.clear()
+            self.reads.clear()
+
+    def _shown_by(self, node: SimulatedNode) -> dict[Key, _Shown]:
+        found = self._shown.get((node.node_id, node.life))
+        if found is None:
+            found = self._shown[node.node_id, node.life] = {}
+        return found
 
     def _check(self, node: SimulatedNode, key: Key, partition: Partition) -> None:
         log = partition.log
-        shown = self._shown.get((node.node_id, node.life, key))
-        if shown is None:
-            shown = self._shown[node.node_id, node.life, key] = _Shown()
+        shown = self._shown_by(node).setdefault(key, _Shown())
         truth = self.truths.get(key)
         if truth is None:
             truth = self.truths[key] = Truth()

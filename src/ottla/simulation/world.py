@@ -39,13 +39,15 @@ class World:
         self.tracing = False
 
     def call_later(self, delay_ms: float, action: Callable[[], None]) -> Event:
-        event = Event(self.now_ms + max(delay_ms, 0.0), action)
-        heapq.heappush(self._queue, (event.at_ms, next(self._order), event))
+        at_ms = self.now_ms + delay_ms if delay_ms > 0.0 else self.now_ms
+        event = Event(at_ms, action)
+        heapq.heappush(self._queue, (at_ms, next(self._order), event))
         return event
 
     def run_until(self, end_ms: float, after_each: Callable[[], None]) -> None:
-        while self._queue and self._queue[0][0] <= end_ms:
-            at_ms, _, event = heapq.heappop(self._queue)
+        queue, pop = self._queue, heapq.heappop
+        while queue and queue[0][0] <= end_ms:
+            at_ms, _, event = pop(queue)
             if event.cancelled:
                 continue
             self.now_ms = at_ms

@@ -57,8 +57,12 @@ class Leader:
 
     def replica(self, voter: Voter) -> ReplicaState | None:
         """What is known of a voter. One whose directory is not known is whichever replica fetches with its id."""
-        found = [state for key, state in self.replicas.items() if key.id == voter.id and voter.key.matches(key)]
-        return max(found, key=lambda state: state.fetched_ms) if found else None
+        wanted = voter.id
+        found: ReplicaState | None = None
+        for key, state in self.replicas.items():
+            if key.id == wanted and voter.key.matches(key) and (found is None or state.fetched_ms > found.fetched_ms):
+                found = state
+        return found
 
     def fetched(self, key: ReplicaKey, offset: int, end_offset: int, now_ms: float, wall_ms: int) -> ReplicaState:
         """A replica asks for `offset`: it has everything below."""
