@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.compared import Call, calls, differences
+from tests.cli.compared import NAMES, Call, calls, differences
 from tests.support.apache_kafka import ApacheKafka
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("requires_apache_kafka"), pytest.mark.timeout(240)]
@@ -353,4 +353,100 @@ def test_on_apache_kafka(apache_server: ApacheKafka, tmp_path: Path) -> None:
 
 def test_on_ottla(ottla_server: ApacheKafka, tmp_path: Path) -> None:
     found = differences([call for call in ALL if not call.apache_only], ottla_server, tmp_path)
+    assert not found, "\n".join(found)
+
+
+RESETS = [
+    Call("topics --bootstrap-server SERVER --create --topic NAME-r --partitions 3"),
+    Call("console-producer --bootstrap-server SERVER --topic NAME-r --reader-property parse.key=true",
+         stdin="".join(f"k{n}\tvalue {n}\n" for n in range(8))),
+    *(Call(f"consumer-groups --bootstrap-server SERVER --reset-offsets {line.strip()}", rows=True) for line in """
+    --group NAME-rg --topic NAME-r --to-latest --execute
+    --group NAME-rh --topic NAME-r --to-earliest --execute
+    --group NAME-rg --all-topics --to-earliest --dry-run
+    --group NAME-rg --all-topics --to-earliest
+    --group NAME-rg --all-topics --to-earliest --execute --dry-run
+    --group NAME-rg --all-topics --to-earliest --export
+    --group NAME-rg --all-topics --to-latest --export --execute
+    --group NAME-rg --group NAME-rh --topic NAME-r --to-earliest --export --dry-run
+    --group NAME-rg --group NAME-rh --topic NAME-r --to-latest --dry-run
+    --group NAME-rg --topic NAME-r --to-offset 1 --dry-run
+    --group NAME-rg --topic NAME-r --to-offset -5 --dry-run
+    --group NAME-rg --topic NAME-r --to-offset 99999999999999 --dry-run
+    --group NAME-rg --topic NAME-r --to-offset 99999999999999999999 --dry-run
+    --group NAME-rg --topic NAME-r --shift-by 100 --dry-run
+    --group NAME-rg --topic NAME-r --shift-by -100 --dry-run
+    --group NAME-rg --topic NAME-r --shift-by x --dry-run
+    --group NAME-rg --topic NAME-r --shift-by 0 --dry-run
+    --group NAME-rn --topic NAME-r --shift-by -1 --dry-run
+    --group NAME-rn --topic NAME-r --to-current --dry-run
+    --group NAME-rn --all-topics --to-current --dry-run
+    --group NAME-rg --topic NAME-r --by-duration P1D --dry-run
+    --group NAME-rg --topic NAME-r --by-duration PT0S --dry-run
+    --group NAME-rg --topic NAME-r --by-duration 1h --dry-run
+    --group NAME-rg --topic NAME-r --by-duration P1DT2H3M4.5S --dry-run
+    --group NAME-rg --topic NAME-r --to-datetime 2020-01-01T00:00:00.000Z --dry-run
+    --group NAME-rg --topic NAME-r --to-datetime 2020-01-01T00:00:00.000+02:00 --dry-run
+    --group NAME-rg --topic NAME-r --to-datetime 2020-01-01T00:00:00 --dry-run
+    --group NAME-rg --topic NAME-r --to-datetime 2020-01-01 --dry-run
+    --group NAME-rg --topic NAME-r --to-datetime 2120-01-01T00:00:00.000 --dry-run
+    --group NAME-rg --from-file FOLDER/NAME-many.csv --dry-run
+    --group NAME-rg --from-file FOLDER/NAME-many.csv --execute
+    --group NAME-rg --from-file FOLDER/NAME-rgroups.csv --dry-run
+    --group NAME-rg --group NAME-rh --from-file FOLDER/NAME-rgroups.csv --dry-run
+    --group NAME-rg --from-file FOLDER/NAME-bad.csv --dry-run
+    --group NAME-rg --from-file FOLDER/NAME-num.csv --dry-run
+    --group NAME-rg --from-file FOLDER/NAME-rgone.csv --dry-run
+    --group NAME-rg --from-file FOLDER/NAME-crlf.csv --dry-run
+    --group NAME-rg --from-file FOLDER/NAME-empty.csv --dry-run
+    --group NAME-rg --from-file FOLDER/NAME-quoted.csv --dry-run
+    --group NAME-rg --from-file FOLDER/missing --dry-run
+    --group NAME-rg --from-file FOLDER/NAME-many.csv --topic NAME-r --dry-run
+    --group NAME-rg --topic NAME-r:0,1 --to-earliest --dry-run
+    --group NAME-rg --topic NAME-r:0 --topic NAME-r:2 --to-latest --dry-run
+    --group NAME-rg --topic NAME-r:9 --to-latest --dry-run
+    --group NAME-rg --topic NAME-r:x --to-latest --dry-run
+    --group NAME-rg --topic NAME-r: --to-latest --dry-run
+    --group NAME-rg --topic NAME-r --all-topics --to-latest --dry-run
+    --group NAME-rg --to-latest --dry-run
+    --group NAME-rg --topic NAME-r --to-latest --to-earliest --dry-run
+    --group NAME-rg --all-groups --topic NAME-r --to-latest --dry-run
+    --topic NAME-r --to-latest --dry-run
+    --group bad/grp --topic NAME-r --to-latest --dry-run
+    --group NAME-rg --topic missing:0 --to-latest --dry-run
+    --group NAME-rg --topic NAME-r:0 --topic missing --to-latest --dry-run
+    --group NAME-rg --topic NAME-r --to-datetime 2020-01-01T00:00:00.5 --dry-run
+    --group NAME-rg --topic NAME-r --to-datetime 2020-13-01T00:00:00.500 --dry-run
+    --group NAME-rg --topic NAME-r --to-datetime T --dry-run
+    --group NAME-rg --topic NAME-r --to-datetime 2020-01-01T00:00:00.000+02 --dry-run
+    --group NAME-rg --topic NAME-r --to-datetime 2020-01-01T00:00:00.000+0200 --dry-run
+    """.strip().splitlines()),
+    Call("consumer-groups --bootstrap-server SERVER --describe --group NAME-rg"),
+]  # fmt: skip
+
+
+def reset_files(folder: Path) -> Path:
+    for name in NAMES:
+        texts = {
+            "many": f"{name}-r,0,1\n{name}-r,1,2\n{name}-r,2,999\n",
+            "groups": f"{name}-rg,{name}-r,0,1\n{name}-rh,{name}-r,1,0\n",
+            "bad": "nonsense\n",
+            "num": f"{name}-r,zero,1\n",
+            "gone": "missing,0,1\n",
+            "crlf": f"{name}-r,0,2\r\n{name}-r,1,1\r\n",
+            "empty": "",
+            "quoted": f'"{name}-r","0","1"\n',
+        }
+        for kind, text in texts.items():
+            (folder / f"{name}-{kind}.csv").write_bytes(text.encode())
+    return folder
+
+
+def test_resets_on_apache_kafka(apache_server: ApacheKafka, tmp_path: Path) -> None:
+    found = differences(RESETS, apache_server, reset_files(tmp_path))
+    assert not found, "\n".join(found)
+
+
+def test_resets_on_ottla(ottla_server: ApacheKafka, tmp_path: Path) -> None:
+    found = differences(RESETS, ottla_server, reset_files(tmp_path))
     assert not found, "\n".join(found)

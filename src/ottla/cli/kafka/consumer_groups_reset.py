@@ -15,6 +15,7 @@ from ottla.cli.kafka.options import OptionError, Options
 from ottla.client.cluster import Cluster
 from ottla.client.groups import commit_offsets, committed_offsets, describe_group
 from ottla.client.offsets import EARLIEST, LATEST, offsets_or_raise
+from ottla.client.topics import list_topics
 from ottla.model.errors import ErrorCode, KafkaError
 
 Partition = tuple[str, int]
@@ -83,10 +84,24 @@ def _partitions(cluster: Cluster, options: Options, group: str) -> list[Partitio
     if options.has("all-topics"):
         return sorted(committed_offsets(cluster, group))
     if options.has("topic"):
-        return topic_partitions(cluster, options.values("topic"))
+        return _existing(cluster, topic_partitions(cluster, options.values("topic")))
     if not options.has("from-file"):
         options.usage("One of the reset scopes should be defined: --all-topics, --topic.")
     return []
+
+
+def _existing(cluster: Cluster, partitions: list[Partition]) -> list[Partition]:
+    topics = {topic.name or "": topic.partitions for topic in list_topics(cluster)}
+    there = {(name, row.partition_index) for name, rows in topics.items() for row in rows}
+    if any(topic not in topics for topic, _ in partitions):
+        raise OptionError(
+            "java.util.concurrent.ExecutionException: org.apache.kafka.common.errors.UnknownTopicOrPartitionException: "
+            "This server does not host this topic-partition."
+        )
+    missing = [f"{topic}-{partition}" for topic, partition in partitions if (topic, partition) not in there]
+    if missing:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f'The partitions "{",".join(missing)}" do not exist')
+    return partitions
 
 
 def _plan(cluster: Cluster, options: Options, group: str) -> Plan:
@@ -98,7 +113,7 @@ def _plan(cluster: Cluster, options: Options, group: str) -> Plan:
         "shift-by": lambda: _shifted(cluster, group, partitions, _long(options, "shift-by")),
         "to-datetime": lambda: by_time(cluster, partitions, parse_datetime(options.value("to-datetime") or "")),
         "by-duration": lambda: by_time(cluster, partitions, before_now(options.value("by-duration") or "")),
-        "from-file": lambda: in_range(cluster, _from_file(options, group)),
+        "from-file": lambda: _of_file(cluster, _from_file(options, group)),
         "to-current": lambda: _current(cluster, group, partitions),
     }
     chosen = next((scenario for name, scenario in scenarios.items() if options.has(name)), None)
@@ -110,7 +125,7 @@ def _plan(cluster: Cluster, options: Options, group: str) -> Plan:
 
 def _long(options: Options, name: str) -> int:
     text = options.value(name) or ""
-    if not re.fullmatch(r"[-+]?\d+", text):
+    if not re.fullmatch(r"[-+]?\d+", text) or not -(1 << 63) <= int(text) < 1 << 63:
         raise OptionError(f"Cannot parse argument '{text}' of option {name}")
     return int(text)
 
@@ -164,17 +179,22 @@ def by_time(cluster: Cluster, partitions: Iterable[Partition], timestamp: int) -
 
 
 def parse_datetime(text: str) -> int:
-    """ISO 8601 with or without a zone; UTC without one. OptionError in Java's words."""
-    match = re.fullmatch(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:?\d\d)?", text)
-    if not match:
-        words = "Error parsing timestamp. It does not contain a 'T' according to ISO8601 format"
+    """ISO 8601 with milliseconds, with or without a zone; UTC without one. OptionError in Java's words."""
+    _, middle, clock = text.partition("T")
+    if not middle or not clock:
         raise OptionError(
-            f"java.text.ParseException: {words if 'T' not in text else f'Unparseable date: {chr(34)}{text}{chr(34)}'}"
+            "java.text.ParseException: Error parsing timestamp. It does not contain a 'T' according to ISO8601 format"
         )
-    zone = (match[3] or "Z").replace("Z", "+0000").replace(":", "")
-    moment = datetime.strptime(match[1] + zone, "%Y-%m-%dT%H:%M:%S%z")
-    millis = int((match[2] or "0").ljust(3, "0")[:3])
-    return int(moment.astimezone(UTC).timestamp()) * 1000 + millis
+    if not re.search(r"[-+Z]", clock):
+        text += "Z"
+    match = re.fullmatch(r"(\d{4}-\d\d?-\d\d?T\d\d?:\d\d?:\d\d?)\.(\d{1,3})(?:Z|([+-]\d\d)(?::?(\d\d))?)", text)
+    try:
+        if not match:
+            raise ValueError
+        moment = datetime.strptime(match[1] + (match[3] or "+00") + (match[4] or "00"), "%Y-%m-%dT%H:%M:%S%z")
+    except ValueError:
+        raise OptionError(f'java.text.ParseException: Unparseable date: "{text}"') from None
+    return int(moment.astimezone(UTC).timestamp()) * 1000 + int(match[2])
 
 
 def before_now(text: str) -> int:
@@ -186,13 +206,36 @@ def before_now(text: str) -> int:
     return int(time.time() * 1000 - (-seconds if match[1] == "-" else seconds) * 1000)
 
 
+def _of_file(cluster: Cluster, wanted: Plan) -> Plan:
+    topics = {topic.name for topic in list_topics(cluster)}
+    for topic, partition in wanted:
+        if topic not in topics:
+            raise OptionError(
+                "java.util.concurrent.ExecutionException: org.apache.kafka.common.errors.UnknownTopicOrPartitionException: "
+                f"Failed to fetch metadata for partition {topic}-{partition} because metadata for topic `{topic}` could "
+                "not be found"
+            )
+    return in_range(cluster, wanted)
+
+
 def _from_file(options: Options, group: str) -> Plan:
-    rows = list(csv.reader(io.StringIO(Path(options.required("from-file")).read_text(encoding="utf-8"))))
+    """TOPIC,PARTITION,OFFSET, with the group before them when it has four columns; what is left out is 0, as in Java."""
+    path = options.required("from-file")
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise OptionError(f"java.io.IOException: Unable to read file {path}") from None
+    rows = [[word.strip() for word in row] for row in csv.reader(io.StringIO(text)) if row]
+    if not rows:
+        raise OptionError(
+            "com.fasterxml.jackson.databind.exc.MismatchedInputException: No content to map due to end-of-input"
+        )
     plans: dict[str, Plan] = {}
-    for row in filter(None, rows):
-        words = [word.strip() for word in row]
-        owner, (topic, partition, offset) = (words[0], words[1:]) if len(words) == 4 else (group, words[:3])
-        plans.setdefault(owner, {})[topic, int(partition)] = int(offset)
+    for words in rows:
+        owner, row = (words[0], words[1:]) if len(words) == 4 else (group, words[:3])
+        topic, partition, offset = (*row, "0", "0")[:3]
+        if re.fullmatch(r"-?\d+", partition) and re.fullmatch(r"-?\d+", offset):
+            plans.setdefault(owner, {})[topic, int(partition)] = int(offset)
     if group not in plans:
         print(f"\nError: No reset plan for group {group} found")
     return plans.get(group, {})
