@@ -11,6 +11,7 @@ import importlib
 import click
 
 from ottla import __version__
+from ottla.cli.examples import EXAMPLES
 
 _COMMANDS = {
     "acl": ("ottla.cli.acl", "acl", "Who may do what."),
@@ -51,7 +52,7 @@ class _LazyGroup(click.Group):
             return None
         module, name, _ = _COMMANDS[cmd_name]
         command: click.Command = getattr(importlib.import_module(module), name)
-        _keep_lines(command)
+        _keep_lines(command, cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as above
@@ -59,16 +60,28 @@ class _LazyGroup(click.Group):
             formatter.write_dl([(name, _COMMANDS[name][2]) for name in sorted(_COMMANDS)])
 
 
-def _keep_lines(command: click.Command) -> None:
+def _keep_lines(command: click.Command, path: str) -> None:
     """Click keeps the lines of a paragraph that begins with a backspace; a raw docstring has it as two characters."""
     if command.help is not None:
         command.help = command.help.replace("\\b\n", "\b\n")
+    if path in EXAMPLES and EXAMPLES[path] not in (command.epilog or ""):
+        command.epilog = f"\b\nExample:\n  {EXAMPLES[path]}"
     if isinstance(command, click.Group):
-        for part in command.commands.values():
-            _keep_lines(part)
+        for name, part in command.commands.items():
+            _keep_lines(part, f"{path} {name}")
 
 
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="ottla")
 def ottla() -> None:
-    """Ottla: a commit log that speaks Apache Kafka's protocol."""
+    r"""Ottla: a commit log that speaks Apache Kafka's protocol.
+
+    \b
+    Examples:
+      ottla up
+      ottla topic create orders
+      ottla consume orders --from -10m
+    """
+
+
+_keep_lines(ottla, "")

@@ -11,7 +11,8 @@ def profile() -> None:
 
     \b
     Examples:
-      ottla profile set prod -b kafka1:9093 -X security.protocol=SASL_SSL --registry https://registry:8081
+      ottla profile set prod -b kafka1:9093 -X security.protocol=SASL_SSL \
+          --registry https://registry:8081
       ottla profile use prod
       ottla topic list
     """

@@ -42,7 +42,7 @@ def registry(listen: str, properties: tuple[str, ...], until_stdin_closes: bool,
     \b
     Examples:
       ottla registry --bootstrap-servers 127.0.0.1:9092
-      ottla registry -b kafka1:9092 -l 0.0.0.0:8081 --advertised-url http://registry1:8081 --users users.txt
+      ottla registry -b kafka1:9092 -l 0.0.0.0:8081 --users users.txt
     """
     from ottla.registry.server import serve
     from ottla.registry.settings import RegistrySettings, RegistryStartError
