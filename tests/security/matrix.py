@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from ottla.model.acls import Operation, Permission
+from ottla.model.acls import PatternType as Pattern
+from ottla.model.acls import ResourceType as Resource
 from ottla.model.ids import Uuid
 from ottla.protocol.generated import (
     add_offsets_to_txn_request,
@@ -19,7 +22,10 @@ from ottla.protocol.generated import (
     alter_replica_log_dirs_request,
     alter_share_group_offsets_request,
     alter_user_scram_credentials_request,
+    consumer_group_describe_request,
+    consumer_group_heartbeat_request,
     create_acls_request,
+    create_delegation_token_request,
     create_partitions_request,
     create_topics_request,
     delete_acls_request,
@@ -32,6 +38,7 @@ from ottla.protocol.generated import (
     describe_client_quotas_request,
     describe_cluster_request,
     describe_configs_request,
+    describe_delegation_token_request,
     describe_groups_request,
     describe_log_dirs_request,
     describe_producers_request,
@@ -42,11 +49,13 @@ from ottla.protocol.generated import (
     describe_user_scram_credentials_request,
     elect_leaders_request,
     end_txn_request,
+    expire_delegation_token_request,
     fetch_request,
     find_coordinator_request,
     heartbeat_request,
     incremental_alter_configs_request,
     init_producer_id_request,
+    initialize_share_group_state_request,
     join_group_request,
     leave_group_request,
     list_config_resources_request,
@@ -60,6 +69,9 @@ from ottla.protocol.generated import (
     offset_fetch_request,
     offset_for_leader_epoch_request,
     produce_request,
+    read_share_group_state_request,
+    read_share_group_state_summary_request,
+    renew_delegation_token_request,
     share_acknowledge_request,
     share_fetch_request,
     share_group_describe_request,
@@ -70,10 +82,11 @@ from ottla.protocol.generated import (
     txn_offset_commit_request,
     unregister_broker_request,
     update_features_request,
+    write_share_group_state_request,
     write_txn_markers_request,
 )
 from ottla.protocol.primitives import Message, Struct
-from ottla.security.acls import CLUSTER_NAME, Acl, Operation, Pattern, Permission, Resource
+from ottla.security.acls import CLUSTER_NAME, Acl
 
 TOPIC, OTHER, GHOST = "matrix-topic", "other-topic", "matrix-ghost"
 GROUP, TXN, APPLICATION = "matrix-group", "matrix-txn", "matrix-app"
@@ -168,6 +181,10 @@ def probes(topic_id: Uuid, batch: bytes, transactional_batch: bytes) -> dict[str
         )  # fmt: skip
 
     m, sh = metadata_request, streams_group_heartbeat_request
+    iss, rss, rsss = (
+        initialize_share_group_state_request, read_share_group_state_request, read_share_group_state_summary_request,
+    )  # fmt: skip
+    wss, ch = write_share_group_state_request, consumer_group_heartbeat_request
     asgo, dsgo = alter_share_group_offsets_request, describe_share_group_offsets_request
 
     def metadata(*names: str, create: bool = False) -> Message:
@@ -263,6 +280,41 @@ def probes(topic_id: Uuid, batch: bytes, transactional_batch: bytes) -> dict[str
         "ShareGroupDescribe": (share_group_describe_request.ShareGroupDescribeRequest([GROUP, "other-group"], True), 1),
         "ShareFetch": (share_fetch_request.ShareFetchRequest(GROUP, "nobody", 5), 2),
         "ShareAcknowledge": (share_acknowledge_request.ShareAcknowledgeRequest(GROUP, "nobody", 5), 2),
+        "ConsumerGroupHeartbeat": (ch.ConsumerGroupHeartbeatRequest(GROUP, "nobody", 1), 1),
+        "ConsumerGroupHeartbeat with topics": (
+            ch.ConsumerGroupHeartbeatRequest(GROUP, "nobody", 1, subscribed_topic_names=[TOPIC, OTHER]), 1,
+        ),
+        "ConsumerGroupHeartbeat with one topic": (
+            ch.ConsumerGroupHeartbeatRequest(GROUP, "nobody", 1, subscribed_topic_names=[TOPIC]), 1,
+        ),
+        "ConsumerGroupDescribe": (
+            consumer_group_describe_request.ConsumerGroupDescribeRequest([GROUP, "other-group"], True), 1,
+        ),
+        "CreateDelegationToken for another": (
+            create_delegation_token_request.CreateDelegationTokenRequest("User", "somebody"), 3,
+        ),
+        "RenewDelegationToken": (renew_delegation_token_request.RenewDelegationTokenRequest(b"no such token"), 2),
+        "ExpireDelegationToken": (expire_delegation_token_request.ExpireDelegationTokenRequest(b"no such token"), 2),
+        "DescribeDelegationToken": (describe_delegation_token_request.DescribeDelegationTokenRequest(None), 3),
+        "DescribeDelegationToken of another": (
+            describe_delegation_token_request.DescribeDelegationTokenRequest(
+                [describe_delegation_token_request.DescribeDelegationTokenOwner("User", "somebody")]
+            ), 3,
+        ),
+        "InitializeShareGroupState": (
+            iss.InitializeShareGroupStateRequest(GROUP, [iss.InitializeStateData(topic_id, [iss.PartitionData(7, -5)])]), 0,
+        ),
+        "ReadShareGroupState": (
+            rss.ReadShareGroupStateRequest(GROUP, [rss.ReadStateData(topic_id, [rss.PartitionData(7)])]), 0,
+        ),
+        "ReadShareGroupStateSummary": (
+            rsss.ReadShareGroupStateSummaryRequest(
+                GROUP, [rsss.ReadStateSummaryData(topic_id, [rsss.PartitionData(7)])]
+            ), 0,
+        ),
+        "WriteShareGroupState": (
+            wss.WriteShareGroupStateRequest(GROUP, [wss.WriteStateData(topic_id, [wss.PartitionData(7, -5)])]), 0,
+        ),
         "DeleteShareGroupState": (
             delete_share_group_state_request.DeleteShareGroupStateRequest(
                 GROUP,

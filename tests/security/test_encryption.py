@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     NewTopic,
@@ -133,6 +133,46 @@ def test_plain_files_stay_readable(tmp_path: Path) -> None:
     Path(path).write_bytes(b"written before encryption")
     file = storage(tmp_path).open(path)
     assert file.pread(100, 0) == b"written before encryption"
+
+
+def test_torn_headers_and_zeros_do_not_make_a_file_plain(tmp_path: Path) -> None:
+    """What a power cut leaves of a new segment; what is written there next is encrypted."""
+    path = segment(tmp_path)
+    for left in (MAGIC[:5], MAGIC + b"\1\0", bytes(7), bytes(200)):
+        Path(path).write_bytes(left)
+        file = storage(tmp_path).open(path)
+        assert file.size() == 0
+        file.pwrite(b"SECRET", 0)
+        file.close()
+        assert b"SECRET" not in Path(path).read_bytes()
+        assert storage(tmp_path).read_bytes(path) == b"SECRET"
+
+
+@pytest.mark.timeout(90)
+def test_switched_on_over_data_that_is_there(tmp_path: Path) -> None:
+    """The first start begins new segments: nothing that is written from then on is plain, and all is read."""
+
+    def write(broker: Broker, value: bytes) -> None:
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+        producer.produce("t", value, partition=0)
+        assert producer.flush(30) == 0
+
+    with Broker(directory=tmp_path / "node") as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        admin.create_topics([NewTopic("t", 1, 1)])["t"].result(20)
+        write(broker, b"PLAIN-ONE")
+    (tmp_path / "master").write_text(master_line())
+    encrypting = {"ottla.encryption.master.key.file": str(tmp_path / "master")}
+    with Broker(directory=tmp_path / "node", properties=encrypting) as broker:
+        write(broker, b"SECRET-TWO")
+        consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"})
+        consumer.assign([TopicPartition("t", 0, 0)])
+        found = consumer.consume(2, 30)
+        consumer.close()
+        assert [message.value() for message in found] == [b"PLAIN-ONE", b"SECRET-TWO"]
+    files = b"".join(path.read_bytes() for path in (tmp_path / "node").rglob("*.log*"))
+    assert b"PLAIN-ONE" in files
+    assert b"SECRET-TWO" not in files
 
 
 def test_a_new_master_key_wraps_the_topic_keys_again_without_a_restart(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ottla.protocol.generated import share_acknowledge_request, share_fetch_request
 from ottla.protocol.generated.create_acls_request import AclCreation, CreateAclsRequest
 from ottla.protocol.generated.create_topics_request import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.generated.describe_acls_request import DescribeAclsRequest
@@ -19,6 +20,8 @@ from ottla.protocol.generated.offset_commit_request import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from ottla.protocol.generated.share_acknowledge_request import ShareAcknowledgeRequest
+from ottla.protocol.generated.share_fetch_request import ShareFetchRequest
 from ottla.protocol.generated.streams_group_heartbeat_request import (
     KeyValue,
     StreamsGroupHeartbeatRequest,
@@ -54,6 +57,7 @@ def secured(server: ApacheKafka) -> ApacheKafka:
         "offsets.topic.num.partitions": "1",
         "transaction.state.log.num.partitions": "1",
         "auto.create.topics.enable": "false",
+        "delegation.token.secret.key": "of-both",
     }
     return server
 
@@ -161,6 +165,44 @@ def test_every_case_has_the_same_outcome_at_both(servers: list[ApacheKafka]) -> 
         f"{case}\n  kafka {pair[0]}\n  ottla {pair[1]}" for case, pair in list(differences.items())[:12]
     )
     assert not differences, f"{len(differences)} of {len(apache)} cases differ:\n{shown}"
+
+
+def share_facts(session: Session, topic_id: Any) -> list[Any]:
+    """A share session with the topic, and an acknowledgement in it: the codes of both."""
+    member = "bWF0cml4LW1lbWJlci1pZA"
+    topic = share_fetch_request.FetchTopic(topic_id, [share_fetch_request.FetchPartition(0, 1 << 20)])
+    open_session = ShareFetchRequest(GROUP, member, 0, max_records=1, batch_size=1, topics=[topic])
+    found = facts(session.ask(open_session, 1))
+    batch = share_acknowledge_request.AcknowledgementBatch(0, 0, [1])
+    partition = share_acknowledge_request.AcknowledgePartition(0, [batch])
+    topics = [share_acknowledge_request.AcknowledgeTopic(topic_id, [partition])]
+    found += facts(session.ask(ShareAcknowledgeRequest(GROUP, member, 1, topics=topics), 1))
+    session.ask(ShareFetchRequest(GROUP, member, -1, max_records=1, batch_size=1), 1)
+    return found
+
+
+@pytest.mark.interop
+@pytest.mark.timeout(120)
+def test_a_share_group_reads_and_acknowledges_only_topics_that_it_may_read(servers: list[ApacheKafka]) -> None:
+    """Group READ lets the session be; each topic in it needs READ of its own, for the fetch and for the answer."""
+    users = {case: _user(number) for number, case in enumerate(grants())}
+    found: list[dict[str, Any]] = []
+    for server in servers:
+        with Session(server.port) as admin:
+            topics = admin.ask(MetadataRequest(None), 12).topics
+        topic_id = next(topic.topic_id for topic in topics if topic.name == TOPIC)
+        seen = {}
+        for case in ("nothing", "TOPIC READ", "GROUP READ", "GROUP ALL", "consumer", "everything"):
+            with Session(server.sasl_port).plain(users[case], PASSWORD) as session:  # type: ignore[attr-defined]
+                seen[case] = share_facts(session, topic_id)
+        found.append(seen)
+    apache, ours = found
+    for case in ("nothing", "TOPIC READ", "GROUP READ", "GROUP ALL"):
+        assert apache[case] == ours[case], case
+    for case in ("GROUP READ", "GROUP ALL"):
+        assert str(ours[case]).count("error_code=29") == 2, ours[case]
+    for case in ("consumer", "everything"):  # what is acquired is a matter of time, and not of rights
+        assert "error_code=29" not in str((apache[case], ours[case]))
 
 
 def application(session: Session, epoch: int) -> Any:

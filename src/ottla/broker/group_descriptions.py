@@ -10,8 +10,9 @@ from ottla.broker.deferred import Deferred
 from ottla.broker.group_replies import ask_all
 from ottla.broker.handlers.describe_groups import GROUP_OPERATIONS
 from ottla.coordinator.decisions import Waiter
+from ottla.model.acls import Operation
+from ottla.model.acls import ResourceType as Resource
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.security.acls import Operation, Resource
 
 GroupT = TypeVar("GroupT")
 ResponseT = TypeVar("ResponseT")

@@ -58,7 +58,8 @@ def _change(
     *,
     prefixed: bool,
 ) -> None:
-    from ottla.client.acls import Entry, Operation, Permission, create_acls, delete_acls
+    from ottla.client.acls import Entry, create_acls, delete_acls
+    from ottla.model.acls import Operation, Permission
 
     if ":" not in principal:
         raise click.ClickException(f"{principal!r} is no principal: write User:{principal}")
@@ -80,7 +81,8 @@ def _change(
 
 
 def _resource(kind: str, name: str, *, prefixed: bool) -> Resource:
-    from ottla.client.acls import PatternType, Resource, ResourceType
+    from ottla.client.acls import Resource
+    from ottla.model.acls import PatternType, ResourceType
 
     pattern = PatternType.PREFIXED if prefixed else PatternType.LITERAL
     return Resource(

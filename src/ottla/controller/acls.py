@@ -7,6 +7,9 @@ from typing import TypeVar
 from ottla.controller.outcome import MAX_RECORDS_PER_USER_OP, OK, ApiError, refused
 from ottla.controller.state import ControllerState, RequestContext
 from ottla.metadata.records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
+from ottla.model.acls import Operation, Permission
+from ottla.model.acls import PatternType as Pattern
+from ottla.model.acls import ResourceType as Resource
 from ottla.model.decision import Decision
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.create_acls_request import AclCreation, CreateAclsRequest
@@ -18,7 +21,7 @@ from ottla.protocol.generated.delete_acls_response import (
     DeleteAclsResponse,
 )
 from ottla.protocol.primitives import Message
-from ottla.security.acls import CLUSTER_NAME, Acl, AclFilter, Operation, Pattern, Permission, Resource
+from ottla.security.acls import CLUSTER_NAME, Acl, AclFilter
 
 EnumT = TypeVar("EnumT", Resource, Operation, Pattern, Permission)
 

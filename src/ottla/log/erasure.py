@@ -46,6 +46,8 @@ class KeyCustody(Protocol):
 
     def keyed_topics(self, directory: str) -> set[str]: ...
 
+    def is_plain(self, path: str) -> bool: ...
+
 
 class Logs(Protocol):
     """What the eraser needs of `LogStore`."""

@@ -29,6 +29,7 @@ from ottla.log.file_names import (
     HIGH_WATERMARK_CHECKPOINT,
     LOCK,
     LOG_START_OFFSET_CHECKPOINT,
+    LOG_SUFFIX,
     RECOVERY_POINT_CHECKPOINT,
     STRAY_DIR_SUFFIX,
     parse_partition_dir,
@@ -156,6 +157,8 @@ class LogStore:
                 producer_id_expiration_ms=self.producer_id_expiration_ms,
             )
             log.advance_high_watermark(high_watermarks.get(partition, log.log_start_offset))
+            if self.custody is not None and self.custody.is_plain(log.active_segment.path(LOG_SUFFIX)):
+                log.roll(now_ms)  # encryption was switched on: what is written from now on is covered
             self._keep(log, self._futures if suffix == FUTURE_DIR_SUFFIX else self._logs)
 
     def _keep(self, log: PartitionLog, logs: dict[TopicPartition, PartitionLog]) -> None:

@@ -123,7 +123,10 @@ class EncryptedFile:
         if self._cipher is None:
             if size < HEADER_BYTES:
                 return
-            self._open_header(self._inner.pread(HEADER_BYTES, 0))
+            header = self._inner.pread(HEADER_BYTES, 0)
+            if not header.startswith(MAGIC):
+                return  # zeros: a power cut took what was written
+            self._open_header(header)
         position = self._physical_end
         while position + _FRAME.size <= size:
             length, kind, _ = _FRAME.unpack(self._inner.pread(_FRAME.size, position))
@@ -353,6 +356,14 @@ class EncryptedStorage:
             headers = [] if dead is None else self._headers(directory, topic, dead)
             store.destroy(topic, headers, newest=True)
 
+    def is_plain(self, path: str) -> bool:
+        """Whether the file was written before encryption was switched on."""
+        file = self._inner.open(path)
+        try:
+            return _is_plain(file)
+        finally:
+            file.close()
+
     def keyed_topics(self, directory: str) -> set[str]:
         return self._stores[directory].topics() - {"", "__cluster_metadata"}
 
@@ -387,7 +398,7 @@ class EncryptedStorage:
     def open(self, path: str, *, create: bool = False) -> File:
         file = self._inner.open(path, create=create)
         store = self._store(path)
-        if store is None or (file.size() > 0 and file.pread(len(MAGIC), 0) != MAGIC):
+        if store is None or _is_plain(file):
             return file
         return EncryptedFile(file, store, _topic(path))
 
@@ -422,6 +433,14 @@ class EncryptedStorage:
         if _SECRET.fullmatch(os.path.basename(path)) is None:
             return None
         return next((store for directory, store in self._stores.items() if path.startswith(f"{directory}/")), None)
+
+
+def _is_plain(file: File) -> bool:
+    """Written without encryption. A torn header and the zeros that a power cut leaves are not: what comes to their place
+    would be plain too.
+    """
+    start = file.pread(HEADER_BYTES, 0)
+    return any(start) and not start.startswith(MAGIC[: len(start)])
 
 
 def _topic(path: str) -> str:

@@ -9,9 +9,10 @@ from ottla.broker.authorization.rules import Handle, on_cluster, split, then
 from ottla.broker.authorization.topics import DENIED, topic_name
 from ottla.broker.connection import CloseConnection
 from ottla.broker.context import RequestContext
+from ottla.model.acls import Operation
+from ottla.model.acls import ResourceType as Resource
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ZERO_UUID
-from ottla.security.acls import Operation, Resource
 
 _ATTRIBUTES_LOW = 22
 _TRANSACTIONAL = 0x10

@@ -8,9 +8,10 @@ from ottla.broker.authorization.refusals import refuse
 from ottla.broker.authorization.rules import Handle, on_cluster, split, then
 from ottla.broker.authorization.topics import DENIED, topic_name
 from ottla.broker.context import RequestContext
+from ottla.model.acls import Operation
+from ottla.model.acls import ResourceType as Resource
 from ottla.model.errors import ErrorCode
 from ottla.protocol.api import response_class
-from ottla.security.acls import Operation, Resource
 
 GROUP_DENIED = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2

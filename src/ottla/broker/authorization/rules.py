@@ -8,10 +8,11 @@ from typing import Any
 from ottla.broker.authorization.refusals import refuse
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
+from ottla.model.acls import ResourceType as Resource
 from ottla.model.errors import ErrorCode
 from ottla.protocol.api import response_class
 from ottla.protocol.primitives import Message
-from ottla.security.acls import CLUSTER_NAME, Resource
+from ottla.security.acls import CLUSTER_NAME
 
 Handle = Callable[[RequestContext, Any], Any]
 Rule = Callable[[RequestContext, Any, Handle], Any]

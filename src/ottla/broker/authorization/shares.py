@@ -8,8 +8,9 @@ from typing import Any
 from ottla.broker.authorization.refusals import refuse
 from ottla.broker.authorization.rules import Handle, then
 from ottla.broker.context import RequestContext
+from ottla.model.acls import Operation
+from ottla.model.acls import ResourceType as Resource
 from ottla.model.errors import ErrorCode
-from ottla.security.acls import Operation, Resource
 
 
 def with_message(operation: int) -> Any:

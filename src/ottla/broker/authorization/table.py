@@ -20,9 +20,9 @@ from ottla.broker.authorization.rules import (
     itself,
 )
 from ottla.broker.authorization.topics import topic_name
+from ottla.model.acls import Operation as Op
+from ottla.model.acls import ResourceType as Resource
 from ottla.protocol.api_keys import ApiKey
-from ottla.security.acls import Operation as Op
-from ottla.security.acls import Resource
 
 
 def _list_offsets(topic: Any, code: int) -> Any:

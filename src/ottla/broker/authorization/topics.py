@@ -7,11 +7,13 @@ from typing import Any
 from ottla.broker.authorization.rules import FAILED, Handle, on_cluster, split, then
 from ottla.broker.context import RequestContext
 from ottla.metadata.image import RESOURCE_GROUP, RESOURCE_TOPIC
+from ottla.model.acls import Operation
+from ottla.model.acls import ResourceType as Resource
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ZERO_UUID
 from ottla.model.topic_names import INTERNAL_TOPICS
 from ottla.protocol.api import response_class
-from ottla.security.acls import CLUSTER_NAME, Operation, Resource
+from ottla.security.acls import CLUSTER_NAME
 
 DENIED = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 _NO_TOPIC_ID_VERSION = 0

@@ -6,6 +6,8 @@ from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
 from ottla.broker.group_replies import ask
 from ottla.broker.handlers.share_group_heartbeat import serves_share_groups
+from ottla.model.acls import Operation
+from ottla.model.acls import ResourceType as Resource
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.alter_share_group_offsets_request import (
     AlterShareGroupOffsetsRequest,
@@ -16,7 +18,6 @@ from ottla.protocol.generated.alter_share_group_offsets_response import (
     AlterShareGroupOffsetsResponsePartition,
     AlterShareGroupOffsetsResponseTopic,
 )
-from ottla.security.acls import Operation, Resource
 
 
 def handle(

@@ -9,10 +9,11 @@ from ottla.broker.deferred import Deferred
 from ottla.broker.group_replies import ask
 from ottla.coordinator.groups.classic.join import Caller
 from ottla.metadata.features import GROUP_VERSION
+from ottla.model.acls import Operation
+from ottla.model.acls import ResourceType as Resource
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from ottla.protocol.generated.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
-from ottla.security.acls import Operation, Resource
 
 
 def handle(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from ottla.broker.context import RequestContext
 from ottla.broker.token_requests import tokens_allowed
+from ottla.model.acls import Operation
+from ottla.model.acls import ResourceType as Resource
 from ottla.model.errors import ErrorCode
 from ottla.protocol.generated.create_delegation_token_request import CreateDelegationTokenRequest
 from ottla.protocol.generated.create_delegation_token_response import CreateDelegationTokenResponse
-from ottla.security.acls import Operation, Resource
 from ottla.security.principals import split_principal
 
 

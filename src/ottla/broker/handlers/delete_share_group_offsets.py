@@ -6,13 +6,14 @@ from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
 from ottla.broker.group_replies import ask
 from ottla.broker.handlers.share_group_heartbeat import serves_share_groups
+from ottla.model.acls import Operation
+from ottla.model.acls import ResourceType as Resource
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.delete_share_group_offsets_request import DeleteShareGroupOffsetsRequest
 from ottla.protocol.generated.delete_share_group_offsets_response import (
     DeleteShareGroupOffsetsResponse,
     DeleteShareGroupOffsetsResponseTopic,
 )
-from ottla.security.acls import Operation, Resource
 
 
 def handle(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from ottla.broker.context import RequestContext
 from ottla.broker.token_requests import tokens_allowed
 from ottla.metadata.records import DelegationTokenRecord
+from ottla.model.acls import Operation
+from ottla.model.acls import ResourceType as Resource
 from ottla.model.errors import ErrorCode
 from ottla.protocol.generated.describe_delegation_token_request import DescribeDelegationTokenRequest
 from ottla.protocol.generated.describe_delegation_token_response import (
@@ -12,7 +14,6 @@ from ottla.protocol.generated.describe_delegation_token_response import (
     DescribedDelegationTokenRenewer,
     DescribeDelegationTokenResponse,
 )
-from ottla.security.acls import Operation, Resource
 from ottla.security.principals import split_principal
 from ottla.security.tokens import token_hmac
 

@@ -13,6 +13,8 @@ from ottla.broker.handlers.share_group_heartbeat import serves_share_groups
 from ottla.broker.latest_offsets import latest_offset
 from ottla.coordinator.decisions import Waiter
 from ottla.coordinator.share.records import SharePartitionKey
+from ottla.model.acls import Operation
+from ottla.model.acls import ResourceType as Resource
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import ZERO_UUID, Uuid
 from ottla.protocol.generated.describe_share_group_offsets_request import (
@@ -25,7 +27,6 @@ from ottla.protocol.generated.describe_share_group_offsets_response import (
     DescribeShareGroupOffsetsResponsePartition,
     DescribeShareGroupOffsetsResponseTopic,
 )
-from ottla.security.acls import Operation, Resource
 
 _UNKNOWN = -1
 

@@ -12,6 +12,8 @@ from ottla.broker.share import group_limits
 from ottla.broker.share.acknowledging import Outcome, acknowledge
 from ottla.broker.share.fetching import Place, ShareFetch, failed
 from ottla.broker.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, ShareSession
+from ottla.model.acls import Operation
+from ottla.model.acls import ResourceType as Resource
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Uuid
 from ottla.protocol.generated.share_fetch_request import ShareFetchRequest
@@ -22,7 +24,6 @@ from ottla.protocol.generated.share_fetch_response import (
     ShareFetchableTopicResponse,
     ShareFetchResponse,
 )
-from ottla.security.acls import Operation, Resource
 
 _LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 

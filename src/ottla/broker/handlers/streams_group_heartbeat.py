@@ -10,11 +10,13 @@ from ottla.coordinator.groups.streams.heartbeat import StreamsAnswer
 from ottla.coordinator.groups.streams.statuses import StatusCode
 from ottla.coordinator.groups.streams.timings import streams_timings
 from ottla.metadata.features import STREAMS_VERSION
+from ottla.model.acls import Operation
+from ottla.model.acls import ResourceType as Resource
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.topic_names import INTERNAL_TOPICS, is_topic_name
 from ottla.protocol.generated.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest, Topology
 from ottla.protocol.generated.streams_group_heartbeat_response import Status, StreamsGroupHeartbeatResponse
-from ottla.security.acls import CLUSTER_NAME, Operation, Resource
+from ottla.security.acls import CLUSTER_NAME
 
 _SHOWN_ERRORS = 3
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ottla.coordinator.share.in_flight import GAP, REJECT, RENEW, Acknowledgement
 from ottla.coordinator.share.records import SharePartitionKey
+from ottla.model.acls import Operation
+from ottla.model.acls import ResourceType as Resource
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Uuid
-from ottla.security.acls import Operation, Resource
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext

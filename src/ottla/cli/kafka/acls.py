@@ -10,17 +10,14 @@ from ottla.cli.kafka.options import Exit, Option, OptionError, OptionParser, Opt
 from ottla.client.acls import (
     ANY_RESOURCE,
     Entry,
-    Operation,
-    PatternType,
-    Permission,
     Resource,
-    ResourceType,
     create_acls,
     delete_acls,
     describe_acls,
 )
 from ottla.client.cluster import Cluster
 from ottla.client.errors import CallTimeout, java_name
+from ottla.model.acls import Operation, PatternType, Permission, ResourceType
 from ottla.model.errors import KafkaError
 
 PARSER = OptionParser((

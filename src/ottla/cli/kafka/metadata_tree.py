@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 from ottla.cli.kafka.options import KAFKA_VERSION
-from ottla.client.acls import Operation, PatternType, Permission, ResourceType
 from ottla.metadata.features import METADATA_VERSION, METADATA_VERSIONS, Range
 from ottla.metadata.image import (
     BrokerRegistration,
@@ -20,6 +19,7 @@ from ottla.metadata.image import (
     TopicImage,
 )
 from ottla.metadata.records import AccessControlEntryRecord, UserScramCredentialRecord
+from ottla.model.acls import Operation, PatternType, Permission, ResourceType
 from ottla.model.ids import Uuid, uuid_to_str
 
 Tree = dict[str, "Tree | str"]
