@@ -131,6 +131,18 @@ class TestIndexes:
         assert len(index) == len(left) == len(OffsetIndex(STORAGE, path, 1000))
         assert index.last_offset == (left[-1][0] if left else 1000)
 
+    def test_lookup_in_a_file_that_is_read_in_parts(self, tmp_path: Path) -> None:
+        index = OffsetIndex(STORAGE, f"{tmp_path}/o", 0)
+        times = TimeIndex(STORAGE, f"{tmp_path}/t", 0)
+        for number in range(1, 20_001):
+            index.append(10 * number, 100 * number)
+            times.maybe_append(1_000 * number, 10 * number)
+        for wanted in [0, 9, 10, 11, *range(20, 200_100, 97), 199_999, 200_000, 200_001]:
+            floor = min(wanted // 10, 20_000)
+            assert index.lookup(wanted) == 100 * floor
+            assert index.floor_position(10 * wanted) == 100 * floor
+            assert times.lookup(100 * wanted) == 10 * floor
+
     def test_bytes(self, tmp_path: Path) -> None:
         index = OffsetIndex(STORAGE, f"{tmp_path}/o", 100)
         index.append(107, 4200)

@@ -13,6 +13,7 @@ from ottla.log.validation import AppendOrigin
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Uuid
 from ottla.protocol.records import build_end_txn_marker, iterate_batches
+from ottla.runtime.disk import DiskStorage
 
 from .partition_files import NOW, append, batch, names, new_log, read_all, reload, values
 
@@ -373,6 +374,28 @@ class TestTransactions:
             assert set(offsets) <= set(listed)
             assert len(listed) <= 2 * 60 // segments, "more than a segment's worth"
             assert listed == sorted(listed)
+
+    def test_without_aborted_transactions_the_disk_is_asked_once(
+        self, small_log: PartitionLog, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for _ in range(60):
+            append(small_log, b"x")
+        small_log.close()
+        again = reload(small_log, clean=True)
+        asked: list[str] = []
+        exists = DiskStorage.exists
+
+        def counted(storage: DiskStorage, path: str) -> bool:
+            asked.append(path)
+            return exists(storage, path)
+
+        monkeypatch.setattr(DiskStorage, "exists", counted)
+        for _ in range(3):
+            assert again.aborted_within(again.read(0, 200), 0) == []
+        assert len(asked) == len(set(asked)) == len(again.segments)
+        append(again, b"x", producer_id=7, epoch=0, sequence=0, transactional=True)
+        self.marker(again, 7, commit=False)
+        assert [txn.first_offset for txn in again.aborted_within(again.read(60, 200), 60)] == [60]
 
     def test_plain_write_inside_a_transaction_is_refused(self, log: PartitionLog) -> None:
         append(log, b"x", producer_id=1, epoch=0, sequence=0, transactional=True)

@@ -22,6 +22,8 @@ _pack_offset = _OFFSET_ENTRY.pack
 _pack_time = _TIME_ENTRY.pack
 _TAIL_BYTES = 4096
 """Write the tail out when it has grown to this size: about 2 MB of log at the default interval."""
+_WINDOW_BYTES = 16 * 1024
+"""A lookup narrows the file down to this much with reads of one entry, then reads the rest at once."""
 
 
 class _Index:
@@ -83,31 +85,43 @@ class _Index:
 
     def _floor(self, target: int, field: int) -> tuple[int, tuple[int, int]] | None:
         """The last slot whose `field` is <= `target`, with its number."""
-        low, high = 0, len(self)
-        if high == 0:
-            return None
-        if self._tail and self._slot(None, self._written // self.ENTRY.size)[field] <= target:
-            low = self._written // self.ENTRY.size
-            file = None
-        else:
-            high = self._written // self.ENTRY.size
-            if high == 0:
+        size, unpack = self.ENTRY.size, self.ENTRY.unpack_from
+        data: bytes | bytearray = self._tail
+        first = self._written // size
+        if not data or unpack(data, 0)[field] > target:
+            if first == 0:
                 return None
-            file = self._storage.open(self.path)
-        found = None
+            data, first = self._window(target, field)
+        low, high = 0, len(data) // size
+        while low < high:
+            middle = (low + high) // 2
+            if unpack(data, middle * size)[field] <= target:
+                low = middle + 1
+            else:
+                high = middle
+        if low == 0:
+            return None
+        one, other = unpack(data, (low - 1) * size)
+        return first + low - 1, (one, other)
+
+    def _window(self, target: int, field: int) -> tuple[bytes, int]:
+        """A part of the file that holds the slot before which everything is <= `target`, and its first slot's number."""
+        size = self.ENTRY.size
+        low, high = 0, self._written // size
+        file = self._storage.open(self.path)
         try:
-            while low < high:
+            while (high - low) * size > _WINDOW_BYTES:
                 middle = (low + high) // 2
-                slot = self._slot(file, middle)
-                if slot[field] <= target:
-                    found = middle, slot
-                    low = middle + 1
+                if self._slot(file, middle)[field] <= target:
+                    low = middle
                 else:
                     high = middle
+            data = file.pread((high - low) * size, low * size)
         finally:
-            if file is not None:
-                file.close()
-        return found
+            file.close()
+        if len(data) != (high - low) * size:
+            raise OSError(errno.EIO, f"{self.path} ends before its entry {high - 1}")
+        return data, low
 
     def _last(self) -> tuple[int, int] | None:
         count = len(self)

@@ -267,6 +267,8 @@ class PartitionLog(ReplicaLog):
     def aborted_within(self, found: LogSlice, start: Offset) -> list[AbortedTxn]:
         """Those that a read_committed reader of `found`, from `start` on, has to know: by what the index says of where
         the slice ends, as Kafka does, so that a long backlog is not listed with every fetch."""
+        if not any(segment.has_aborted for segment in self._segments[max(self.floor_segment(start), 0) :]):
+            return []
         index = self.floor_segment(found.segment_base_offset)
         try:
             end = self._segments[index].offset_index.offset_at_or_after(found.position + found.length)
@@ -282,7 +284,7 @@ class PartitionLog(ReplicaLog):
         found: list[AbortedTxn] = []
         try:
             for segment in self._segments[max(self.floor_segment(start), 0) :]:
-                if collect_aborted(list(segment.aborted_transactions()), start, end, found):
+                if segment.has_aborted and collect_aborted(list(segment.aborted_transactions()), start, end, found):
                     break
         except OSError as error:
             raise self.log_dir.storage_error(error) from error
