@@ -15,6 +15,10 @@ from urllib.request import urlopen
 import pytest
 from confluent_kafka import Producer
 
+from ottla.client.cluster import Cluster
+from ottla.client.groups import commit_offsets
+from ottla.client.settings import client_settings
+from ottla.client.topics import create_topic
 from ottla.testing import Broker
 from tests.support.apache_kafka import free_port
 
@@ -22,6 +26,9 @@ OTTLA = (sys.executable, "-m", "ottla.cli.main")
 
 
 def test_top_shows_the_cluster_and_ends(broker: Broker) -> None:
+    with Cluster(client_settings(broker.bootstrap_servers, {})) as cluster:
+        create_topic(cluster, "marked-up", partitions=1)
+        commit_offsets(cluster, "[/queue] [red]team", {("marked-up", 0): 0})
     done = subprocess.run(
         [*OTTLA, "top", "-b", broker.bootstrap_servers, "--count", "2", "--every", "0.2"],
         capture_output=True, text=True, timeout=50, check=False, env={**os.environ, "COLUMNS": "140"},
@@ -29,6 +36,7 @@ def test_top_shows_the_cluster_and_ends(broker: Broker) -> None:
     assert done.returncode == 0, done.stderr
     assert broker.bootstrap_servers in done.stdout
     assert "Groups" in done.stdout
+    assert "[/queue] [red]team" in done.stdout, "a name is no markup"
 
 
 def test_top_in_a_terminal_is_live_and_leaves_it_as_it_was(broker: Broker) -> None:

@@ -122,6 +122,9 @@ def test_sql_over_topics(tmp_path):
         assert "32" in table.output
         assert "30" in table.output
         assert "true at web.hits-0@32" in table.output
+        marked = run("sql", "select '[/a] [red]b' as \"[x]\"", "-b", servers)
+        assert "[/a] [red]b" in marked.output, "a value is no markup"
+        assert "[x]" in marked.output
         wrong = run("sql", "select * from nothing", "-b", servers)
         assert wrong.exit_code == 1
         assert wrong.output.startswith("ottla: there is no topic 'nothing'")

@@ -59,13 +59,14 @@ def sql(
         pyarrow.csv.write_csv(rows, sys.stdout.buffer)
     else:
         from rich.console import Console
+        from rich.markup import escape
         from rich.table import Table
 
         table = Table()
         for name in rows.column_names:
-            table.add_column(name)
+            table.add_column(escape(name))
         for row in rows.to_pylist():
-            table.add_row(*[_text(value) for value in row.values()])
+            table.add_row(*[escape(_text(value)) for value in row.values()])
         Console().print(table)
         if when := _true_at(offsets, notes):
             click.echo(when)

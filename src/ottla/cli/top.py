@@ -63,6 +63,7 @@ def top(where: Profile, every: float, count: int) -> None:
 
 def screen(snapshot: Snapshot, history: History) -> Group:
     from rich.console import Group
+    from rich.markup import escape
     from rich.table import Table
 
     from ottla.console.render import count as number
@@ -88,7 +89,7 @@ def screen(snapshot: Snapshot, history: History) -> Group:
     lags = sorted(((lag, name) for name, lag in history.lags(snapshot).items()), key=lambda p: -p[0].records)
     for lag, name in lags[:10]:
         group = snapshot.groups[name]
-        groups.add_row(name, group.kind, group.state, number(lag.records), span(lag.seconds))
+        groups.add_row(escape(name), group.kind, group.state, number(lag.records), span(lag.seconds))
     written = history.written.rate()
     head = f"cluster {snapshot.cluster_id}  {len(snapshot.brokers)} brokers  {number(written)} records/s written"
     return Group(head, brokers, topics, groups)

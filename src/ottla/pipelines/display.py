@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.live import Live
+from rich.markup import escape
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
@@ -52,7 +53,7 @@ def status_table(status: dict[str, Any]) -> Table:
         if one["active"] and one["lag"]:
             cells.append(ProgressBar(total=one["rows"] + one["lag"], completed=one["rows"], width=16))
         elif one["error"]:
-            cells.append(one["error"])
+            cells.append(escape(one["error"]))
         table.add_row(*cells)
     return table
 

@@ -19,6 +19,7 @@ from ottla.console.errors import ConsoleError
 
 _PATIENCE_S = 4.0
 _AGAIN_S = 0.1
+_SLOW_S = 1.0
 
 
 class Sampler:
@@ -44,12 +45,21 @@ class Sampler:
                 await self._task
 
     async def current(self, *, max_age_s: float | None = None) -> Snapshot:
-        """The last snapshot unless it is too old; ConsoleError when there is none and none can be had."""
+        """The last snapshot unless it is too old; ConsoleError when there is none and none can be had.
+
+        A cluster that takes its time (a broker that has just died) does not keep a page waiting: it gets the old one.
+        """
         allowed = self._interval_s * 3 if max_age_s is None else max_age_s
         snapshot = self.snapshot
         if snapshot is not None and (time.monotonic() - self._seen_at <= allowed or self.error):
             return snapshot
-        return await self.look()
+        if snapshot is None or max_age_s is not None:
+            return await self.look()
+        try:
+            async with asyncio.timeout(_SLOW_S):
+                return await self.look()
+        except TimeoutError:
+            return snapshot
 
     async def look(self) -> Snapshot:
         """A fresh look; those who ask at the same time share it."""

@@ -23,8 +23,8 @@ class Place:
     at: str = ""
     partitions: frozenset[int] = frozenset()
 
-    def span(self, reader: object, topic: str) -> Span:
-        span = whole(reader, topic, self.partitions)
+    def span(self, reader: object, topic: str, *, as_far_as_led: bool = False) -> Span:
+        span = whole(reader, topic, self.partitions, as_far_as_led=as_far_as_led)
         if self.begin == "offset":
             return from_offset(span, _offset(self.at))
         if self.begin == "time":
@@ -42,7 +42,7 @@ class Page:
 
 def browse(client: Mapping[str, str], topic: str, place: Place, count: int) -> Page:
     with consumer(client) as reader:
-        span = place.span(reader, topic)
+        span = place.span(reader, topic, as_far_as_led=True)
         wanted = span.last(count) if place.begin == "newest" else span.first(count)
         walk = Walk(reader, wanted)
         records: list[Record] = []

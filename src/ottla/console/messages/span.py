@@ -32,6 +32,8 @@ class Span:
     topic: str
     stretches: Mapping[int, Stretch]
     low: Mapping[int, int]
+    leaderless: tuple[int, ...] = ()
+    """Partitions that are not in it, because nobody leads them now."""
 
     @property
     def length(self) -> int:
@@ -79,8 +81,12 @@ def consumer(client: Mapping[str, str], **more: Any) -> Iterator[Any]:
         reader.close()
 
 
-def whole(reader: Any, topic: str, partitions: frozenset[int] = frozenset()) -> Span:
-    """Everything of the topic (or of some partitions) that is there now."""
+def whole(reader: Any, topic: str, partitions: frozenset[int] = frozenset(), *, as_far_as_led: bool = False) -> Span:
+    """Everything of the topic (or of some partitions) that is there now.
+
+    ConsoleError when a partition has no leader, so that nothing is missed in silence; with `as_far_as_led` it is left
+    out, as long as there are others.
+    """
     from confluent_kafka import KafkaException, TopicPartition
 
     try:
@@ -88,13 +94,21 @@ def whole(reader: Any, topic: str, partitions: frozenset[int] = frozenset()) -> 
         if found.error is not None:
             raise ConsoleError(f"topic {topic}: {found.error.str()}", status=404)
         indexes = [index for index in sorted(found.partitions) if not partitions or index in partitions]
+        leaderless = tuple(index for index in indexes if found.partitions[index].leader < 0)
+        if leaderless and not (as_far_as_led and len(leaderless) < len(indexes)):
+            named = ", ".join(map(str, leaderless))
+            raise ConsoleError(
+                f"Nobody leads partition {named} of {topic} now, so not all of it can be read. Choose another partition, "
+                "or look at the brokers.",
+                status=503,
+            )
         stretches = {}
-        for index in indexes:
+        for index in (index for index in indexes if index not in leaderless):
             low, high = reader.get_watermark_offsets(TopicPartition(topic, index), timeout=_WAIT_S)
             stretches[index] = Stretch(low, high)
     except KafkaException as error:
         raise ConsoleError(f"cannot read {topic}: {error.args[0].str()}", status=503) from error
-    return Span(topic, stretches, {index: stretch.start for index, stretch in stretches.items()})
+    return Span(topic, stretches, {index: stretch.start for index, stretch in stretches.items()}, leaderless)
 
 
 def since(reader: Any, span: Span, timestamp_ms: int) -> Span:

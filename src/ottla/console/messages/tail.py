@@ -65,7 +65,7 @@ class Tail:
     def _follow(self, reader: Any) -> None:
         from confluent_kafka import TopicPartition
 
-        span = whole(reader, self._topic, self._partitions)
+        span = whole(reader, self._topic, self._partitions, as_far_as_led=True)
         reader.assign([TopicPartition(self._topic, index, s.end) for index, s in span.stretches.items()])
         self.reading.set()
         while not self._stopped.is_set():

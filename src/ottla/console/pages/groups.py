@@ -176,7 +176,7 @@ async def delete(request: Request) -> Response:
 
 ROUTES = [
     Route("/groups", show),
-    Route("/groups/{group}", detail),
-    Route("/groups/{group}/reset", reset, methods=["POST"]),
-    Route("/groups/{group}/delete", delete, methods=["POST"]),
+    Route("/groups/{group:path}/reset", reset, methods=["POST"]),
+    Route("/groups/{group:path}/delete", delete, methods=["POST"]),
+    Route("/groups/{group:path}", detail),
 ]

@@ -76,4 +76,4 @@ async def one(request: Request) -> Response:
     return page_response(request, "transaction.html", "transactions", found=found, age_s=age_s)
 
 
-ROUTES = [Route("/transactions", show), Route("/transactions/{transaction}", one)]
+ROUTES = [Route("/transactions", show), Route("/transactions/{transaction:path}", one)]
