@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -106,3 +107,19 @@ def test_the_python_of_the_readme(tmp_path: Path) -> None:
             [sys.executable, "-c", block], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
         )
         assert re.fullmatch(r"127\.0\.0\.1:\d+\n", done.stdout), done.stderr
+
+
+def test_the_pipeline_and_the_connector_of_their_page(terminal: Terminal) -> None:
+    text = (ROOT / "docs/pipelines.md").read_text()
+    (pipeline,) = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    (connector,) = re.findall(r"^```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    (terminal.folder / "shop.py").write_text(pipeline)
+    assert "2 steps, in order: large, totals" in terminal.run("ottla pipeline validate shop.py")
+    database = terminal.folder / "shop.db"
+    (terminal.folder / "orders.yaml").write_text(
+        connector.replace("postgresql://app@localhost/shop", f"sqlite:///{database}")
+    )
+    assert "orders-to-postgres: 120 records" in terminal.run("ottla connect run orders.yaml --once")
+    opened = sqlite3.connect(database)
+    assert opened.execute("select count(*), max(id), max(seen_at) from shop_orders").fetchall() == [(120, 119, 119)]
+    opened.close()

@@ -225,6 +225,10 @@ def test_transforms_and_predicates_by_kafkas_names():
         chain({"transforms": "x", "transforms.x.type": "Nope"})
 
 
+ROUTED = {"name": "x", "connector.class": "file-source", "file": "f", "topic": "t", "format": "text",
+          "transforms": "r", "transforms.r.type": "RegexRouter"}  # fmt: skip
+
+
 def test_wrong_configurations_are_one_clear_error(tmp_path, client):
     bad = tmp_path / "bad.yaml"
     bad.write_text("a: [")
@@ -253,6 +257,16 @@ def test_wrong_configurations_are_one_clear_error(tmp_path, client):
             "format is one of",
         ),
         ({"name": "x", "connector.class": "delta-sink", "topics": "no-such-topic", "path": "p"}, "does not exist"),
+        (
+            {"name": "x", "connector.class": "sql-sink", "topics": "a,b", "connection.url": "sqlite:///x.db"},
+            "one connector writes one table",
+        ),
+        (
+            {**ROUTED, "connector.class": "delta-sink", "topics": "t", "path": "p"},
+            "transforms.r: a sink of rows has one target",
+        ),
+        ({**ROUTED}, "regex and replacement must be set"),
+        ({**ROUTED, "transforms.r.regex": "(", "transforms.r.replacement": "a"}, "RegexRouter: regex: missing"),
     ]:
         with pytest.raises(TableError, match=message):
             run_connector(config, client, once=True)

@@ -188,8 +188,14 @@ def _hoist_field(settings: Settings, side: str) -> Transform:
 
 
 def _regex_router(settings: Settings, _: str) -> Transform:
-    pattern = re.compile(settings.get("regex", ""))
-    template = re.sub(r"\$(\d)", r"\\\1", settings.get("replacement", ""))
+    missing = [name for name in ("regex", "replacement") if name not in settings]
+    if missing:
+        raise TableError(f"RegexRouter: {' and '.join(missing)} must be set")
+    try:
+        pattern = re.compile(settings["regex"])
+    except re.error as error:
+        raise TableError(f"RegexRouter: regex: {error}") from None
+    template = re.sub(r"\$(\d)", r"\\\1", settings["replacement"])
 
     def apply(change: Change) -> Change:
         match = pattern.fullmatch(change.topic)

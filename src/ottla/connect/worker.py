@@ -142,6 +142,9 @@ class _SinkRun:
         self._sink = sink
         self._tells = _tells(sink)
         self._name = need(config, "name")
+        routers = [one for one in words(config, "transforms") if "Router" in config.get(f"transforms.{one}.type", "")]
+        if routers and not isinstance(sink, RecordSink):
+            raise TableError(f"transforms.{routers[0]}: a sink of rows has one target; table.name.format names a table")
         self._regex = config.get("topics.regex")
         self._topics = words(config, "topics") if self._regex else words(config, "topics") or [need(config, "topics")]
         self._client = client

@@ -9,6 +9,7 @@ import pyarrow as pa
 from ottla.connect.config import absolute, flag, need, words
 from ottla.connect.connector import Sink
 from ottla.connect.sinks.base import TableSink, Work
+from ottla.tables.topics import TableError
 
 
 class _TableSinkConnector(Sink):
@@ -32,7 +33,12 @@ class SqlSinkConnector(_TableSinkConnector):
         super().__init__(config)
         from ottla.connect.sinks.sql import SqlSink
 
-        table = config.get("table.name.format", "${topic}").replace("${topic}", need(config, "topics"))
+        table = config.get("table.name.format", "${topic}")
+        if "${topic}" in table and len(words(config, "topics")) > 1:
+            raise TableError(
+                "one connector writes one table: name it with table.name.format, or give each topic its own"
+            )
+        table = table.replace("${topic}", need(config, "topics")) if "${topic}" in table else table
         self.sink = SqlSink(
             need(config, "connection.url"),
             table,
