@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+
 import pytest
+from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.serialization import pkcs12
 
 from ottla.connect.clients import librdkafka_settings
 from ottla.pipelines.build import RunSettings
@@ -15,6 +22,8 @@ from tests.security.secured import PASSWORD, PLAIN_MODULE, SCRAM_MODULE, Certifi
 
 pytestmark = pytest.mark.timeout(300)
 
+STORE_PASSWORD = "store-secret"
+
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory):
@@ -24,9 +33,15 @@ def secured(tmp_path_factory):
         "transaction.state.log.num.partitions": "2",
         "num.partitions": "2",
     }
-    with Broker(
-        properties={**four_listeners(certificates), **properties, "auto.create.topics.enable": "true"}
-    ) as broker:
+    given = four_listeners(certificates)
+    given["listeners"] += ",MUTUAL://127.0.0.1:0"
+    given["listener.security.protocol.map"] += ",MUTUAL:SSL"
+    given["listener.name.mutual.ssl.client.auth"] = "required"
+    with Broker(properties={**given, **properties, "auto.create.topics.enable": "true"}) as broker:
+        admin = AdminClient({"bootstrap.servers": address(broker, "PLAINTEXT")})
+        information = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+        upsertion = UserScramCredentialUpsertion("alice", information, PASSWORD.encode())
+        admin.alter_user_scram_credentials([upsertion])["alice"].result(20)
         yield broker, certificates
 
 
@@ -44,16 +59,81 @@ def kafka(settings):
     return {f"kafka.{name}": value for name, value in settings.items()}
 
 
-@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
-def test_reads_and_writes(spark, secured, protocol):
-    name = f"rows-{protocol.lower().replace('_', '-')}"
-    settings = client(secured, protocol)
+def written_and_read(spark, settings, name):
     rows = spark.sql("select cast(id as string) as key, concat('v', id) as value from range(50)")
     rows.write.format("ottla").options(**kafka(settings), topic=name).mode("append").save()
     back = spark.read.format("ottla").options(
         **kafka(settings), subscribe=name, **{"kafka.isolation.level": "read_committed"}
     )
     assert {bytes(row.value) for row in back.load().select("value").collect()} == {b"v%d" % n for n in range(50)}
+
+
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
+def test_reads_and_writes(spark, secured, protocol):
+    written_and_read(spark, client(secured, protocol), f"rows-{protocol.lower().replace('_', '-')}")
+
+
+def test_scram_over_tls(spark, secured):
+    login = {
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.jaas.config": jaas(SCRAM_MODULE, username="alice", password=PASSWORD),
+    }
+    written_and_read(spark, client(secured, "SASL_SSL", **login), "rows-scram")
+
+
+def stores(certificates, kind):
+    """What a client of Java is given for a listener that asks for a certificate."""
+    own, trust = certificates.issue("spark"), certificates.authority_file
+    if kind == "PEM":
+        return {
+            "ssl.truststore.type": "PEM", "ssl.truststore.location": str(trust),
+            "ssl.keystore.type": "PEM", "ssl.keystore.location": str(own),
+        }  # fmt: skip
+    pem = own.read_bytes()
+    chain, key = x509.load_pem_x509_certificates(pem), serialization.load_pem_private_key(pem, None)
+    packed = pkcs12.serialize_key_and_certificates(
+        b"spark", key, chain[0], chain[1:], serialization.BestAvailableEncryption(STORE_PASSWORD.encode())
+    )
+    first = own.with_suffix(".p12")
+    first.write_bytes(packed)
+    folder, common = own.parent, ("-storetype", kind, "-storepass", STORE_PASSWORD, "-noprompt")
+    key_store, trust_store = folder / f"key.{kind.lower()}", folder / f"trust.{kind.lower()}"
+    keytool("-importcert", "-alias", "ca", "-file", str(trust), "-keystore", str(trust_store), *common)
+    keytool(
+        "-importkeystore", "-srckeystore", str(first), "-srcstoretype", "PKCS12", "-srcstorepass", STORE_PASSWORD,
+        "-destkeystore", str(key_store), "-deststoretype", kind, "-deststorepass", STORE_PASSWORD, "-noprompt",
+    )  # fmt: skip
+    return {
+        "ssl.truststore.type": kind, "ssl.truststore.location": str(trust_store), "ssl.truststore.password": STORE_PASSWORD,
+        "ssl.keystore.type": kind, "ssl.keystore.location": str(key_store), "ssl.keystore.password": STORE_PASSWORD,
+        "ssl.key.password": STORE_PASSWORD,
+    }  # fmt: skip
+
+
+def keytool(*words):
+    program = shutil.which("keytool")
+    if program is None:
+        pytest.skip("keytool is not installed")
+    done = subprocess.run([program, *words], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("kind", ["PEM", "PKCS12", "JKS"])
+def test_client_certificates(spark, secured, kind):
+    broker, certificates = secured
+    settings = {
+        "bootstrap.servers": address(broker, "MUTUAL"),
+        "security.protocol": "SSL",
+        **stores(certificates, kind),
+    }
+    written_and_read(spark, settings, f"rows-mutual-{kind.lower()}")
+
+
+def test_without_a_certificate_it_is_refused(spark, secured):
+    settings = client(secured, "SSL", **{"default.api.timeout.ms": "3000"})
+    settings["bootstrap.servers"] = address(secured[0], "MUTUAL")
+    with pytest.raises(Exception, match=r"certificate|closed the connection|SSL"):
+        spark.read.format("ottla").options(**kafka(settings), subscribe="rows-mutual-pem").load().count()
 
 
 def test_a_pipeline_with_a_login(spark, secured, tmp_path):
