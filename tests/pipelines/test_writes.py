@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from ottla.connect.exactly_once import ExactlyOnce, Outgoing
+from ottla.connect.exactly_once import ExactlyOnce, Outgoing, Sender
 from ottla.tables.topics import TableError
 
 pytestmark = pytest.mark.timeout(240)
@@ -114,3 +114,15 @@ def test_an_attempt_that_dies_leaves_nothing_and_a_zombie_cannot_commit(topics, 
         assert again.done().rows == 10
     with ExactlyOnce(client, topic, 0, 1, topic) as following:
         assert following.done() is None
+
+
+def test_a_record_that_the_broker_refuses_is_an_error(topics, committed):
+    """Only failures are reported by the producer: this is one."""
+    name = topics.new("small", 1, max_message_bytes="1000")
+    sender = Sender({"bootstrap.servers": topics.servers})
+    sender.send([Outgoing(name, None, b"small enough")])
+    sender.flush()
+    sender.send([Outgoing(name, None, bytes(5000))])
+    with pytest.raises(TableError, match=f"a record for {name} was not written.*MSG_SIZE_TOO_LARGE"):
+        sender.flush()
+    assert [row["value"] for row in committed(name)] == [b"small enough"]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -45,16 +45,17 @@ class Sender:
     def __init__(self, client: Mapping[str, str], extra: Mapping[str, Any] | None = None) -> None:
         from confluent_kafka import Producer
 
-        self.producer = Producer(producer_settings(client) | dict(extra or {}))
-        self._failure: str | None = None
+        self._failures: list[str] = []
+        reports = {"on_delivery": _remember(self._failures), "delivery.report.only.error": True}
+        self.producer = Producer(producer_settings(client) | reports | dict(extra or {}))
 
     def send(self, records: Iterable[Outgoing]) -> Written:
         rows = size = 0
-        produce, poll, report = self.producer.produce, self.producer.poll, self._on_delivery
+        produce, poll = self.producer.produce, self.producer.poll
         for topic, key, value, headers, partition, timestamp_ms in records:
             while True:
                 try:
-                    produce(topic, value, key, partition, on_delivery=report, timestamp=timestamp_ms, headers=headers)
+                    produce(topic, value, key, partition, timestamp=timestamp_ms, headers=headers)
                     break
                 except BufferError:
                     poll(0.1)
@@ -76,12 +77,18 @@ class Sender:
             raise TableError(f"{left} records were not acknowledged in {timeout_s:.0f} s: is the broker there?")
 
     def check(self) -> None:
-        if self._failure is not None:
-            raise TableError(self._failure)
+        if self._failures:
+            raise TableError(self._failures[0])
 
-    def _on_delivery(self, error: Any, message: Any) -> None:
-        if error is not None and self._failure is None:
-            self._failure = f"a record for {message.topic()} was not written: {error.str()} ({error.name()})"
+
+def _remember(failures: list[str]) -> Callable[[Any, Any], None]:
+    """A delivery report that keeps the first failure; it does not know the sender, so that the producer ends with it."""
+
+    def report(error: Any, message: Any) -> None:
+        if error is not None and not failures:
+            failures.append(f"a record for {message.topic()} was not written: {error.str()} ({error.name()})")
+
+    return report
 
 
 class ExactlyOnce:
