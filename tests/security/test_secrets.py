@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import io
+import json
 import subprocess
 import traceback
 from pathlib import Path
 
 import httpx
 import pytest
+from click.testing import CliRunner
 
+from ottla.cli.doctor import doctor
+from ottla.env import logging
 from ottla.env.config.load import load
 from ottla.env.config.problems import ConfigError
+from ottla.protocol.generated.alter_user_scram_credentials_request import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialUpsertion,
+)
 from ottla.protocol.generated.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.generated.incremental_alter_configs_request import (
     AlterableConfig,
@@ -24,6 +33,7 @@ from ottla.security.web import hash_password
 from ottla.testing import Broker
 from tests.interop.ottla_server import OttlaServer
 from tests.robustness.server_process import COMMAND, environment, ottla
+from tests.security import test_audit as audit
 from tests.security.secured import PLAIN_MODULE, Certificates, jaas
 from tests.security.session import Closed, Session
 from tests.support.apache_kafka import free_port
@@ -139,6 +149,37 @@ def test_the_http_servers_tell_none(tmp_path: Path, command: str) -> None:
 def assert_clean(text: str) -> None:
     found = [secret for secret in SECRETS if secret in text]
     assert not found, f"{found} in {text[:2000]}"
+
+
+@pytest.mark.timeout(90)
+def test_the_finest_log_the_audit_topic_and_doctor_tell_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logins that fail and succeed, a new password, a setting that holds one: at the level debug too."""
+    finest = io.StringIO()
+    monkeypatch.setattr(logging, "_sink", logging._Sink(finest, 10, json=False))
+    name = "listener.name.sasl_plaintext.plain.sasl.jaas.config"
+    settings = {**audit.PROPERTIES, name: jaas(PLAIN_MODULE, user_admin=USER), "delegation.token.secret.key": TOKEN}
+    with Broker(properties=settings) as broker:
+        port = broker.node.ports["SASL_PLAINTEXT"]
+        with Session(port) as session:
+            session.handshake("PLAIN")
+            session.authenticate(b"\0admin\0S3cret-guess")
+        with Session(port).plain("admin", USER) as session:
+            salted = ScramCredentialUpsertion("carol", 1, 4096, b"salt", DYNAMIC.encode())
+            session.ask(AlterUserScramCredentialsRequest([], [salted]), 0)
+            resource = AlterConfigsResource(4, "1", [AlterableConfig(name, 0, jaas(PLAIN_MODULE, user_bob=DYNAMIC))])
+            session.ask(IncrementalAlterConfigsRequest([resource]), 1)
+        servers = f"127.0.0.1:{broker.node.ports['PLAINTEXT']}"
+        told = audit.events(servers, 4)
+        assert len(told) >= 4
+        security = ["security.protocol=SASL_PLAINTEXT", "sasl.mechanism=PLAIN", "sasl.username=admin"]
+        options = [word for each in (*security, f"sasl.password={USER}") for word in ("-X", each)]
+        examined = CliRunner().invoke(doctor, ["-b", f"127.0.0.1:{port}", *options])
+        assert examined.output
+    assert " debug " in finest.getvalue()
+    for text in (finest.getvalue(), json.dumps(told), examined.output):
+        assert_clean(text)
+        assert DYNAMIC.encode().hex() not in text
+        assert base64.b64encode(DYNAMIC.encode()).decode() not in text
 
 
 def test_errors_and_tracebacks_tell_none(tmp_path: Path) -> None:
