@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from ottla.broker.apis import BROKER_APIS
 from tests.interop.differential import allowed, scenarios
 from tests.interop.differential.bad_frames import bad_frames, cut_frames
+from tests.interop.differential import log_sequences as longer
 from tests.interop.differential.pair import Pair, Side
 from tests.interop.differential.replay import recorded, replay, topics_asked_for
 from tests.interop.differential.scenario import SCENARIOS, Scenario
@@ -99,6 +100,7 @@ def test_recorded_requests_have_the_same_answers(servers: Servers) -> None:
 
 _examples = itertools.count()
 _made_up_ready: list[bool] = []
+_log_ready: list[bool] = []
 
 
 EXAMPLES = os.environ.get("EXAMPLES")
@@ -121,6 +123,24 @@ def test_made_up_sequences_have_the_same_answers(servers: Servers, steps: list[S
         _made_up_ready.append(True)
     pair = new_pair(servers, f"made-up.{next(_examples)}")
     run(pair, steps)
+    pair.check()
+
+
+@pytest.mark.timeout(3600 if EXAMPLES else 150)
+@settings(
+    max_examples=int(EXAMPLES or 25),
+    derandomize=EXAMPLES is None,
+    phases=list(Phase) if EXAMPLES else [Phase.generate],
+    suppress_health_check=list(HealthCheck),
+    database=None,
+)
+@given(steps=longer.log_sequences)
+def test_made_up_logs_have_the_same_answers(servers: Servers, steps: list[longer.Step]) -> None:
+    if not _log_ready:
+        transaction_coordinator(new_pair(servers, "made-up-log"))
+        _log_ready.append(True)
+    pair = new_pair(servers, f"made-up-log.{next(_examples)}")
+    longer.run(pair, steps)
     pair.check()
 
 

@@ -67,7 +67,8 @@ class FetchSession:
         self.last_used_ms = now_ms
         self.partitions: OrderedDict[PartitionKey, CachedPartition] = OrderedDict()
 
-    def update(self, request: FetchRequest) -> None:
+    def add(self, request: FetchRequest) -> None:
+        """What the request asks for. A session that begins has nothing to forget, whatever the request says."""
         for topic in request.topics:
             for item in topic.partitions:
                 key = PartitionKey(topic.topic, topic.topic_id, item.partition)
@@ -76,6 +77,9 @@ class FetchSession:
                     self.partitions[key] = CachedPartition(item)
                 else:
                     cached.request = item
+
+    def update(self, request: FetchRequest) -> None:
+        self.add(request)
         for forgotten in request.forgotten_topics_data:
             for index in forgotten.partitions:
                 self.partitions.pop(PartitionKey(forgotten.topic, forgotten.topic_id, index), None)
@@ -175,6 +179,6 @@ class FetchSessions:
         while session_id == 0 or session_id in self._sessions:
             session_id = int.from_bytes(self._random.token_bytes(4), "big") & 0x7FFFFFFF
         session = FetchSession(session_id, uses_topic_ids=version >= FIRST_TOPIC_ID_VERSION, now_ms=now_ms)
-        session.update(request)
+        session.add(request)
         self._sessions[session_id] = session
         return session

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ottla.broker.context import RequestContext
 from ottla.broker.internal_topics import create_topic, offsets_topic, share_state_topic, transaction_state_topic
+from ottla.coordinator.shards import Shards
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NO_NODE, NodeId, uuid_from_str
 from ottla.model.topic_names import OFFSETS_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla.protocol.generated.create_topics_request import CreatableTopic
 from ottla.protocol.generated.find_coordinator_request import FindCoordinatorRequest
 from ottla.protocol.generated.find_coordinator_response import Coordinator, FindCoordinatorResponse
 
@@ -38,19 +40,18 @@ def handle(
     if request.coordinator_keys:
         broker, topics = context.broker, context.broker.image.topics_by_name
         if request.key_type == GROUP and OFFSETS_TOPIC not in topics and not broker.groups.shards.creating_topic:
-            return _create_then_answer(
-                context, request, create_topic(broker, broker.groups.shards, offsets_topic(broker.groups.settings))
-            )
+            topic = offsets_topic(broker.groups.settings)
+            return _create_then_answer(context, request, broker.groups.shards, topic)
         if request.key_type == TRANSACTION and TRANSACTION_STATE_TOPIC not in topics:
             transactions = broker.transactions
             if not transactions.shards.creating_topic:
                 topic = transaction_state_topic(transactions.settings)
-                return _create_then_answer(context, request, create_topic(broker, transactions.shards, topic))
+                return _create_then_answer(context, request, transactions.shards, topic)
         if _asks_for_share_state(context, request) and SHARE_GROUP_STATE_TOPIC not in topics:
             coordinator = broker.shares.coordinator
             if not coordinator.shards.creating_topic:
                 topic = share_state_topic(coordinator.settings)
-                return _create_then_answer(context, request, create_topic(broker, coordinator.shards, topic))
+                return _create_then_answer(context, request, coordinator.shards, topic)
     return _answer(context, request)
 
 
@@ -61,10 +62,10 @@ def _asks_for_share_state(context: RequestContext, request: FindCoordinatorReque
 
 
 async def _create_then_answer(
-    context: RequestContext, request: FindCoordinatorRequest, creation: Awaitable[None]
+    context: RequestContext, request: FindCoordinatorRequest, shards: Shards[Any], topic: CreatableTopic
 ) -> FindCoordinatorResponse:
     """Others that ask meanwhile are told to come back (COORDINATOR_NOT_AVAILABLE), as by Kafka."""
-    await creation
+    await create_topic(context.broker, shards, topic)
     return _answer(context, request)
 
 

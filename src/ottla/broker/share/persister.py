@@ -144,14 +144,12 @@ class BrokerSharePersister:
 
     def _create_topic(self) -> None:
         if self._creating is None or self._creating.done():
-            topic = share_state_topic(self._coordinator.settings)
-            self._creating = asyncio.ensure_future(
-                self._try_to_create(create_topic(self._broker, self._coordinator.shards, topic))
-            )
+            self._creating = asyncio.ensure_future(self._try_to_create())
 
-    async def _try_to_create(self, creation: Any) -> None:
+    async def _try_to_create(self) -> None:
+        topic = share_state_topic(self._coordinator.settings)
         try:
-            await creation
+            await create_topic(self._broker, self._coordinator.shards, topic)
         except KafkaError as error:
             log.warning("topic.not_created", topic=SHARE_GROUP_STATE_TOPIC, reason=error.message)
 
