@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from ottla.broker.apis import BROKER_APIS
 from tests.interop.differential import allowed, scenarios
-from tests.interop.differential.bad_frames import bad_frames, cut_frames
 from tests.interop.differential import log_sequences as longer
+from tests.interop.differential.bad_frames import bad_frames, cut_frames
 from tests.interop.differential.pair import Pair, Side
 from tests.interop.differential.replay import recorded, replay, topics_asked_for
 from tests.interop.differential.scenario import SCENARIOS, Scenario

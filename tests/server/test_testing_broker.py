@@ -7,11 +7,15 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
+from concurrent.futures import Future
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
 
 import ottla.testing
+from ottla.env.config.problems import ConfigError
 from ottla.server.errors import StartupError
 from ottla.testing import Broker
 from tests.robustness.server_process import environment
@@ -87,6 +91,74 @@ def test_a_start_that_fails_says_why_and_can_be_tried_again(tmp_path):
         assert first.bootstrap_servers
     with second:
         assert second.bootstrap_servers
+
+
+def test_a_folder_that_log_dirs_cannot_name_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="comma"):
+        Broker(directory=tmp_path / "a,b")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["with space", "ünïcödé 日本", "quote'\"", "percent%20", " lead", "back\\slash"])
+def test_odd_folders(tmp_path, name):
+    for _ in range(2):
+        with Broker(directory=tmp_path / name) as broker:
+            assert broker.bootstrap_servers
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_start_that_fails_leaves_no_folder():
+    broker = Broker(properties={"no.such.setting": "1"})
+    with pytest.raises(ConfigError, match=r"no\.such\.setting"):
+        broker.start()
+    assert not broker.directory.exists()
+
+
+def test_a_start_that_is_interrupted_leaves_nothing(monkeypatch):
+    here, result = threading.get_ident(), Future.result
+
+    def interrupted(future: Future[object], timeout: float | None = None) -> object:
+        if threading.get_ident() == here:
+            raise KeyboardInterrupt
+        return result(future, timeout)
+
+    broker = Broker()
+    monkeypatch.setattr("concurrent.futures.Future.result", interrupted)
+    begun = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        broker.start()
+    assert time.monotonic() - begun < 20, "it waited for a broker that nobody had told to stop"
+    assert not broker.directory.exists()
+    monkeypatch.undo()
+    with broker:
+        assert broker.bootstrap_servers
+
+
+_UNSTOPPED = """
+import os, sys
+from ottla.testing import Broker
+
+broker = Broker().start()
+if (child := os.fork()) == 0:
+    broker.stop()  # it is the parent's
+    os._exit(0)
+os.waitpid(child, 0)
+from confluent_kafka.admin import AdminClient
+
+assert AdminClient({"bootstrap.servers": broker.bootstrap_servers}).list_topics(timeout=10).brokers
+assert broker.directory.exists()
+print(broker.directory)
+"""
+
+
+def test_a_broker_that_nobody_stops_outlives_a_fork_and_goes_with_the_interpreter():
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", _UNSTOPPED],
+        env=environment(), capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+    assert not Path(done.stdout.strip()).exists()
 
 
 def test_the_docstrings_example_runs(tmp_path):

@@ -128,13 +128,6 @@ class ReplicaLog(LocalLog):
     def epochs(self) -> EpochCache:
         return self._epochs
 
-    def assign_epoch_start(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
-        """A leader's epoch begins at its log end offset even before it writes anything."""
-        try:
-            self._assign_epochs([(epoch, start_offset)])
-        except OSError as error:
-            raise self.log_dir.storage_error(error) from error
-
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset] | None:
         """The largest epoch <= `epoch` in the log and where it ends; None when the log cannot tell."""
         found = self._epochs.end_offset_for(epoch, self.log_end_offset)
@@ -180,14 +173,6 @@ class ReplicaLog(LocalLog):
             return self._roll_at(self.log_end_offset, now_ms)
         except OSError as error:
             raise self.log_dir.storage_error(error) from error
-
-    def maybe_roll(self, now_ms: TimestampMs) -> bool:
-        """Roll when the active segment has data and is older than `segment.ms` by the wall clock."""
-        segment = self._active
-        if segment.size and segment.waited_for_roll_ms(now_ms, now_ms) > self._segment_ms:
-            self.roll(now_ms)
-            return True
-        return False
 
     def _roll_at(self, base_offset: Offset, now_ms: TimestampMs) -> Segment:
         segment = self._roll(max(base_offset, self.log_end_offset), now_ms)

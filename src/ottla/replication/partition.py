@@ -206,7 +206,8 @@ class Partition:
         if epoch == self.leader_epoch:
             return epoch, self.log.log_end_offset
         latest = self.log.latest_epoch
-        if latest < epoch < self.leader_epoch and self.is_leader:
+        untold = epoch != _NO_LEADER_EPOCH and (latest < 0 or latest < epoch)
+        if untold and epoch < self.leader_epoch and self.is_leader:
             # As if our own epoch stood in the log, at its end: what was before it ends there too.
             return (epoch if latest < 0 else latest), self.log.log_end_offset
         return self.log.end_offset_for_epoch(epoch) or (-1, -1)

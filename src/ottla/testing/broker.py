@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import os
 import shutil
 import tempfile
 import threading
 from collections.abc import Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -35,9 +38,14 @@ _PROPERTIES = {
 
 
 class Broker:
-    """A context manager. `directory` keeps the data between uses; without it they are gone at the end."""
+    """A context manager. `directory` keeps the data between uses; without it they are gone at the end.
+
+    What nobody stopped is stopped when the interpreter ends. A forked child has no broker: there, `stop` does nothing.
+    """
 
     def __init__(self, *, directory: str | Path | None = None, properties: Mapping[str, str] | None = None) -> None:
+        if directory is not None and "," in str(directory):
+            raise ValueError(f"log.dirs is a list, so a folder's name cannot have a comma: {directory}")
         self._temporary = directory is None
         self.directory = Path(directory) if directory is not None else Path(tempfile.mkdtemp(prefix="ottla-"))
         self._properties = {**_PROPERTIES, "log.dirs": str(self.directory / "data"), **(properties or {})}
@@ -45,6 +53,8 @@ class Broker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
         self._node: Node | None = None
+        self._process = os.getpid()
+        self._ended = False
 
     @property
     def bootstrap_servers(self) -> str:
@@ -63,22 +73,31 @@ class Broker:
         if self._thread is not None:
             raise RuntimeError("the broker is already running")
         started: Future[Node] = Future()
+        self._process = os.getpid()
+        self._loop = self._stopping = None
+        self._ended = False
         self._thread = threading.Thread(target=self._run, args=(started,), name="ottla-broker", daemon=True)
         self._thread.start()
+        atexit.register(self.stop)
         try:
             self._node = started.result(START_TIMEOUT_S)
         finally:
-            if self._node is None:
-                self._thread.join(START_TIMEOUT_S)
-                self._thread = None
+            if self._node is None:  # it failed, or the caller was interrupted
+                self.stop()
         return self
 
     def stop(self) -> None:
         """A clean shutdown; the data stay unless the folder is temporary."""
+        if self._process != os.getpid():
+            return
+        atexit.unregister(self.stop)
         thread, self._thread = self._thread, None
         self._node = None
-        if thread is not None and self._loop is not None and self._stopping is not None:
-            self._loop.call_soon_threadsafe(self._stopping.set)
+        self._ended = True
+        if thread is not None:
+            if self._loop is not None and self._stopping is not None:
+                with suppress(RuntimeError):  # the loop is closed: it never started
+                    self._loop.call_soon_threadsafe(self._stopping.set)
             thread.join(START_TIMEOUT_S)
         if self._temporary:
             shutil.rmtree(self.directory, ignore_errors=True)
@@ -90,6 +109,8 @@ class Broker:
     async def _serve(self, started: Future[Node]) -> None:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
+        if self._ended:  # before there was a loop to say it to
+            self._stopping.set()
         try:
             config = load(self._properties)
             node = Node(config)

@@ -224,7 +224,7 @@ _steps = st.one_of(
     st.builds(Delete, st.booleans()),
     st.builds(Look, st.booleans()),
 )  # fmt: skip
-_first = st.builds(Create, st.integers(1, 3), st.lists(_setting, max_size=1), st.just(False))  # noqa: FBT003 - a strategy
+_first = st.builds(Create, st.integers(1, 3), st.lists(_setting, max_size=1), st.just(False))
 log_sequences: st.SearchStrategy[list[Step]] = st.tuples(_first, st.lists(_steps, min_size=10, max_size=40)).map(
     lambda parts: [parts[0], *parts[1]]
 )

@@ -37,6 +37,17 @@ CLIENT_MATCHES: Final = (
     "client_source_address",
     "client_source_port",
 )
+_CHECKED: Final = (
+    "segment.bytes", "segment.ms", "segment.jitter.ms", "segment.index.bytes", "flush.messages", "flush.ms",
+    "retention.bytes", "retention.ms", "max.message.bytes", "index.interval.bytes", "delete.retention.ms",
+    "min.compaction.lag.ms", "max.compaction.lag.ms", "file.delete.delay.ms", "min.cleanable.dirty.ratio",
+    "cleanup.policy", "unclean.leader.election.enable", "min.insync.replicas", "compression.type",
+    "compression.gzip.level", "compression.lz4.level", "compression.zstd.level", "preallocate",
+    "message.timestamp.type", "message.timestamp.before.max.ms", "message.timestamp.after.max.ms",
+    "leader.replication.throttled.replicas", "follower.replication.throttled.replicas", "remote.storage.enable",
+    "local.retention.ms", "local.retention.bytes", "remote.log.copy.disable", "remote.log.delete.on.disable",
+)  # fmt: skip
+"""The order in which Kafka looks at a topic's settings: of two bad ones the answer names the first of these."""
 
 
 def validate_topic_overrides(
@@ -45,7 +56,8 @@ def validate_topic_overrides(
     """KafkaError(INVALID_CONFIG) unless a topic may have these overrides; `existing` are those it has now."""
     _refuse_nulls("topic", overrides)
     _refuse_unknown("topic", overrides, TopicConfig.TABLE)
-    values = _parse_all(TopicConfig.TABLE, overrides)
+    known = {name: overrides[name] for name in _CHECKED if name in overrides}
+    values = _parse_all(TopicConfig.TABLE, {**known, **overrides})
     low = values.get("min.compaction.lag.ms", broker.log_cleaner_min_compaction_lag_ms)
     high = values.get("max.compaction.lag.ms", broker.log_cleaner_max_compaction_lag_ms)
     if low > high:

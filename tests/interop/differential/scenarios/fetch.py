@@ -167,6 +167,7 @@ def fetch_sessions(pair: Pair, version: int) -> None:
         if remember:
             pair.remember("session", lambda answer: answer.session_id)
 
+    fetch(0, (topic, 0, 0), session=0, forget=((topic, 0),))  # a session that begins forgets nothing
     fetch(0, (topic, 0, 0), (other, 0, 0), session=0, remember=True)
     fetch(1)  # nothing moved: the same records again
     fetch(2, (topic, 0, 4))

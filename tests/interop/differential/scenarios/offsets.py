@@ -83,7 +83,8 @@ def offset_for_leader_epoch(pair: Pair, version: int) -> None:
         wanted = OffsetForLeaderPartition(partition, current, epoch)
         pair.send(OffsetForLeaderEpochRequest(replica, [OffsetForLeaderTopic(name, [wanted])]), version)
 
-    ask(0)
+    for epoch in (0, 1, -1, -2):
+        ask(epoch)
     pair.send(produce(topic, batch(b"a", b"b"), version=9), 9)
     for epoch in (0, 1, 5, -1, -2):
         ask(epoch)
