@@ -119,7 +119,7 @@ class FetchContext:
             worth = cached.remember(data)
             if worth or not self.incremental:
                 kept.append((key, data))
-            if self.incremental and data.records:
+            if data.records or not self.incremental:  # a new session has the order of its first answer
                 session.partitions.move_to_end(key)
         return kept
 

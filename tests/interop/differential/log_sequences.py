@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
+from ottla.model.ids import Uuid
 from ottla.protocol.generated import alter_configs_request as old
 from ottla.protocol.generated.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.protocol.generated.delete_records_request import (
@@ -282,7 +283,7 @@ def _change(pair: Pair, step: Create | Configure | Replace | Delete, name: str) 
         case Delete(by_id):
             if by_id:
                 pair.send(
-                    lambda side: DeleteTopicsRequest([DeleteTopicState(None, side.topic_id(name))], timeout_ms=10_000),
+                    lambda side: DeleteTopicsRequest([DeleteTopicState(None, _id(side, name))], timeout_ms=10_000),
                     6,
                 )
             else:
@@ -342,7 +343,7 @@ def _session(pair: Pair, step: Session, name: str) -> None:
             max_wait_ms=0, isolation_level=step.isolation, session_id=session_id, session_epoch=session_epoch, topics=topics
         )  # fmt: skip
         if step.forgotten:
-            where = {"topic_id": side.topic_id(name)} if step.version >= BY_ID else {"topic": name}
+            where = {"topic_id": _id(side, name)} if step.version >= BY_ID else {"topic": name}
             request.forgotten_topics_data = [ForgottenTopic(**where, partitions=step.forgotten)]
         return request
 
@@ -363,5 +364,11 @@ def _wanted(partition: int, offset: int, version: int, *, epoch: int = -1, max_b
 
 def _topic(side: Side, name: str, version: int, wanted: list[FetchPartition]) -> FetchTopic:
     if version >= BY_ID:
-        return FetchTopic(topic_id=side.topic_id(name), partitions=wanted)
+        return FetchTopic(topic_id=_id(side, name), partitions=wanted)
     return FetchTopic(name, partitions=wanted)
+
+
+def _id(side: Side, name: str) -> Uuid:
+    """The topic's id, or one that no topic has: of the zero id Apache Kafka says UNKNOWN_SERVER_ERROR."""
+    found = side.topic_id(name)
+    return found if any(found) else Uuid(bytes(range(16)))

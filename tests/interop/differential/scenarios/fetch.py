@@ -191,6 +191,8 @@ def fetch_sessions(pair: Pair, version: int) -> None:
     fetch(1)
     fetch(-1)
     fetch(-5)
+    fetch(0, (topic, 8, 0), (topic, 0, 99), (topic, 9, 0), (topic, 1, 0), session=0, remember=True)
+    fetch(1)  # in the order of the answer before, where what was not there came last
 
 
 @scenario(FetchRequest, versions=range(7, 19))
