@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -208,3 +209,16 @@ def test_a_message_may_be_large(servers: str) -> None:
     value = json.dumps({"body": "x" * 20_000_000})
     write(servers, "large", [("k", value)], **{"message.max.bytes": 30_000_000})
     assert read(servers, "large") == [(0, "k", value)]
+
+
+def test_a_viewer_resumes_where_they_left_off(servers: str) -> None:
+    """The case of the film service: positions keyed by user over many partitions, the newest of each user counts."""
+    create(servers, "positions", 36)
+    watched = [(f"user-{number % 10}", str(number)) for number in range(50)]
+    placed = write(servers, "positions", watched)
+    assert len(set(placed)) > 3, "spread"
+    assert len(set(zip((key for key, _ in watched), placed, strict=True))) == 10, "each user in one partition"
+    query = 'select key, arg_max(value, "offset") as at from positions group by key order by key'
+    done = CliRunner().invoke(ottla, ["sql", query, "-b", servers, "-o", "json"])
+    assert done.exit_code == 0, done.output
+    assert re.findall(r'"at": "(\d+)"', done.output) == [str(40 + user) for user in range(10)], done.output
