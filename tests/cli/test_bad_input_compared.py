@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.compared import NAMES, Call, differences
+from tests.cli.compared import NAMES, Call, calls, differences
 from tests.cli.tools import javas, ours
 from tests.support.apache_kafka import ApacheKafka, free_port
 
@@ -95,3 +95,79 @@ def test_wrong_security(ottla_server: ApacheKafka, folder: Path, config: str) ->
     """A plain listener that is spoken to in TLS or SASL. The words are the TLS library's; the code is Kafka's."""
     for tool in ASKS:
         same_codes(line(tool, ottla_server.bootstrap_servers, config), folder)
+
+
+ODD = calls("""
+    topics --bootstrap-server SERVER --create --topic NAMEé
+    topics --bootstrap-server SERVER --create --topic .
+    topics --bootstrap-server SERVER --create --topic NAME-n --partitions 99999999999
+    topics --bootstrap-server SERVER --create --topic NAME-n --partitions -1
+    topics --bootstrap-server SERVER --create --topic NAME-n --replication-factor 99999
+    topics --bootstrap-server SERVER --create --topic NAME-n --replication-factor 0
+    topics --bootstrap-server SERVER --describe --topic ""
+    topics --bootstrap-server SERVER --delete --topic ""
+    topics --bootstrap-server SERVER --list --list
+    topics --bootstrap-server SERVER --bootstrap-server SERVER --list
+    topics --bootstrap-server SERVER --list -- --bogus
+    topics --bootstrap-server SERVER --list extra
+    topics --bootstrap-server= --list
+    topics --bootstrap-server SERVER --lis
+    topics --bootstrap-server SERVER --create --topic
+    configs --bootstrap-server SERVER --topic NAME --alter --add-config ""
+    configs --bootstrap-server SERVER --topic NAME --alter --add-config =
+    configs --bootstrap-server SERVER --topic NAME --alter --add-config a=b=c
+    configs --bootstrap-server SERVER --topic NAME --alter --add-config-file FOLDER/missing
+    configs --bootstrap-server SERVER --entity-type topics --entity-type topics --entity-name NAME --describe
+    configs --bootstrap-server SERVER --broker 99999999999 --describe
+    configs --bootstrap-server SERVER --user "" --describe
+    get-offsets --bootstrap-server SERVER --topic ""
+    get-offsets --bootstrap-server SERVER --topic NAME --time 99999999999999999999
+    get-offsets --bootstrap-server SERVER --topic NAME --partitions x
+    get-offsets --bootstrap-server SERVER --topic NAME --partitions -1
+    get-offsets --bootstrap-server SERVER --topic-partitions :
+    get-offsets --bootstrap-server SERVER --topic-partitions NAME:3-1
+    get-offsets --bootstrap-server SERVER --topic-partitions NAME:99999999999
+    consumer-groups --bootstrap-server SERVER --describe --group ""
+    consumer-groups --bootstrap-server SERVER --describe --group grpé
+    consumer-groups --bootstrap-server SERVER --delete --group ""
+    consumer-groups --bootstrap-server SERVER --list --timeout x
+    groups --bootstrap-server SERVER --list --list
+    acls --bootstrap-server SERVER --list --topic ""
+    acls --bootstrap-server SERVER --add --topic NAME --allow-principal "" --operation Read
+    leader-election --bootstrap-server SERVER --election-type
+    leader-election --bootstrap-server SERVER --election-type preferred --topic "" --partition 0
+    leader-election --bootstrap-server SERVER --election-type preferred --topic NAME --partition 99999999999
+    log-dirs --bootstrap-server SERVER --describe --broker-list x
+    log-dirs --bootstrap-server SERVER --describe --broker-list 99999999999
+    delete-records --bootstrap-server SERVER --offset-json-file FOLDER/NAME-empty.csv
+    reassign-partitions --bootstrap-server SERVER --list --timeout x
+    transactions --bootstrap-server SERVER list --duration-filter 99999999999999999999
+    transactions --bootstrap-server SERVER describe-producers --topic NAME --partition 99999999999
+    console-consumer --bootstrap-server SERVER --topic NAME --partition 99999999999
+    console-producer --bootstrap-server SERVER --topic NAME --batch-size 99999999999
+    share-groups --bootstrap-server SERVER --describe --group ""
+    streams-groups --bootstrap-server SERVER --describe --group ""
+    client-metrics --bootstrap-server SERVER --describe --name ""
+    client-metrics --bootstrap-server SERVER --alter --name NAME --interval 99999999999
+    metadata-quorum --bootstrap-server "" describe --status
+    features --bootstrap-server SERVER upgrade --feature ""
+    cluster unregister --bootstrap-server SERVER --id 99999999999
+    cluster unregister --bootstrap-server SERVER --id -1
+""", rows=True, masks=(r"TopicId: \S+",))  # fmt: skip
+"""Empty names, letters beyond ASCII, numbers that no integer holds, flags twice, words after `--`, values left out."""
+
+
+def test_odd_words_on_apache_kafka(apache_server: ApacheKafka, folder: Path) -> None:
+    found = differences(odd(folder), apache_server, folder)
+    assert not found, "\n".join(found)
+
+
+def test_odd_words_on_ottla(ottla_server: ApacheKafka, folder: Path) -> None:
+    found = differences(odd(folder), ottla_server, folder)
+    assert not found, "\n".join(found)
+
+
+def odd(folder: Path) -> list[Call]:
+    for name in NAMES:
+        (folder / f"{name}-empty.csv").write_text("")
+    return [Call("topics --bootstrap-server SERVER --create --topic NAME --partitions 3"), *ODD]

@@ -6,7 +6,7 @@ import os
 import sys
 
 from ottla.cli.kafka.admin import BOOTSTRAP_SERVER, COMMAND_CONFIG, REFUSED, UnreadableFile, cluster_of
-from ottla.cli.kafka.options import Exit, Option, OptionError, OptionParser, Options
+from ottla.cli.kafka.options import Exit, Option, OptionError, OptionParser, Options, is_integer
 from ottla.client.cluster import Cluster
 from ottla.client.configs import (
     DELETE,
@@ -72,7 +72,7 @@ def _check(options: Options) -> None:
         if not named:
             raise ValueError("One of --name or --generate-name must be specified with --alter.")
         interval = options.value("interval")
-        if interval and not interval.lstrip("-").isdigit():
+        if interval and not is_integer(interval):
             raise ValueError("Invalid interval value. Enter an integer, or leave empty to reset.")
     if options.has("delete") and not options.has("name"):
         raise ValueError("A client metrics resource name must be specified with --delete.")

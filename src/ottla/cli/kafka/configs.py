@@ -15,7 +15,7 @@ from ottla.cli.kafka.configs_quotas import (
     is_quota,
     is_scram,
 )
-from ottla.cli.kafka.options import Exit, Option, OptionError, OptionParser, Options
+from ottla.cli.kafka.options import Exit, Option, OptionError, OptionParser, Options, is_integer
 from ottla.client.cluster import Cluster
 from ottla.client.configs import (
     DELETE,
@@ -136,7 +136,7 @@ def _check(options: Options) -> None:
 def _check_names(kinds: list[str], names: list[str]) -> None:
     if kinds[0] in {"brokers", "broker-loggers"}:
         for name in names:
-            if not re.fullmatch(r"[+-]?\d+", name):
+            if not is_integer(name):
                 raise ValueError(f"The entity name for {kinds[0]} must be a valid integer broker id, but it is: {name}")
     if kinds[0] == "ips":
         for name in names:

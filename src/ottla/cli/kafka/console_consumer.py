@@ -58,6 +58,7 @@ def _options(arguments: list[str]) -> Options:
     if options.has("partition"):
         if not options.has("topic"):
             options.usage("The topic is required when partition is specified.")
+        options.integer("partition")
         if options.has("from-beginning") and options.has("offset"):
             options.usage("Options from-beginning and offset cannot be specified together.")
     elif options.has("offset"):

@@ -6,7 +6,7 @@ import sys
 
 from ottla.cli.kafka.admin import BOOTSTRAP_SERVER, COMMAND_CONFIG, REFUSED, command_properties, open_cluster
 from ottla.cli.kafka.group_tables import failed_words
-from ottla.cli.kafka.options import Exit, Option, OptionError, OptionParser, Options
+from ottla.cli.kafka.options import Exit, Option, OptionError, OptionParser, Options, is_integer
 from ottla.client.cluster import Cluster
 from ottla.client.errors import CallTimeout, java_name
 from ottla.client.groups import consumer_groups, delete_group, delete_offsets
@@ -122,6 +122,8 @@ def _run(options: Options) -> int:
     try:
         properties = command_properties(options)
         timeout = options.value("timeout") or "30000"
+        if not is_integer(timeout, 64):
+            raise OptionError(f"Cannot parse argument '{timeout}' of option timeout")
         with open_cluster(
             options.required("bootstrap-server"), {"default.api.timeout.ms": timeout, **properties}
         ) as cluster:

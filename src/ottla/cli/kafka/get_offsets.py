@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 
 from ottla.cli.kafka.admin import COMMAND_CONFIG, REFUSED, cluster_of, include_pattern
-from ottla.cli.kafka.options import Exit, Option, OptionParser, Options
+from ottla.cli.kafka.options import Exit, Option, OptionParser, Options, is_integer
 from ottla.client.cluster import Cluster
 from ottla.client.errors import CallTimeout, java_name
 from ottla.client.offsets import list_offsets
@@ -88,24 +88,22 @@ def _print(cluster: Cluster, partitions: list[tuple[str, int]], when: int) -> No
 def _time(text: str) -> int:
     if text in _TIMES:
         return _TIMES[text]
-    try:
-        return int(text)
-    except ValueError:
+    if not is_integer(text, 64):
         listed = " / ".join(f"{number} or {name}" for name, number in _TIMES.items())
-        raise Terse(
-            f"Malformed time argument {text}. Please use {listed}, or a specified long format timestamp"
-        ) from None
+        raise Terse(f"Malformed time argument {text}. Please use {listed}, or a specified long format timestamp")
+    return int(text)
 
 
 def _filter(options: Options) -> Filter:
     if (text := options.value("topic-partitions")) is not None:
         rules = [_rule(part) for part in text.split(",")]
         return lambda topic, partition: any(rule(topic, partition) for rule in rules)
-    pattern = include_pattern(options.value("topic") or ".*")
+    asked = options.value("topic")
+    pattern = include_pattern(".*" if asked is None else asked)
     wanted: set[int] | None = None
     if (listed := options.value("partitions")) is not None:
         words = [word.strip() for word in listed.split(",") if word.strip()]
-        if not all(word.isdigit() for word in words):
+        if not all(map(is_integer, words)):
             raise Terse(f"--partitions expects a comma separated list of numeric partition ids, but received: {listed}")
         wanted = {int(word) for word in words} or None
     return lambda topic, partition: bool(pattern.fullmatch(topic)) and (wanted is None or partition in wanted)
@@ -117,6 +115,9 @@ def _rule(text: str) -> Filter:
         raise Terse(f"org.apache.kafka.tools.TerseException: Invalid rule specification: {text}")
     pattern = include_pattern(match[1] or ".*")
     one, low, high = match[2], match[3], match[4]
+    for number in filter(None, (one, low, high)):
+        if not is_integer(number):
+            raise Terse(f'For input string: "{number}"')
 
     def fits(topic: str, partition: int) -> bool:
         if not pattern.fullmatch(topic):

@@ -6,7 +6,7 @@ import json
 import sys
 
 from ottla.cli.kafka.admin import BOOTSTRAP_SERVER, COMMAND_CONFIG, REFUSED, cluster_of
-from ottla.cli.kafka.options import Exit, Option, OptionParser, Options
+from ottla.cli.kafka.options import Exit, Option, OptionParser, Options, is_integer
 from ottla.client.cluster import Cluster
 from ottla.client.errors import check, error_of, java_name
 
@@ -39,7 +39,7 @@ def _describe(cluster: Cluster, options: Options) -> int:
     if (listed := options.value("broker-list")) is not None:
         words = [word.strip() for word in listed.split(",") if word.strip()]
         for word in words:
-            if not word.lstrip("-").isdigit():
+            if not is_integer(word):
                 raise ValueError(f'For input string: "{word}"')
         wanted = [int(word) for word in words]
     missing = [broker for broker in wanted if broker not in existing]

@@ -124,6 +124,11 @@ class Options:
         self._parser.usage(message)
 
 
+def is_integer(text: str, bits: int = 32) -> bool:
+    """Whether Java's Integer.parseInt (or Long's) takes it."""
+    return bool(re.fullmatch(r"[-+]?\d+", text)) and -(1 << (bits - 1)) <= int(text) < 1 << (bits - 1)
+
+
 def _as_integer(name: str, text: str | None) -> int | None:
     if text is None:
         return None

@@ -144,7 +144,7 @@ def _matching(cluster: Cluster, options: Options) -> list[str]:
 
 def _existing(cluster: Cluster, options: Options) -> list[str]:
     found = _matching(cluster, options)
-    if not found and not options.has("if-exists"):
+    if not found and options.value("topic") and not options.has("if-exists"):
         raise ValueError(f"Topic '{options.value('topic')}' does not exist as expected")
     return found
 

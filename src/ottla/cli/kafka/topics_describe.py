@@ -26,7 +26,7 @@ _LIMIT = 2000
 
 def describe(cluster: Cluster, options: Options, names: Sequence[str]) -> None:
     wanted = _by_id(cluster, options) if options.has("topic-id") else list(names)
-    if not wanted and options.has("topic") and not options.has("topic-id") and not options.has("if-exists"):
+    if not wanted and options.value("topic") and not options.has("topic-id") and not options.has("if-exists"):
         raise ValueError(f"Topic '{options.value('topic')}' does not exist as expected")
     if not wanted:
         return
