@@ -78,6 +78,8 @@ _BROKER = (
     ServedApi(77, "share_group_describe"),
     ServedApi(78, "share_fetch"),
     ServedApi(79, "share_acknowledge"),
+    ServedApi(80, "forwarded"),
+    ServedApi(81, "forwarded"),
     ServedApi(83, "share_group_state"),
     ServedApi(84, "share_group_state"),
     ServedApi(85, "share_group_state"),

@@ -64,6 +64,9 @@ class QuorumChannel(Protocol):
     @property
     def leader_id(self) -> NodeId: ...
 
+    @property
+    def kraft_version(self) -> int: ...
+
     def receive(self, request: Any, version: int, reply: Callable[[Any], None]) -> None:
         """A request of another member."""
         ...

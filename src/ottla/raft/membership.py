@@ -89,6 +89,9 @@ class Membership:
             return ErrorCode.REQUEST_TIMED_OUT, "Request timed out waiting for leader to establish HWM"
         return None
 
+    def _spelled(self) -> str:
+        return f"[{', '.join(str(voter.key) for voter in self._replica.voters.voters)}]"
+
     def _append(self, voters: VoterSet) -> int:
         offset = self._replica.append_control([voters.to_record()])
         log.info("quorum.voters_changed", voters=voters.ids, offset=offset)
@@ -108,7 +111,7 @@ class Membership:
         if refusal is None and (not voter.endpoints or request.voter_id < 0):
             refusal = ErrorCode.INVALID_REQUEST, "Add voter request didn't include the default listener"
         if refusal is None and replica.voters.get(request.voter_id) is not None:
-            known = f"The voter id for {request.voter_id} is already part of the set of voters {replica.voters.ids}."
+            known = f"The voter id for {voter.key} is already part of the set of voters {self._spelled()}."
             refusal = ErrorCode.DUPLICATE_VOTER, known
         role = replica.role
         if refusal is not None or not isinstance(role, Leader):
@@ -161,7 +164,7 @@ class Membership:
         key = ReplicaKey(request.voter_id, request.voter_directory_id)
         known = replica.voters.get(request.voter_id)
         if refusal is None and (known is None or known.key != key):
-            refusal = ErrorCode.VOTER_NOT_FOUND, f"Cannot remove voter {request.voter_id} from {replica.voters.ids}"
+            refusal = ErrorCode.VOTER_NOT_FOUND, f"Cannot remove voter {key} from the set of voters {self._spelled()}"
         if refusal is None and len(replica.voters.voters) == 1:
             refusal = ErrorCode.VOTER_NOT_FOUND, f"Cannot remove the last voter {request.voter_id}"
         role = replica.role

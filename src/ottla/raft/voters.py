@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ottla.model.ids import ZERO_UUID, NodeId, Uuid
+from ottla.model.ids import ZERO_UUID, NodeId, Uuid, uuid_to_str
 from ottla.protocol.generated.voters_record import Endpoint, KRaftVersionFeature, VotersRecord
 from ottla.protocol.generated.voters_record import Voter as VoterRecord
 
@@ -16,6 +16,10 @@ class ReplicaKey(NamedTuple):
     id: NodeId
     directory_id: Uuid = ZERO_UUID
     """Zero where it is not known: static voters, and requests of older versions."""
+
+    def __str__(self) -> str:
+        """As Kafka spells it in its answers."""
+        return f"ReplicaKey(id={self.id}, directoryId={uuid_to_str(self.directory_id)})"
 
     def matches(self, other: ReplicaKey) -> bool:
         if self.id != other.id:

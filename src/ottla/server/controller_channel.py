@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 RETRY_MS = 50
 PRINCIPAL_VERSION = 0
+_OF_THE_QUORUM = (80, 81)
+"""AddRaftVoter and RemoveRaftVoter: the leader of the quorum answers them itself."""
 
 
 class ControllerAddress(NamedTuple):
@@ -100,6 +102,10 @@ class ControllerChannel:
         """Ask the controller of this process; None when it is not active any more."""
         if self._local is None:
             return None
+        if request.API_KEY in _OF_THE_QUORUM:
+            voters: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            self._local.driver.receive(request, _version(request, context), voters.set_result)
+            return await voters
         try:
             answer: Any = self._local.submit(
                 request,

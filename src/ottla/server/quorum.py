@@ -116,6 +116,10 @@ class QuorumMember:
         return self.raft.leader_id
 
     @property
+    def kraft_version(self) -> int:
+        return self.raft.kraft_version
+
+    @property
     def leader_address(self) -> Address | None:
         """Where the active controller is; None while it is not known."""
         return known_leader(self.raft.replica)[1]

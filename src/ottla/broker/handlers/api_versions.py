@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ottla.broker.context import RequestContext
-from ottla.metadata.features import SUPPORTED_FEATURES
+from ottla.metadata.features import KRAFT_VERSION, SUPPORTED_FEATURES
 from ottla.metadata.image import RESOURCE_CLIENT_METRICS, MetadataImage
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.api_versions_request import ApiVersionsRequest
@@ -36,6 +36,9 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
         for key, served in context.connection.dispatcher.served.items()
         if key not in _TELEMETRY or _somebody_wants_telemetry(broker.image)
     ]
+    levels = broker.image.features
+    if broker.quorum.kraft_version > 0:
+        levels = {**levels, KRAFT_VERSION: broker.quorum.kraft_version}
     return ApiVersionsResponse(
         api_keys=keys,
         supported_features=[
@@ -45,7 +48,7 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
             if context.version >= 4 or low > 0
         ],
         finalized_features_epoch=broker.metadata_offset,
-        finalized_features=[FinalizedFeatureKey(name, level, level) for name, level in broker.image.features.items()],
+        finalized_features=[FinalizedFeatureKey(name, level, level) for name, level in levels.items()],
     )
 
 

@@ -1,4 +1,4 @@
-"""Everything that changes the cluster's metadata, and DescribeQuorum: decided by the active controller."""
+"""Everything that changes the cluster's metadata or its voters, and DescribeQuorum: decided by the active controller."""
 
 from __future__ import annotations
 
