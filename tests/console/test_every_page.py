@@ -96,6 +96,7 @@ def looked_at(page: Any, path: str, axe: str) -> tuple[str, list[str]]:
     return answer.text(), wrong
 
 
+@pytest.mark.timeout(400)  # 20 s of work; 180 s were not enough for two of them at load 29
 @pytest.mark.parametrize("server", ["ottla", "apache"])
 def test_every_page_is_valid_accessible_and_fits(
     server: str, request: pytest.FixtureRequest, open_page: Callable[..., Any], tmp_path
