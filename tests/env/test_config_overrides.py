@@ -32,6 +32,11 @@ def verdict(case: dict[str, Any]) -> str | None:
     return case["error"].partition(": ")[2] if case["error"] else None
 
 
+def test_of_two_bad_settings_the_first_that_kafka_looks_at_is_named(broker: BrokerConfig) -> None:
+    with pytest.raises(KafkaError, match=r"Invalid value 14 for configuration segment\.bytes"):
+        validate_topic_overrides({"compression.lz4.level": "18", "segment.bytes": "14"}, broker)
+
+
 @pytest.mark.parametrize("case", golden("cases")["topic"], ids=lambda case: str(case["props"]))
 def test_topic_overrides(case: dict[str, Any], broker: BrokerConfig) -> None:
     if case["error"] is None:

@@ -98,6 +98,7 @@ NOT_ASKED = (
         "a batch is opaque: records are read only where a rule is about records (DESIGN, decision 2)",
     ),
     Allowed("Fetch with the zero topic id", "UNKNOWN_SERVER_ERROR of Apache Kafka, sometimes; Ottla: of an unknown id"),
+    Allowed("Fetch that adds and forgets a partition by an unknown id", "Apache Kafka keeps it, Ottla forgets it"),
     Allowed("Metadata v12 with neither name nor id", "a NullPointerException in Apache Kafka, answered as error -1"),
     Allowed("IncrementalAlterConfigs with an unknown operation", "as above"),
     Allowed("ShareFetch with an unknown topic id", "an exception in Apache Kafka, which then fails the whole session"),
