@@ -243,7 +243,8 @@ class PartitionLog(ReplicaLog):
         if offset > self.log_end_offset or offset < self.log_start_offset:
             raise self.out_of_range(offset, self.log_start_offset)
         log_dir = self.log_dir
-        log_dir.check_online()
+        if log_dir.offline:
+            log_dir.check_online()
         limit = self.log_end_offset if max_offset is None else max_offset
         try:
             return self._read(offset, max_bytes, limit, min_one_batch=min_one_batch)
@@ -267,7 +268,10 @@ class PartitionLog(ReplicaLog):
     def aborted_within(self, found: LogSlice, start: Offset) -> list[AbortedTxn]:
         """Those that a read_committed reader of `found`, from `start` on, has to know: by what the index says of where
         the slice ends, as Kafka does, so that a long backlog is not listed with every fetch."""
-        if not any(segment.has_aborted for segment in self._segments[max(self.floor_segment(start), 0) :]):
+        for segment in self._segments[max(self.floor_segment(start), 0) :]:
+            if segment.has_aborted is not False and segment.look_for_aborted():
+                break
+        else:
             return []
         index = self.floor_segment(found.segment_base_offset)
         try:
@@ -284,7 +288,9 @@ class PartitionLog(ReplicaLog):
         found: list[AbortedTxn] = []
         try:
             for segment in self._segments[max(self.floor_segment(start), 0) :]:
-                if segment.has_aborted and collect_aborted(list(segment.aborted_transactions()), start, end, found):
+                if not segment.look_for_aborted():
+                    continue
+                if collect_aborted(list(segment.aborted_transactions()), start, end, found):
                     break
         except OSError as error:
             raise self.log_dir.storage_error(error) from error

@@ -40,7 +40,6 @@ class Segment:
         "_aborted_tail",
         "_bytes_since_index",
         "_first_timestamp",
-        "_has_aborted",
         "_index_bytes",
         "_max_timestamp",
         "_max_timestamp_offset",
@@ -53,6 +52,7 @@ class Segment:
         "base_offset",
         "created_ms",
         "directory",
+        "has_aborted",
         "roll_jitter_ms",
         "size",
         "suffix",
@@ -85,7 +85,8 @@ class Segment:
         self._time_index: TimeIndex | None = None
         self._positions: dict[Offset, int] | None = None
         self._aborted_tail: list[AbortedTxn] | None = None
-        self._has_aborted: bool | None = None
+        self.has_aborted: bool | None = None
+        """Whether the marker of an aborted transaction lies here; None until the disk was asked."""
         self._bytes_since_index = 0
         self._index_bytes = 0
         """What the larger index will have with one more entry: `segment.index.bytes` limits it."""
@@ -101,7 +102,7 @@ class Segment:
     def create(self) -> None:
         """Make the empty files; leftovers under the same names go."""
         self._storage.remove(self.path(TXN_INDEX_SUFFIX))
-        self._has_aborted = False
+        self.has_aborted = False
         for kind in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             file = self._storage.open(self.path(kind), create=True)
             file.truncate(0)
@@ -227,7 +228,7 @@ class Segment:
 
     def note_aborted(self, aborted: AbortedTxn) -> None:
         """Add to the transaction index. When the disk is full it waits in memory, as the other indexes do."""
-        self._has_aborted = True
+        self.has_aborted = True
         pending = [*(self._aborted_tail or ()), aborted]
         try:
             append_aborted(self._storage, self.path(TXN_INDEX_SUFFIX), pending)
@@ -362,7 +363,7 @@ class Segment:
         self.time_index.truncate_to(offset)
         self.flush_indexes()
         truncate_aborted(self._storage, self.path(TXN_INDEX_SUFFIX), offset)
-        self._has_aborted = None
+        self.has_aborted = None
         self._positions = None
         dropped = 0
         if position is not None:
@@ -407,19 +408,17 @@ class Segment:
         self.time_index.reset()
         self._storage.remove(self.path(TXN_INDEX_SUFFIX))
         self._aborted_tail = None
-        self._has_aborted = False
+        self.has_aborted = False
         self._bytes_since_index = 0
         self._max_timestamp, self._max_timestamp_offset = NO_TIMESTAMP, self.base_offset
         self._first_timestamp = _NOT_LOADED
         self._positions = None
 
-    @property
-    def has_aborted(self) -> bool:
-        """Whether the marker of an aborted transaction may lie here. The disk is asked once: every fetch with
-        read_committed wants to know it of every segment from its offset on."""
-        if self._has_aborted is None:
-            self._has_aborted = bool(self._aborted_tail) or self._storage.exists(self.path(TXN_INDEX_SUFFIX))
-        return self._has_aborted
+    def look_for_aborted(self) -> bool:
+        """`has_aborted`, known. The disk is asked once: each fetch with read_committed wants it of each segment."""
+        if self.has_aborted is None:
+            self.has_aborted = bool(self._aborted_tail) or self._storage.exists(self.path(TXN_INDEX_SUFFIX))
+        return self.has_aborted
 
     def aborted_transactions(self) -> Sequence[AbortedTxn]:
         return [*read_aborted(self._storage, self.path(TXN_INDEX_SUFFIX)), *(self._aborted_tail or ())]

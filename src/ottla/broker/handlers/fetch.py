@@ -117,9 +117,11 @@ class Fetch:
 
     def partition(self, key: PartitionKey) -> Partition:
         replicas = self._context.broker.replicas
-        if self._context.version >= FIRST_TOPIC_ID_VERSION:
-            return replicas.get_by_id(key.topic_id, key.partition)
-        return replicas.get(key.topic, key.partition)
+        if self._context.version < FIRST_TOPIC_ID_VERSION:
+            return replicas.get(key.topic, key.partition)
+        found = replicas.by_id.get(key.topic_id)
+        partition = found.get(key.partition) if found is not None else None
+        return partition if partition is not None else replicas.get_by_id(key.topic_id, key.partition)
 
     def _read_log(self, partition: Partition, wanted: FetchPartition, left: int) -> PartitionData:
         isolation_level = self._request.isolation_level
@@ -141,7 +143,8 @@ class Fetch:
         limit = min(wanted.partition_max_bytes, left)
         first = self.bytes_read == 0
         if limit > 0 or first:
-            found = partition.read(wanted.fetch_offset, limit, isolation_level=isolation_level, min_one_batch=first)
+            end = data.last_stable_offset if isolation_level == READ_COMMITTED else data.high_watermark
+            found = log.read(wanted.fetch_offset, limit, max_offset=end, min_one_batch=first)
             if found.length:
                 data.records = found if found.length >= SENDFILE_FROM_BYTES else read_slice(partition, found)
             if isolation_level == READ_COMMITTED:
