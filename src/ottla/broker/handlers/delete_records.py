@@ -35,7 +35,7 @@ def handle(context: RequestContext, request: DeleteRecordsRequest) -> DeleteReco
 
 def _delete(context: RequestContext, topic: str, index: int, offset: int) -> tuple[Partition, int]:
     partition = context.broker.replicas.get(topic, index)
-    if "delete" not in partition.log.config.cleanup_policy:
+    if partition.log.config.cleanup_policy == {"compact"}:
         raise KafkaError(ErrorCode.POLICY_VIOLATION)
     return partition, partition.delete_records_before(offset)
 

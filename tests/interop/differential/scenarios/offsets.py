@@ -103,7 +103,8 @@ def delete_records(pair: Pair, version: int) -> None:
     topic = pair.create(pair.name("t"), 2)
     compacted = pair.create(pair.name("compact"), 1, cleanup_policy="compact")
     both = pair.create(pair.name("both"), 1, cleanup_policy="compact,delete")
-    for each in (topic, compacted, both):
+    neither = pair.create(pair.name("neither"), 1, cleanup_policy="")
+    for each in (topic, compacted, both, neither):
         for _ in range(3):
             pair.send(produce(each, batch(b"a", b"b"), version=9), 9)
 
@@ -121,6 +122,7 @@ def delete_records(pair: Pair, version: int) -> None:
     delete(1, name="__cluster_metadata")
     delete(1, name=compacted)
     delete(1, name=both)
+    delete(1, name=neither)
     pair.send(DeleteRecordsRequest([], 5_000), version)
     pair.send(produce(topic, batch(b"c"), version=9), 9)
 
