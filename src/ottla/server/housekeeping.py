@@ -112,6 +112,8 @@ class Housekeeping:
                     await busy
             except (KafkaError, OSError) as error:
                 log.error("duty.failed", duty=getattr(duty, "__name__", str(duty)), reason=str(error))
+            except Exception as error:  # a bug in one turn must not end retention or checkpoints for good
+                log.error("duty.failed", duty=getattr(duty, "__name__", str(duty)), exc_info=error)
             pause_ms = idle_ms if idle_ms is not None and not busy else interval_ms
             await asyncio.sleep(pause_ms / 1000)
 
@@ -177,6 +179,8 @@ class Housekeeping:
                     worked = await self._in_slices(self._cleaner.clean_next())
             except (KafkaError, OSError) as error:
                 log.error("cleaning.failed", reason=str(error))
+            except Exception as error:  # as above: a damaged key or log must not end cleaning for all others
+                log.error("cleaning.failed", exc_info=error)
             await asyncio.sleep(0 if worked else pause_ms / 1000)
 
     async def _in_slices(self, steps: Iterable[Callable[[], None] | None]) -> bool:
