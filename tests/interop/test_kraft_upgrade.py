@@ -70,7 +70,9 @@ def transcript(server: ApacheKafka, directory: Path) -> list[tuple[str, int, str
         for pattern, word in _IDS:
             masked = re.sub(pattern, word, masked)
         # Apache Kafka's set of voters has no order.
-        masked = re.sub(r"\[(ReplicaKey.*?)\]", lambda found: str(sorted(found[1].split("), "))), masked)
+        masked = re.sub(
+            r"\[(ReplicaKey.*?)\]", lambda found: str(sorted(re.findall(r"ReplicaKey\([^)]*\)", found[1]))), masked
+        )
         told.append((re.sub(r"/\S+|[A-Za-z0-9_-]{22}", "X", line), done.returncode, masked))
         return text
 

@@ -124,7 +124,7 @@ def test_start_status_list_serve_stop(bed):
             env=bed.environment, capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
         assert again.returncode == 1
-        assert again.stderr.startswith("ottla: pipeline hits is already running")
+        assert again.stderr.startswith("ottla: hits is already running")
         # The view is read while it runs, with the offsets that it is true at.
         base = f"http://127.0.0.1:{port}/pipelines"
         assert [(one["name"], one["state"]) for one in get(base)] == [("hits", "running")]

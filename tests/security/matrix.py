@@ -16,6 +16,7 @@ from ottla.model.ids import Uuid
 from ottla.protocol.generated import (
     add_offsets_to_txn_request,
     add_partitions_to_txn_request,
+    add_raft_voter_request,
     alter_client_quotas_request,
     alter_configs_request,
     alter_partition_reassignments_request,
@@ -71,6 +72,7 @@ from ottla.protocol.generated import (
     produce_request,
     read_share_group_state_request,
     read_share_group_state_summary_request,
+    remove_raft_voter_request,
     renew_delegation_token_request,
     share_acknowledge_request,
     share_fetch_request,
@@ -471,6 +473,12 @@ def probes(topic_id: Uuid, batch: bytes, transactional_batch: bytes) -> dict[str
             ), 1,
         ),
         "UnregisterBroker": (unregister_broker_request.UnregisterBrokerRequest(4711), 0),
+        "AddRaftVoter": (
+            add_raft_voter_request.AddRaftVoterRequest(
+                None, 1000, 4711, b"\x07" * 16, [add_raft_voter_request.Listener("CONTROLLER", "127.0.0.1", 1)]
+            ), 0,
+        ),
+        "RemoveRaftVoter": (remove_raft_voter_request.RemoveRaftVoterRequest(None, 4711, b"\x07" * 16), 0),
     }  # fmt: skip
     return found
 

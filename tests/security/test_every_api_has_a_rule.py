@@ -25,10 +25,8 @@ def test_of_a_controllers_listener() -> None:
 
 
 def test_the_matrix_asks_every_api_of_a_brokers_listener() -> None:
-    """But those that are open to everyone, before the login or after it, and the two that change voters: static voters, as
-    the matrix has them, cannot be changed (tests/interop/test_kraft_upgrade.py asks them)."""
+    """But those that are open to everyone, before the login or after it."""
     asked = {request.API_KEY for request, _ in probes(ZERO_UUID, b"", b"").values()}
     closed = {key for key in (*BROKER_APIS, *TELEMETRY_APIS) if BROKER_RULES[key] is not for_everyone}
     tokens = {key for key in BROKER_APIS if "DELEGATION_TOKEN" in ApiKey(key).name}
-    voters = {ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER}
-    assert names((closed | tokens) - asked - voters) == []
+    assert names((closed | tokens) - asked) == []

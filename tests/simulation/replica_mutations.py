@@ -9,7 +9,7 @@ import pytest
 
 from ottla.broker.handlers import replica_fetch
 from ottla.controller import brokers, partition_change
-from ottla.log import log_store
+from ottla.log import log_store, partition_log
 from ottla.model.errors import ErrorCode
 from ottla.replication import fetcher, following, leading, partition
 
@@ -42,7 +42,15 @@ def commits_without_enough_replicas(patch: pytest.MonkeyPatch) -> None:
 
 @mutation
 def shows_what_is_not_committed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(partition.Partition, "readable_end", lambda self, _level: self.log.log_end_offset)
+    original = partition_log.PartitionLog.read
+
+    def read(
+        self: Any, offset: int, max_bytes: int, *, max_offset: int | None = None, min_one_batch: bool = True
+    ) -> Any:
+        del max_offset
+        return original(self, offset, max_bytes, min_one_batch=min_one_batch)
+
+    patch.setattr(partition_log.PartitionLog, "read", read)
 
 
 @mutation

@@ -67,11 +67,16 @@ class Sender:
         return Written(rows, size)
 
     def flush(self, timeout_s: float = 300.0) -> None:
+        from confluent_kafka import KafkaException
+
         try:
             left = self.producer.flush(timeout_s)
         except SystemError:  # how confluent-kafka reports a fatal error (fenced) from inside a delivery report
             self.check()
             raise TableError("another attempt at this work has begun; this one is fenced") from None
+        except KafkaException as error:  # and one that came before any report
+            self.check()
+            raise TableError(f"nothing more can be written: {error.args[0].str()} ({error.args[0].name()})") from None
         self.check()
         if left:
             raise TableError(f"{left} records were not acknowledged in {timeout_s:.0f} s: is the broker there?")

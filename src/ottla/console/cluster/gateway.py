@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from queue import LifoQueue
@@ -19,6 +20,8 @@ Result = TypeVar("Result")
 _CLIENTS = 6
 _TIMEOUTS = {"request.timeout.ms": "8000", "default.api.timeout.ms": "8000"}
 """A page that waits longer than this is a page that nobody waits for."""
+_PATIENCE_S = 4.0
+_AGAIN_S = 0.1
 _STATUS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 404,
     ErrorCode.GROUP_ID_NOT_FOUND: 404,
@@ -43,6 +46,15 @@ class Gateway:
     async def ask(self, question: Callable[[Cluster], Result]) -> Result:
         """Run a question in a thread, with a cluster of its own while it lasts."""
         return await self.in_thread(lambda: self.ask_now(question))
+
+    async def ask_until(self, question: Callable[[Cluster], Result], shows: Callable[[Result], bool]) -> None:
+        """Ask until a change shows, or for a few seconds: brokers hear of one a moment after it is made."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            found = await self.ask(question)
+            if shows(found) or time.monotonic() > deadline:
+                return
+            await asyncio.sleep(_AGAIN_S)
 
     def ask_now(self, question: Callable[[Cluster], Result]) -> Result:
         cluster = self._clusters.get()

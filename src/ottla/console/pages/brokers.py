@@ -10,7 +10,7 @@ from ottla.client.cluster import Cluster
 from ottla.client.configs import DELETE, SET, ResourceType, Source, alter_configs, describe_configs
 from ottla.client.errors import check
 from ottla.console.errors import ConsoleError
-from ottla.console.pages.config_table import config_rows
+from ottla.console.pages.config_table import config_rows, until_changed
 from ottla.console.site import site_of
 from ottla.console.web import back, form, number, page_response, text
 from ottla.protocol.generated.describe_quorum_request import (
@@ -67,7 +67,9 @@ async def change(request: Request) -> Response:
     node, name, value = request.path_params["broker"], text(given, "name"), text(given, "value")
     reset = text(given, "reset") == "yes"
     edit = (name, DELETE, None) if reset else (name, SET, value)
-    await site_of(request).gateway.ask(lambda cluster: alter_configs(cluster, ResourceType.BROKER, node, [edit]))
+    gateway = site_of(request).gateway
+    await gateway.ask(lambda cluster: alter_configs(cluster, ResourceType.BROKER, node, [edit]))
+    await until_changed(gateway, node, name, Source.DYNAMIC_BROKER_CONFIG, None if reset else value)
     return back(f"/brokers/{node}", f"{name} is back to its default." if reset else f"{name} is now {value}.")
 
 

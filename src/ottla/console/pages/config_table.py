@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ottla.client.configs import Source
+from ottla.client.configs import ResourceType, Source, describe_configs
+from ottla.console.cluster.gateway import Gateway
 from ottla.protocol.generated.describe_configs_response import DescribeConfigsResourceResult
 
 _SOURCES: dict[int, str] = {
@@ -44,6 +45,23 @@ def config_rows(configs: Iterable[DescribeConfigsResourceResult], own: Source, k
         )
         for config in sorted(configs, key=lambda each: (each.config_source != own, each.name))
     ]
+
+
+async def until_changed(gateway: Gateway, node: str, name: str, level: Source, value: str | None) -> None:
+    """A broker's page shows what was set at `level` (None: set there no more), if the broker hears of it soon."""
+
+    def shows(found: dict[str, list[DescribeConfigsResourceResult]]) -> bool:
+        config = next((config for config in found.get(node, []) if config.name == name), None)
+        if config is None:
+            return True
+        own = next((other for other in config.synonyms if other.source == level), None)
+        if value is None or own is None:
+            return (own is None) == (value is None)
+        return config.is_sensitive or own.value == value
+
+    await gateway.ask_until(
+        lambda cluster: describe_configs(cluster, ResourceType.BROKER, [node], synonyms=True), shows
+    )
 
 
 def _documents(kind: str) -> dict[str, str]:

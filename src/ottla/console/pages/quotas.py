@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ottla.console.cluster.access import QUOTAS, list_quotas, set_quota
+from ottla.console.cluster.access import QUOTAS, Quota, list_quotas, set_quota
 from ottla.console.errors import ConsoleError
 from ottla.console.pages.access import ask_or_reason
 from ottla.console.site import site_of
@@ -39,8 +39,15 @@ async def change(request: Request) -> Response:
             value = float(text(given, "value"))
         except ValueError:
             raise ConsoleError(f"{text(given, 'value')!r} is not a number") from None
-    await site_of(request).gateway.ask(lambda cluster: set_quota(cluster, entity, name, value))
+    gateway = site_of(request).gateway
+    await gateway.ask(lambda cluster: set_quota(cluster, entity, name, value))
+    of = tuple(sorted(entity.items()))
+    await gateway.ask_until(list_quotas, lambda quotas: _value(quotas, of, name) == value)
     return back("/quotas", f"{name} was removed." if value is None else f"{name} is now {value:g}.")
+
+
+def _value(quotas: list[Quota], entity: tuple[tuple[str, str | None], ...], name: str) -> float | None:
+    return next((dict(quota.values).get(name) for quota in quotas if quota.entity == entity), None)
 
 
 ROUTES = [Route("/quotas", show), Route("/quotas", change, methods=["POST"])]

@@ -7,7 +7,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ottla.client.configs import DELETE, SET, ResourceType, Source, alter_configs, describe_configs
-from ottla.console.pages.config_table import config_rows
+from ottla.console.pages.config_table import config_rows, until_changed
 from ottla.console.site import site_of
 from ottla.console.web import back, form, page_response, text
 
@@ -27,7 +27,11 @@ async def change(request: Request) -> Response:
     given = await form(request, "admin")
     name, value, reset = text(given, "name"), text(given, "value"), text(given, "reset") == "yes"
     edit = (name, DELETE, None) if reset else (name, SET, value)
-    await site_of(request).gateway.ask(lambda cluster: alter_configs(cluster, ResourceType.BROKER, "", [edit]))
+    site = site_of(request)
+    await site.gateway.ask(lambda cluster: alter_configs(cluster, ResourceType.BROKER, "", [edit]))
+    snapshot = await site.sampler.current()
+    node = str(snapshot.brokers[0].id)
+    await until_changed(site.gateway, node, name, Source.DYNAMIC_DEFAULT_BROKER_CONFIG, None if reset else value)
     return back("/settings", f"{name} is back to its default." if reset else f"{name} is now {value} on all brokers.")
 
 
