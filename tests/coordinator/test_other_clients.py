@@ -78,6 +78,8 @@ class KafkaPythonMember:
             session_timeout_ms=10_000,
         )
         listener = PythonListener(self.name, ledger)
+        while not client.partitions_for_topic(topic) and not self._stop.is_set():
+            time.sleep(0.05)  # kafka-python may stand still when it hears of a topic only after it has joined
         client.subscribe([topic], listener=listener)
         while not self._stop.is_set():
             client.poll(50)
