@@ -16,10 +16,10 @@ from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 import pytest
-from confluent_kafka import Consumer
 
 from ottla.testing import Broker
 from tests.support.apache_kafka import free_port
+from tests.support.committed import committed_lines
 from tests.support.kafka_tools import jvm_command
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(240), pytest.mark.usefixtures("requires_apache_kafka")]
@@ -111,25 +111,4 @@ def test_a_file_goes_through_a_topic_into_a_file_once(worker: Worker, tmp_path: 
     worker.until(lambda: len(written()) == 1000, "1000 lines")
     status = worker.call("/connectors/in/status")
     assert (status["connector"]["state"], [task["state"] for task in status["tasks"]]) == ("RUNNING", ["RUNNING"])
-    assert in_the_topic(worker.servers) == [str(number) for number in range(1000)]
-
-
-def in_the_topic(servers: str) -> list[str]:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": servers,
-            "group.id": "test",
-            "auto.offset.reset": "earliest",
-            "isolation.level": "read_committed",
-        }
-    )
-    consumer.subscribe(["lines"])
-    found: list[str] = []
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        messages = consumer.consume(500, 1.0)
-        found += [(message.value() or b"").decode() for message in messages if message.error() is None]
-        if len(found) >= 1000 and not messages:
-            break
-    consumer.close()
-    return found
+    assert committed_lines(worker.servers, "lines", 1000, 60) == [str(number) for number in range(1000)]

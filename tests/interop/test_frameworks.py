@@ -6,15 +6,15 @@ Spark has tests of its own (tests/pipelines), and so has Kafka Streams (tests/co
 from __future__ import annotations
 
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from ottla.testing import Broker
+from tests.support.committed import committed_lines
 from tests.support.kafka_jars import Unavailable, cache_dir, fetch_artifacts, java
 
 SOURCES = Path(__file__).parent / "frameworks"
@@ -66,30 +66,8 @@ def test_reads_a_topic_and_writes_another(framework: str, tmp_path: Path) -> Non
         with (tmp_path / "log").open("wb") as log:
             job = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, cwd=tmp_path)
         try:
-            found = committed_lines(broker.bootstrap_servers, len(LINES), 120)
+            found = committed_lines(broker.bootstrap_servers, "out", len(LINES), 120)
             assert sorted(found) == sorted(line.upper() for line in LINES), (tmp_path / "log").read_text()[-3000:]
         finally:
             job.kill()
             job.wait(30)
-
-
-def committed_lines(bootstrap_servers: str, count: int, timeout_s: float) -> list[str]:
-    """What stands in `out`: so many lines, and what else comes within a second."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap_servers,
-            "group.id": "test",
-            "auto.offset.reset": "earliest",
-            "isolation.level": "read_committed",
-        }
-    )
-    consumer.subscribe(["out"])
-    found: list[str] = []
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        messages = consumer.consume(500, 1.0)
-        found += [(message.value() or b"").decode() for message in messages if message.error() is None]
-        if len(found) >= count and not messages:
-            break
-    consumer.close()
-    return found

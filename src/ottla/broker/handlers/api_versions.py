@@ -31,10 +31,12 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
     if context.connection.gate is not None:
         context.connection.gate.on_api_versions()
     broker = context.broker
+    served = context.connection.dispatcher.served
+    hidden = _TELEMETRY if not served.keys().isdisjoint(_TELEMETRY) and not _wants_telemetry(broker.image) else set()
     keys = [
-        ApiVersion(key, 0 if key == 0 else APIS[key].min_version, served.max_version or APIS[key].max_version)
-        for key, served in context.connection.dispatcher.served.items()
-        if key not in _TELEMETRY or _somebody_wants_telemetry(broker.image)
+        ApiVersion(key, 0 if key == 0 else APIS[key].min_version, api.max_version or APIS[key].max_version)
+        for key, api in served.items()
+        if key not in hidden
     ]
     levels = broker.image.features
     if broker.quorum.kraft_version > 0:
@@ -52,6 +54,6 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
     )
 
 
-def _somebody_wants_telemetry(image: MetadataImage) -> bool:
+def _wants_telemetry(image: MetadataImage) -> bool:
     """Without a subscription there is nothing to push, and librdkafka would write a line to stderr for every client."""
     return any(resource == RESOURCE_CLIENT_METRICS for resource, _ in image.configs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from queue import LifoQueue
 from typing import TypeVar
@@ -31,6 +31,16 @@ _STATUS = {
 }
 
 
+async def until_it_shows(look: Callable[[], Awaitable[Result]], shows: Callable[[Result], bool]) -> Result:
+    """Look until a change shows, or for a few seconds: brokers hear of one a moment after it is made."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        found = await look()
+        if shows(found) or time.monotonic() > deadline:
+            return found
+        await asyncio.sleep(_AGAIN_S)
+
+
 class Gateway:
     def __init__(self, bootstrap_servers: str, properties: Mapping[str, str]) -> None:
         try:
@@ -48,13 +58,7 @@ class Gateway:
         return await self.in_thread(lambda: self.ask_now(question))
 
     async def ask_until(self, question: Callable[[Cluster], Result], shows: Callable[[Result], bool]) -> None:
-        """Ask until a change shows, or for a few seconds: brokers hear of one a moment after it is made."""
-        deadline = time.monotonic() + _PATIENCE_S
-        while True:
-            found = await self.ask(question)
-            if shows(found) or time.monotonic() > deadline:
-                return
-            await asyncio.sleep(_AGAIN_S)
+        await until_it_shows(lambda: self.ask(question), shows)
 
     def ask_now(self, question: Callable[[Cluster], Result]) -> Result:
         cluster = self._clusters.get()

@@ -12,13 +12,11 @@ import time
 from collections.abc import Callable
 
 from ottla.console.cluster.collect import collect
-from ottla.console.cluster.gateway import Gateway
+from ottla.console.cluster.gateway import Gateway, until_it_shows
 from ottla.console.cluster.history import History, Lag
 from ottla.console.cluster.snapshot import Snapshot
 from ottla.console.errors import ConsoleError
 
-_PATIENCE_S = 4.0
-_AGAIN_S = 0.1
 _SLOW_S = 1.0
 
 
@@ -68,13 +66,8 @@ class Sampler:
         return await asyncio.shield(self._looking)
 
     async def look_until(self, seen: Callable[[Snapshot], bool]) -> Snapshot:
-        """Fresh looks until a change shows, or for a few seconds: brokers hear of a change a moment after it is made."""
-        deadline = time.monotonic() + _PATIENCE_S
-        while True:
-            snapshot = await self.look()
-            if seen(snapshot) or time.monotonic() > deadline:
-                return snapshot
-            await asyncio.sleep(_AGAIN_S)
+        """Fresh looks until a change shows, or for a few seconds."""
+        return await until_it_shows(self.look, seen)
 
     async def _look(self) -> Snapshot:
         try:
