@@ -131,6 +131,20 @@ class TestIndexes:
         assert len(index) == len(left) == len(OffsetIndex(STORAGE, path, 1000))
         assert index.last_offset == (left[-1][0] if left else 1000)
 
+    def test_what_was_read_before_a_cut_does_not_answer_for_what_came_after_it(self, tmp_path: Path) -> None:
+        index = OffsetIndex(STORAGE, f"{tmp_path}/o", 0)
+        for number in range(1, 11):
+            index.append(10 * number, 100 * number)
+        index.flush()
+        assert index.lookup(75) == 700
+        index.truncate_to(50)
+        for number in range(5, 11):
+            index.append(10 * number + 1, 1000 * number)
+        index.flush()
+        assert [index.lookup(wanted) for wanted in (45, 50, 51, 75, 99, 200)] == [400, 400, 5000, 7000, 9000, 10_000]
+        index.reset()
+        assert index.lookup(75) == 0
+
     def test_lookup_in_a_file_that_is_read_in_parts(self, tmp_path: Path) -> None:
         index = OffsetIndex(STORAGE, f"{tmp_path}/o", 0)
         times = TimeIndex(STORAGE, f"{tmp_path}/t", 0)

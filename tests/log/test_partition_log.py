@@ -13,7 +13,7 @@ from ottla.log.validation import AppendOrigin
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Uuid
 from ottla.protocol.records import build_end_txn_marker, iterate_batches
-from ottla.runtime.disk import DiskStorage
+from ottla.runtime.disk import DiskFile, DiskStorage
 
 from .partition_files import NOW, append, batch, names, new_log, read_all, reload, values
 
@@ -29,6 +29,17 @@ def log(tmp_path: Path) -> PartitionLog:
 def small_log(tmp_path: Path) -> PartitionLog:
     """Ten or so batches per segment, an index entry every second batch."""
     return new_log(tmp_path, SMALL)
+
+
+class CountingStorage(DiskStorage):
+    """Notes each file that is opened."""
+
+    def __init__(self) -> None:
+        self.opened: list[str] = []
+
+    def open(self, path: str, *, create: bool = False) -> DiskFile:
+        self.opened.append(path)
+        return super().open(path, create=create)
 
 
 class TestAppend:
@@ -80,6 +91,18 @@ class TestAppend:
         result = log.append_as_follower(data, now_ms=NOW, max_leader_epoch=1)
         assert result is not None
         assert (result.last_offset, log.log_end_offset) == (0, 1)
+
+
+def test_reading_on_asks_the_index_file_once_for_many_fetches(tmp_path: Path) -> None:
+    storage = CountingStorage()
+    log = new_log(tmp_path, TopicConfig(segment_bytes=1 << 20, index_interval_bytes=150), storage)
+    for number in range(400):
+        append(log, b"x" * 200, b"%d" % number)
+    log.close()
+    again = reload(log, clean=True, storage=storage)
+    storage.opened.clear()
+    assert [value for _, value in read_all(again, max_bytes=2_000)][1::2] == [b"%d" % number for number in range(400)]
+    assert sum(path.endswith(".index") for path in storage.opened) <= 3  # its size, and the pieces that were kept
 
 
 class TestRead:

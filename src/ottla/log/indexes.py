@@ -2,8 +2,8 @@
 
 Entries are fixed-size and append-only. The last few sit in memory and are written by `flush`, which the segment calls
 when it rolls, closes or is synced: a lost index is rebuilt from the log, so no write here is urgent. Lookups bisect
-the file with small reads and keep no copy of it. A file that Kafka preallocated and left with trailing zeros counts
-only to its last entry.
+the file with small reads and keep the last piece that they read, for whoever reads on from there. A file that Kafka
+preallocated and left with trailing zeros counts only to its last entry.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _pack_offset = _OFFSET_ENTRY.pack
 _pack_time = _TIME_ENTRY.pack
 _TAIL_BYTES = 4096
 """Write the tail out when it has grown to this size: about 2 MB of log at the default interval."""
-_WINDOW_BYTES = 16 * 1024
-"""A lookup narrows the file down to this much with reads of one entry, then reads the rest at once."""
+_WINDOW_BYTES = 4 * 1024
+"""A lookup narrows the file down to this much with reads of one entry, then reads the rest at once and keeps it."""
 
 
 class _Index:
     """Slots of two rising numbers: the file's entries first, then those in memory."""
 
-    __slots__ = ("_storage", "_tail", "_written", "base_offset", "path")
+    __slots__ = ("_kept", "_kept_first", "_storage", "_tail", "_written", "base_offset", "path")
 
     ENTRY: Struct
 
@@ -38,6 +38,9 @@ class _Index:
         self.path = path
         self.base_offset = base_offset
         self._tail = bytearray()
+        self._kept = b""
+        """Entries of the file from slot `_kept_first` on; they do not change until they are cut off."""
+        self._kept_first = 0
         self._written = self._valid_bytes()
 
     def __len__(self) -> int:
@@ -91,7 +94,10 @@ class _Index:
         if not data or unpack(data, 0)[field] > target:
             if first == 0:
                 return None
-            data, first = self._window(target, field)
+            data = self._kept
+            if not data or not unpack(data, 0)[field] <= target < unpack(data, len(data) - size)[field]:
+                data = self._kept = self._window(target, field)
+            first = self._kept_first
         low, high = 0, len(data) // size
         while low < high:
             middle = (low + high) // 2
@@ -104,8 +110,8 @@ class _Index:
         one, other = unpack(data, (low - 1) * size)
         return first + low - 1, (one, other)
 
-    def _window(self, target: int, field: int) -> tuple[bytes, int]:
-        """A part of the file that holds the slot before which everything is <= `target`, and its first slot's number."""
+    def _window(self, target: int, field: int) -> bytes:
+        """A part of the file that holds the last slot whose `field` is <= `target`, if there is one."""
         size = self.ENTRY.size
         low, high = 0, self._written // size
         file = self._storage.open(self.path)
@@ -121,7 +127,8 @@ class _Index:
             file.close()
         if len(data) != (high - low) * size:
             raise OSError(errno.EIO, f"{self.path} ends before its entry {high - 1}")
-        return data, low
+        self._kept_first = low
+        return data
 
     def _last(self) -> tuple[int, int] | None:
         count = len(self)
@@ -141,6 +148,7 @@ class _Index:
         self._trim()
 
     def _trim(self) -> None:
+        self._kept = b""
         file = self._storage.open(self.path, create=True)
         try:
             if file.size() != self._written:

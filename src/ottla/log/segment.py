@@ -300,6 +300,7 @@ class Segment:
         for at, header in self.headers_from(start):
             size = header.batch_length + LOG_OVERHEAD
             if at + size > limit:
+                self.remember(header.base_offset, at)  # where whoever reads on will ask
                 break
             end, next_offset = at + size, header.base_offset + header.last_offset_delta + 1
         if next_offset is not None:
