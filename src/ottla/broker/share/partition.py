@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.broker.share import group_limits
 from ottla.coordinator.share.batches import UNKNOWN_START_OFFSET, StateBatch
-from ottla.coordinator.share.in_flight import Acknowledgement, Change, InFlight, Limits
+from ottla.coordinator.share.in_flight import BATCH_NOT_FOUND, Acknowledgement, Change, InFlight, Limits
 from ottla.coordinator.share.records import SharePartitionKey
 from ottla.env.logging import get_logger
 from ottla.model.errors import ErrorCode, KafkaError
@@ -148,7 +148,8 @@ class SharePartition:
 
     def acknowledge(self, member_id: str, acknowledgements: Sequence[Acknowledgement], done: Done) -> None:
         if self.in_flight is None:
-            done(self.error or KafkaError(ErrorCode.LEADER_NOT_AVAILABLE))
+            # Nothing has been given out yet, so nothing can be acknowledged: Kafka's word too, whoever is first.
+            done(self.error or KafkaError(ErrorCode.INVALID_RECORD_STATE, BATCH_NOT_FOUND))
             return
         try:
             change = self.in_flight.acknowledge(member_id, acknowledgements, self.limits, self.lock_until_ms())

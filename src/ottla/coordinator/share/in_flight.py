@@ -21,6 +21,7 @@ _STATE_AFTER = {
     RELEASE: RecordState.AVAILABLE,
     REJECT: RecordState.ARCHIVED,
 }
+BATCH_NOT_FOUND = "Batch record not found. The request batch offsets are not found in the cache."
 _ONGOING = "The record state is invalid. The acknowledgement of delivery could not be completed."
 _NOT_ACQUIRED = "The offset cannot be acknowledged. The offset is not acquired."
 _LEAST_THROTTLE_COUNT = 2
@@ -312,8 +313,7 @@ class InFlight:
 
     def _check_known(self, each: Acknowledgement) -> None:
         if not self._runs or (each.first_offset < self.start_offset and each.last_offset < self.start_offset):
-            message = "Batch record not found. The request batch offsets are not found in the cache."
-            raise KafkaError(ErrorCode.INVALID_RECORD_STATE, message)
+            raise KafkaError(ErrorCode.INVALID_RECORD_STATE, BATCH_NOT_FOUND)
         for offset, which in ((each.first_offset, "first"), (each.last_offset, "last")):
             if offset >= self.next_offset:
                 message = f"Batch record not found. The {which} offset in request is past acquired records."
