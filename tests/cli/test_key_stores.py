@@ -13,10 +13,11 @@ import pytest
 
 from ottla.client.cluster import Cluster
 from ottla.client.errors import BadSettings
-from ottla.client.key_stores import load_key_store
 from ottla.client.librdkafka import security_settings
 from ottla.client.settings import client_settings
 from ottla.client.tls import tls_context
+from ottla.security.key_stores import load_key_store
+from ottla.server.errors import StartupError
 from ottla.testing import Broker
 from tests.security.secured import Certificates, address, four_listeners
 
@@ -136,3 +137,34 @@ def test_a_jks_without_its_password_is_read_but_never_beyond_its_end(stores: Pat
         cut.write_bytes(whole[:length])
         with pytest.raises(ValueError, match="cut"):
             load_key_store(str(cut), None)
+
+
+@pytest.mark.timeout(120)
+def test_a_listener_takes_what_keytool_made(stores: Path) -> None:
+    """JKS is Kafka's type when nothing is said: its server.properties work as they are. A client shows a store too."""
+    settings = {
+        "listeners": "SSL://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+        "listener.security.protocol.map": "SSL:SSL,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "SSL",
+        "ssl.keystore.location": str(stores / "key.jks"),
+        "ssl.keystore.password": STORE_PASSWORD,
+        "ssl.key.password": KEY_PASSWORD,
+        "ssl.truststore.location": str(stores / "key.p12"),  # trusts the certificate in it
+        "ssl.truststore.password": STORE_PASSWORD,
+        "ssl.client.auth": "required",
+        "ssl.endpoint.identification.algorithm": "",
+    }
+    trusts = {
+        "ssl.truststore.certificates": load_key_store(
+            str(stores / "key.jks"), STORE_PASSWORD, KEY_PASSWORD
+        ).trusted_pem()
+    }
+    shows = {"ssl.keystore.location": str(stores / "key.p12"), "ssl.keystore.password": STORE_PASSWORD}
+    common = {"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": ""}
+    with Broker(properties=settings) as running:
+        server = address(running, "SSL")
+        with Cluster(client_settings(server, {**common, **trusts, **shows})) as cluster:
+            assert cluster.describe("describeCluster").cluster_id
+    for wrong, words in (("ssl.key.password", "password"), ("ssl.keystore.password", "password")):
+        with pytest.raises(StartupError, match=words), Broker(properties={**settings, wrong: "other"}):
+            pass

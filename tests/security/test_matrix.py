@@ -204,7 +204,9 @@ def test_a_share_group_reads_and_acknowledges_only_topics_that_it_may_read(serve
     for case in ("consumer", "everything"):
         # Of a group without members: nothing was given out (121), or by now it is known that there is no state (3).
         for seen in (apache[case], ours[case]):
-            rows = [fact for fact in seen if fact[0] == "ShareAcknowledgeResponse" and fact[2:4] == ("PartitionData", "0")]
+            rows = [
+                fact for fact in seen if fact[0] == "ShareAcknowledgeResponse" and fact[2:4] == ("PartitionData", "0")
+            ]
             assert {fact[-1] for fact in rows} - {"LeaderIdAndEpoch"} < {"error_code=121", "error_code=3"}, seen
 
 

@@ -199,7 +199,7 @@ def test_pkcs12_and_encrypted_keys_and_texts(tmp_path: Path) -> None:
     bad: list[dict[str, str]] = [
         {**good[0], "ssl.keystore.password": "wrong"},
         {**good[1], "ssl.key.password": "wrong"},
-        {**good[0], "ssl.keystore.type": "JKS"},
+        {**good[0], "ssl.keystore.type": "BCFKS"},
         {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(tmp_path / "nowhere")},
         {},
         {**good[2], "ssl.enabled.protocols": "TLSv1.1"},

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ottla.client.errors import BadSettings
-from ottla.client.key_stores import is_pem, load_key_store
 from ottla.client.settings import jaas_options
+from ottla.security.key_stores import is_pem, load_key_store
 
 TRANSLATED = frozenset({
     "ssl.truststore.location", "ssl.truststore.password", "ssl.truststore.type", "ssl.truststore.certificates",

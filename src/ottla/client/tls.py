@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Mapping
 
 from ottla.client.errors import BadSettings
-from ottla.client.key_stores import is_pem, load_key_store
+from ottla.security.key_stores import is_pem, load_key_store
 
 
 def tls_context(given: Mapping[str, str]) -> ssl.SSLContext:

@@ -1,4 +1,4 @@
-"""TLS contexts from Kafka's ssl.* settings: PEM and PKCS12 key stores, TLS 1.2 and 1.3, client certificates.
+"""TLS contexts from Kafka's ssl.* settings: PEM, PKCS12 and JKS stores, TLS 1.2 and 1.3, client certificates.
 
 `TlsSource` keeps one context and makes a new one when the settings or the files behind them change; connections that are
 up keep the one they began with. A reload that cannot be used is reported once and the old context stays. Private keys
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.env.config.broker.config import BrokerConfig
+from ottla.security.key_stores import MAX_STORE_BYTES, KeyStore, load_key_store
 from ottla.security.principals import PrincipalRuleError, distinguished_name, principal_mapper
 
 if TYPE_CHECKING:
@@ -94,10 +95,14 @@ def _key_pem(config: BrokerConfig) -> bytes | None:
         return f"{config.ssl_keystore_key or ''}\n{config.ssl_keystore_certificate_chain or ''}\n".encode()
     if config.ssl_keystore_location is None:
         return None
-    data = _read("ssl.keystore.location", config.ssl_keystore_location)
+    path = config.ssl_keystore_location
     if kind == "PEM":
-        return data
-    return _pkcs12("ssl.keystore", kind, data, config.ssl_keystore_password, config.ssl_key_password)[0]
+        return _read("ssl.keystore.location", path)
+    store = _store("ssl.keystore", kind, path, config.ssl_keystore_password, config.ssl_key_password)
+    try:
+        return "".join(store.identity_pem()).encode()
+    except ValueError as error:
+        raise TlsError(f"ssl.keystore.location: {error}") from error
 
 
 def _trusted_pem(config: BrokerConfig) -> str | None:
@@ -106,43 +111,29 @@ def _trusted_pem(config: BrokerConfig) -> str | None:
         return config.ssl_truststore_certificates
     if config.ssl_truststore_location is None:
         return None
-    data = _read("ssl.truststore.location", config.ssl_truststore_location)
+    path = config.ssl_truststore_location
     if kind == "PEM":
-        return data.decode("ascii", "replace")
-    return _pkcs12("ssl.truststore", kind, data, config.ssl_truststore_password, None)[1]
+        return _read("ssl.truststore.location", path).decode("ascii", "replace")
+    return _store("ssl.truststore", kind, path, config.ssl_truststore_password, None).trusted_pem()
 
 
 def _read(name: str, path: str) -> bytes:
     try:
         with open(path, "rb") as file:
-            return file.read(16 * 1024 * 1024)
+            return file.read(MAX_STORE_BYTES)
     except OSError as error:
         raise TlsError(f"{name}={path}: {error.strerror}") from error
 
 
-def _pkcs12(name: str, kind: str, data: bytes, password: str | None, key_password: str | None) -> tuple[bytes, str]:
-    """(key and chain, certificates) as PEM; the key encrypted with `key_password` where there is one."""
-    from cryptography.hazmat.primitives.serialization import (
-        BestAvailableEncryption,
-        Encoding,
-        NoEncryption,
-        PrivateFormat,
-        pkcs12,
-    )
-
-    if kind != "PKCS12":
-        raise TlsError(f"{name}.type={kind} cannot be read here; use PEM or PKCS12 (keytool converts a JKS)")
+def _store(name: str, kind: str, path: str, password: str | None, key_password: str | None) -> KeyStore:
+    if kind not in ("JKS", "PKCS12"):
+        raise TlsError(f"{name}.type={kind} cannot be read here; use PEM, PKCS12 or JKS")
     try:
-        store = pkcs12.load_pkcs12(data, password.encode() if password is not None else None)
+        return load_key_store(path, password, key_password)
+    except OSError as error:
+        raise TlsError(f"{name}.location={path}: {error.strerror}") from error
     except ValueError:
-        raise TlsError(f"{name}.location: not PKCS12, or the password does not fit") from None
-    certificates = [entry.certificate for entry in (store.cert, *store.additional_certs) if entry is not None]
-    chain = b"".join(certificate.public_bytes(Encoding.PEM) for certificate in certificates)
-    if store.key is None:
-        return chain, chain.decode()
-    encryption = BestAvailableEncryption(key_password.encode()) if key_password else NoEncryption()
-    key = store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
-    return key + chain, chain.decode()
+        raise TlsError(f"{name}.location: neither JKS nor PKCS12, damaged, or the password does not fit") from None
 
 
 def _load_chain(context: ssl.SSLContext, pem: bytes, password: str | None) -> None:
@@ -174,7 +165,7 @@ class TlsSource:
         self._client_auth = client_auth
         self._monotonic_ms = monotonic_ms
         self._on_problem = on_problem
-        self._stamp = self._files()
+        self._stamp = _files(config)
         self._checked = monotonic_ms()
         self._context = server_context(config, client_auth=client_auth)
         self._identity = certificate_identity(_key_pem(config))
@@ -186,9 +177,7 @@ class TlsSource:
         now = self._monotonic_ms()
         if now - self._checked > _CHECK_EVERY_MS:
             self._checked = now
-            stamp = self._files()
-            if stamp != self._stamp:
-                self._stamp = stamp
+            if _files(self._config) != self._stamp:
                 self._reload(self._config)
         return self._context
 
@@ -197,6 +186,9 @@ class TlsSource:
         self._reload(config)
 
     def _reload(self, config: BrokerConfig) -> None:
+        stamp = _files(config)  # before they are read: what changes meanwhile is seen at the next look
+        if config is self._config:
+            self._stamp = stamp
         try:
             identity = certificate_identity(_key_pem(config))
             self._check_identity(config, identity)
@@ -206,7 +198,7 @@ class TlsSource:
             self._on_problem(str(error))
             return
         self._config, self._context, self._identity, self.mapper = config, context, identity, mapper
-        self._stamp = self._files()
+        self._stamp = stamp
 
     def _check_identity(self, config: BrokerConfig, identity: tuple[str, frozenset[str]] | None) -> None:
         """A new certificate is for the same server, unless the settings say that it may be another."""
@@ -217,10 +209,9 @@ class TlsSource:
         if not self._identity[1] <= identity[1] and not config.ssl_allow_san_changes:
             raise TlsError("the new certificate lacks SubjectAltNames of the old; ssl.allow.san.changes is false")
 
-    def _files(self) -> tuple[tuple[int, int] | None, ...]:
-        return tuple(
-            _stamp(path) for path in (self._config.ssl_keystore_location, self._config.ssl_truststore_location)
-        )
+
+def _files(config: BrokerConfig) -> tuple[tuple[int, int] | None, ...]:
+    return tuple(_stamp(path) for path in (config.ssl_keystore_location, config.ssl_truststore_location))
 
 
 def _stamp(path: str | None) -> tuple[int, int] | None:

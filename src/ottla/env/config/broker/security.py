@@ -50,7 +50,7 @@ class SecuritySettings(Settings):
     ssl_cipher_suites: tuple[str, ...] = setting(
         LIST, (), list_of(), "Cipher suites that are accepted; empty takes the library's.", mode=PER_BROKER
     )
-    ssl_keystore_type: str = setting(STRING, "JKS", None, "Format of the key store; PEM here.", mode=PER_BROKER)
+    ssl_keystore_type: str = setting(STRING, "JKS", None, "Format of the key store: JKS, PKCS12 or PEM.", mode=PER_BROKER)
     ssl_keystore_location: str | None = setting(
         STRING, None, None, "File with this node's key and certificates.", mode=PER_BROKER
     )
@@ -60,7 +60,7 @@ class SecuritySettings(Settings):
         PASSWORD, None, None, "Certificates as PEM text.", mode=PER_BROKER
     )
     ssl_key_password: str | None = setting(PASSWORD, None, None, "Password of the private key.", mode=PER_BROKER)
-    ssl_truststore_type: str = setting(STRING, "JKS", None, "Format of the trust store; PEM here.", mode=PER_BROKER)
+    ssl_truststore_type: str = setting(STRING, "JKS", None, "Format of the trust store: JKS, PKCS12 or PEM.", mode=PER_BROKER)
     ssl_truststore_location: str | None = setting(
         STRING, None, None, "File with the trusted certificates.", mode=PER_BROKER
     )
