@@ -8,7 +8,7 @@ import pytest
 
 from ottla.coordinator.groups.classic.join import Caller
 from ottla.coordinator.groups.offset_store import CommittedOffset
-from ottla.coordinator.partitioning import java_hash, partition_for
+from ottla.coordinator.partitioning import partition_for
 from ottla.coordinator.records import GroupMetadataRecord, OffsetCommitRecord, encode, offset_commit_value
 from ottla.coordinator.settings import GroupSettings
 from ottla.coordinator.timers import KeyedTimers
@@ -16,6 +16,7 @@ from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage, TopicImage
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.java_order import java_hash
 from ottla.protocol.generated.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.protocol.generated.offset_commit_request import (
     OffsetCommitRequest,

@@ -35,6 +35,7 @@ FLAVOURS: dict[str, dict[str, str]] = {
     "quiet": {  # for answers that list everything there is, and for what takes two folders
         "auto.create.topics.enable": "false",
         "log.dirs": "{dir}/data,{dir}/more",
+        "max.incremental.fetch.session.cache.slots": "16",
     },
     "transactions": {  # a list of everything there is, and timeouts that are looked for often
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",

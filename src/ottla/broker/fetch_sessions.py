@@ -1,15 +1,17 @@
 """Incremental fetch sessions (KIP-227): a client names its partitions once and later only what changed.
 
 A session remembers, for each partition, what the client asked for and what it was last told; an incremental response
-leaves out partitions with nothing new. Sessions are bounded in number (max.incremental.fetch.session.cache.slots): a
-new one may displace one that was idle for two minutes, otherwise the client is answered without a session.
+leaves out partitions with nothing new. A session begins with the first answer, not before; which ones are kept is
+decided in `fetch_session_cache`.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from ottla.broker.fetch_session_cache import EvictableKey, FetchSessionCache
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Uuid
 from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
 FIRST_TOPIC_ID_VERSION = 13
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
-EVICTION_MS = 120_000
 
 
 class PartitionKey(NamedTuple):
@@ -57,18 +58,26 @@ class CachedPartition:
         return changed
 
 
-class FetchSession:
-    __slots__ = ("epoch", "id", "last_used_ms", "partitions", "uses_topic_ids")
+Answer: TypeAlias = tuple[PartitionKey, PartitionData]
 
-    def __init__(self, session_id: int, *, uses_topic_ids: bool, now_ms: float) -> None:
+
+class FetchSession:
+    __slots__ = (
+        "created_ms", "epoch", "evictable_key", "id", "last_used_ms", "old", "partitions", "privileged", "uses_topic_ids",
+    )  # fmt: skip
+
+    def __init__(self, session_id: int, *, uses_topic_ids: bool, privileged: bool, now_ms: float) -> None:
         self.id = session_id
         self.epoch = 1
         self.uses_topic_ids = uses_topic_ids
-        self.last_used_ms = now_ms
+        self.privileged = privileged
+        """A follower's."""
+        self.created_ms = self.last_used_ms = now_ms
+        self.old = False
+        self.evictable_key: EvictableKey = (privileged, -1, session_id)
         self.partitions: OrderedDict[PartitionKey, CachedPartition] = OrderedDict()
 
-    def add(self, request: FetchRequest) -> None:
-        """What the request asks for. A session that begins has nothing to forget, whatever the request says."""
+    def update(self, request: FetchRequest) -> None:
         for topic in request.topics:
             for item in topic.partitions:
                 key = PartitionKey(topic.topic, topic.topic_id, item.partition)
@@ -77,37 +86,46 @@ class FetchSession:
                     self.partitions[key] = CachedPartition(item)
                 else:
                     cached.request = item
-
-    def update(self, request: FetchRequest) -> None:
-        self.add(request)
         for forgotten in request.forgotten_topics_data:
             for index in forgotten.partitions:
                 self.partitions.pop(PartitionKey(forgotten.topic, forgotten.topic_id, index), None)
 
 
+Wanted: TypeAlias = list[tuple[PartitionKey, FetchPartition]]
+Begin: TypeAlias = Callable[[list[Answer]], FetchSession | None]
+
+
 class FetchContext:
     """How one fetch request is answered: over which partitions, and with or without a session."""
 
-    __slots__ = ("incremental", "partitions", "session")
+    __slots__ = ("_begin", "_epoch", "partitions", "session")
 
-    def __init__(
-        self, partitions: list[tuple[PartitionKey, FetchPartition]], session: FetchSession | None, *, incremental: bool
-    ) -> None:
+    def __init__(self, partitions: Wanted, session: FetchSession | None = None, begin: Begin | None = None) -> None:
         self.partitions = partitions
         self.session = session
-        self.incremental = incremental
+        self._begin = begin
+        self._epoch = 0 if session is None else session.epoch
 
     @property
     def session_id(self) -> int:
         return 0 if self.session is None else self.session.id
+
+    @property
+    def overtaken(self) -> bool:
+        """Whether the session went on with another request while this one waited."""
+        return self.session is not None and self._epoch not in (0, self.session.epoch)
 
     def was_known(self, key: PartitionKey) -> bool:
         """Whether this session has seen the partition's topic."""
         cached = None if self.session is None else self.session.partitions.get(key)
         return cached is not None and cached.known
 
-    def told(self, answers: list[tuple[PartitionKey, PartitionData]]) -> list[tuple[PartitionKey, PartitionData]]:
+    def told(self, answers: list[Answer]) -> list[Answer]:
         """What to put into the response; partitions that had data go to the end of the session's order."""
+        if self._begin is not None:
+            self.session = self._begin(answers)
+            self._begin = None
+            return answers
         session = self.session
         if session is None:
             return answers
@@ -116,31 +134,29 @@ class FetchContext:
             cached = session.partitions.get(key)
             if cached is None:
                 continue
-            worth = cached.remember(data)
-            if worth or not self.incremental:
+            if cached.remember(data):
                 kept.append((key, data))
-            if data.records or not self.incremental:  # a new session has the order of its first answer
+            if data.records:
                 session.partitions.move_to_end(key)
         return kept
 
 
 class FetchSessions:
-    """All sessions of a node, least recently used first."""
+    """All sessions of a node."""
 
     def __init__(self, slots: int, clock: Clock, random: RandomSource) -> None:
-        self._slots = slots
         self._clock = clock
-        self._random = random
-        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        self._cache = FetchSessionCache(slots, random)
 
     def __len__(self) -> int:
-        return len(self._sessions)
+        return len(self._cache)
 
-    def open(self, request: FetchRequest, version: int) -> FetchContext:
+    def open(self, request: FetchRequest, version: int, *, privileged: bool = False) -> FetchContext:
         """The context for a request; KafkaError when it names a session that is not as it says."""
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH) or version < 7:
-            return self._full(request, version)
-        session = self._sessions.get(request.session_id)
+            return self._full(request, version, privileged=privileged)
+        shard = self._cache.shard_of(request.session_id)
+        session = shard.sessions.get(request.session_id)
         if session is None:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != request.session_epoch:
@@ -149,36 +165,47 @@ class FetchSessions:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         session.update(request)
         if not session.partitions:
-            del self._sessions[session.id]
-            return FetchContext([], None, incremental=False)
+            shard.remove(session.id)
+            return FetchContext([])
         session.epoch = session.epoch % 0x7FFFFFFF + 1
-        session.last_used_ms = self._clock.monotonic_ms()
-        self._sessions.move_to_end(session.id)
-        return FetchContext([(k, c.request) for k, c in session.partitions.items()], session, incremental=True)
+        shard.touch(session, self._clock.monotonic_ms())
+        return FetchContext([(k, c.request) for k, c in session.partitions.items()], session)
 
-    def _full(self, request: FetchRequest, version: int) -> FetchContext:
+    def _full(self, request: FetchRequest, version: int, *, privileged: bool) -> FetchContext:
         if request.session_id:
-            self._sessions.pop(request.session_id, None)
-        partitions = [
-            (PartitionKey(topic.topic, topic.topic_id, item.partition), item)
+            self._cache.shard_of(request.session_id).remove(request.session_id)
+        partitions = {  # of one that is named twice the last counts
+            PartitionKey(topic.topic, topic.topic_id, item.partition): item
             for topic in request.topics
             for item in topic.partitions
-        ]
+        }
+        wanted = list(partitions.items())
         if version < 7 or request.session_epoch == FINAL_EPOCH:
-            return FetchContext(partitions, None, incremental=False)
-        return FetchContext(partitions, self._create(request, version), incremental=False)
+            return FetchContext(wanted)
 
-    def _create(self, request: FetchRequest, version: int) -> FetchSession | None:
+        def begin(answers: list[Answer]) -> FetchSession | None:
+            return self._begin(
+                partitions, answers, uses_topic_ids=version >= FIRST_TOPIC_ID_VERSION, privileged=privileged
+            )
+
+        return FetchContext(wanted, begin=begin)
+
+    def _begin(
+        self,
+        wanted: dict[PartitionKey, FetchPartition],
+        answers: list[Answer],
+        *,
+        uses_topic_ids: bool,
+        privileged: bool,
+    ) -> FetchSession | None:
+        """A session with the partitions in the order of its first answer, if there is room for one."""
+        shard = self._cache.next_shard()
         now_ms = self._clock.monotonic_ms()
-        if len(self._sessions) >= self._slots:
-            oldest = next(iter(self._sessions.values()), None)
-            if oldest is None or now_ms - oldest.last_used_ms < EVICTION_MS:
-                return None
-            del self._sessions[oldest.id]
-        session_id = 0
-        while session_id == 0 or session_id in self._sessions:
-            session_id = int.from_bytes(self._random.token_bytes(4), "big") & 0x7FFFFFFF
-        session = FetchSession(session_id, uses_topic_ids=version >= FIRST_TOPIC_ID_VERSION, now_ms=now_ms)
-        session.add(request)
-        self._sessions[session_id] = session
+        if not shard.room(privileged=privileged, size=len(answers), now_ms=now_ms):
+            return None
+        session = FetchSession(shard.new_id(), uses_topic_ids=uses_topic_ids, privileged=privileged, now_ms=now_ms)
+        for key, data in answers:
+            session.partitions[key] = cached = CachedPartition(wanted[key])
+            cached.remember(data)
+        shard.touch(session, now_ms)
         return session

@@ -24,6 +24,7 @@ from ottla.metadata.image import (
 from ottla.metadata.records import ClearElrRecord, ConfigRecord
 from ottla.model.decision import Decision
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.java_order import strings_in_java_order
 from ottla.model.topic_names import check_topic_name
 from ottla.protocol.generated.alter_configs_request import AlterConfigsRequest
 from ottla.protocol.generated.alter_configs_response import AlterConfigsResourceResponse as LegacyResponse
@@ -88,9 +89,10 @@ def _alter_each(
             if counts[key] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             _check_entries(resource, incremental=incremental)
-            operations = {
-                config.name: (config.config_operation if incremental else SET, config.value)
-                for config in resource.configs
+            asked = {config.name: config for config in resource.configs}
+            operations = {  # in the order in which Kafka looks at them: it names the first that is wrong
+                name: (asked[name].config_operation if incremental else SET, asked[name].value)
+                for name in strings_in_java_order(asked)
             }
             records += config_changes(state, key, operations, replace_all=not incremental)
             outcomes.append((resource, OK))
@@ -166,12 +168,21 @@ def _applied(
         )
     base = old if old is not None else state.rules.default_value(resource[0], name)
     values = [part for part in (base or "").split(",") if part]
-    for part in (operand or "").split(","):
+    for part in _java_split(operand or ""):
         if operation == SUBTRACT:
-            values = [value for value in values if value != part]
+            if part in values:
+                values.remove(part)
         elif part not in values:
             values.append(part)
     return ",".join(values)
+
+
+def _java_split(text: str) -> list[str]:
+    """String.split(","): nothing at the end is no part, unless there is nothing at all."""
+    parts = text.split(",")
+    while text and parts and not parts[-1]:
+        parts.pop()
+    return parts
 
 
 def _check_values(

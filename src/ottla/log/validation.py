@@ -122,7 +122,7 @@ def as_it_is(buf: bytearray | memoryview, version: int, limit: int, latest_ms: i
         and 0 < count == last_delta + 1
         and (producer < 0 or sequence >= 0)
         and (codec or length >= _BODY_OVERHEAD + count * MIN_RECORD_BYTES)
-        and max_time <= latest_ms
+        and NO_TIMESTAMP <= max_time <= latest_ms
         and base_time <= latest_ms
         and crc32c(memoryview(buf)[CRC_COVERS_FROM:]) == crc
     ):
@@ -315,7 +315,10 @@ def _timestamps_and_codec(
     if recompressed or _records_matter(header, config, timestamp_type, now_ms):
         walked = walk_records(buf, header, partition, config, timestamp_type, now_ms)
         max_timestamp = walked.max_timestamp
-        if recompressed or not walked.consecutive:
+        if codec and not recompressed and not walked.consecutive:
+            # Kafka builds such a batch anew, out of records whose keys and values it has skipped: an exception.
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The offsets of a compressed batch are not consecutive")
+        if recompressed:
             fresh = recompress(walked, header, config, wanted, timestamp_type, now_ms)
             _recheck_size(len(fresh), partition, config)
             return _finish(fresh, partition, config, now_ms if timestamp_type else NO_TIMESTAMP)
@@ -339,7 +342,7 @@ def _records_matter(header: BatchHeader, config: TopicConfig, timestamp_type: in
     if config.message_timestamp_before_max_ms != _LONG_MAX:
         return True
     latest = now_ms + config.message_timestamp_after_max_ms
-    return header.max_timestamp > latest or header.base_timestamp > latest
+    return not NO_TIMESTAMP <= header.max_timestamp <= latest or header.base_timestamp > latest
 
 
 def _recheck_size(size: int, partition: TopicPartition, config: TopicConfig) -> None:

@@ -52,7 +52,7 @@ class WalkedRecords(NamedTuple):
     spans: list[RecordSpan]
     max_timestamp: int
     consecutive: bool
-    """Whether the offset deltas are 0, 1, 2 ...: a batch whose are not is rebuilt."""
+    """Whether the offset deltas are 0, 1, 2 ...."""
 
 
 def walk_records(
@@ -96,20 +96,24 @@ def walk_records(
 def recompress(
     walked: WalkedRecords, header: BatchHeader, config: TopicConfig, codec: int, timestamp_type: int, now_ms: int
 ) -> bytearray:
-    """The batch anew with consecutive offsets, in `codec`."""
+    """The batch anew with consecutive offsets, counted in time from its first record, in `codec`."""
     level = {
         GZIP: config.compression_gzip_level,
         LZ4: config.compression_lz4_level,
         ZSTD: config.compression_zstd_level,
     }.get(codec)
+    shift = walked.spans[0][3]
+    if header.base_timestamp + min(span[3] for span in walked.spans) < NO_TIMESTAMP:
+        # Only where a batch is built anew, as in Kafka: the exception of its builder has no code of its own.
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "A record has a negative timestamp")
     append_time = timestamp_type == LOG_APPEND_TIME
     attributes = header.attributes & ~(COMPRESSION_MASK | TIMESTAMP_TYPE_MASK) | codec | (timestamp_type << 3)
     return assemble_batch(
-        walked.payload if walked.consecutive else _renumbered(walked),
+        walked.payload if walked.consecutive and not shift else _renumbered(walked, shift),
         header.record_count,
         base_offset=header.base_offset,
         last_offset_delta=header.record_count - 1,
-        base_timestamp=header.base_timestamp,
+        base_timestamp=header.base_timestamp + shift,
         max_timestamp=now_ms if append_time else walked.max_timestamp,
         attributes=attributes,
         leader_epoch=header.leader_epoch,
@@ -120,11 +124,11 @@ def recompress(
     )
 
 
-def _renumbered(walked: WalkedRecords) -> bytearray:
+def _renumbered(walked: WalkedRecords, shift: int) -> bytearray:
     out = bytearray()
     for index, span in enumerate(walked.spans):
         timestamp_delta, _, key, value, headers, _ = record_at(walked.payload, span[0])
-        encode_record(out, index, timestamp_delta, key, value, headers)
+        encode_record(out, index, timestamp_delta - shift, key, value, headers)
     return out
 
 

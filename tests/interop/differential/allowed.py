@@ -92,7 +92,6 @@ NOT_ASKED = (
     Allowed("AlterConfigs with one resource twice", "Apache Kafka loses the exception and never answers"),
     Allowed("Produce with null records", "a NullPointerException in Apache Kafka, which then never answers"),
     Allowed("Produce with a partition twice", "Apache Kafka drops the first without a word; Ottla appends both"),
-    Allowed("Fetch with a partition twice", "as above"),
     Allowed(
         "Produce with a good CRC around broken records, to a topic that is not compacted",
         "a batch is opaque: records are read only where a rule is about records (DESIGN, decision 2)",

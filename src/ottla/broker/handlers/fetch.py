@@ -6,6 +6,7 @@ from typing import Any
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
+from ottla.broker.fetch_session_cache import can_be_session_id
 from ottla.broker.fetch_sessions import FIRST_TOPIC_ID_VERSION, FetchContext, PartitionKey
 from ottla.broker.leadership import current_leader, leader_endpoints
 from ottla.log.results import LogSlice
@@ -41,6 +42,8 @@ def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | De
 
         return handle_replica_fetch(context, request)
     if request.isolation_level not in _ISOLATION_LEVELS:
+        return _refused(context, request, ErrorCode.UNKNOWN_SERVER_ERROR)
+    if not can_be_session_id(request.session_id):
         return _refused(context, request, ErrorCode.UNKNOWN_SERVER_ERROR)
     fetch_context = context.broker.fetch_sessions.open(request, context.version)
     fetch = Fetch(context, request, fetch_context)
@@ -193,6 +196,8 @@ class Fetch:
                 metrics.fetch_failed(name)
 
     def response(self) -> FetchResponse:
+        if self.fetch_context.overtaken:
+            return FetchResponse(0, ErrorCode.INVALID_FETCH_SESSION_EPOCH, self.fetch_context.session_id, [])
         self._count()
         topics: list[FetchableTopicResponse] = []
         last: tuple[Any, ...] | None = None

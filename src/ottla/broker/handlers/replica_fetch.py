@@ -26,7 +26,7 @@ FIRST_EPOCH_VERSION = 15
 
 def handle_replica_fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Deferred:
     follower = _follower(context, request)
-    fetch_context = context.broker.fetch_sessions.open(request, context.version)
+    fetch_context = context.broker.fetch_sessions.open(request, context.version, privileged=True)
     fetch = ReplicaFetch(context, request, fetch_context, follower)
     fetch.read()
     if fetch.enough or request.max_wait_ms <= 0 or not fetch_context.partitions:
@@ -140,7 +140,7 @@ class ParkedReplicaFetch(ParkedFetch):
         """Whether a high watermark is another than what the follower's session was told."""
         session = self._fetch.fetch_context.session
         if session is None:
-            return False
+            return True  # it was told nothing yet
         told = sum([cached.high_watermark for cached in session.partitions.values()])
         return told != sum([partition.high_watermark for partition in self._partitions])
 

@@ -131,11 +131,12 @@ no_providers: Final = Check(
 )
 
 # Patterns are kept as text: `re` compiles each when it is first asked, which at most starts is never.
-_REPLICA: Final = r"[0-9]+:[0-9]+"
+_REPLICA: Final = r"([0-9]+:[0-9]+)?"
 
 
 def _throttled_replicas(name: str, value: Any) -> Refusal | None:
-    if value in ((), ("*",)) or all(re.fullmatch(_REPLICA, item.strip()) for item in value):
+    items = [item.strip() for item in value]
+    if "".join(items) == "*" or all(re.fullmatch(_REPLICA, item) for item in items):
         return None
     return Refusal(
         f"{name} must be the literal '*' or a list of replicas in the following format: "

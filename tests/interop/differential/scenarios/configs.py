@@ -84,6 +84,39 @@ def incremental_alter_configs(pair: Pair, version: int) -> None:
         alter(*((name, SET, value) for name, value in settings), validate_only=True)
 
 
+@scenario(IncrementalAlterConfigsRequest, versions=range(1, 2))
+def incremental_alter_configs_lists(pair: Pair, version: int) -> None:
+    """Parts of lists, and which of several wrong settings is named."""
+    topic = pair.create(pair.name("t"))
+
+    def alter(*changes: tuple[str, int, str | None]) -> None:
+        _incremental(pair, version, TOPIC, topic, *changes)
+        _describe(pair, TOPIC, topic, "cleanup.policy", "leader.replication.throttled.replicas")
+
+    throttled = "leader.replication.throttled.replicas"
+    for operand in ("0:1,1:1,0:1", "2:1,", ",3:1", "", ",", "2:1,,4:1", " 5:1"):
+        alter((throttled, APPEND, operand))
+    for operand in ("0:1", "", ",", "2:1,3:1,", "5:1"):
+        alter((throttled, SUBTRACT, operand))
+    alter(("cleanup.policy", SET, "compact,delete"))
+    for operand in ("compact,compact", "", "delete,"):
+        alter(("cleanup.policy", SUBTRACT, operand))
+    alter(("cleanup.policy", APPEND, "compact,delete,compact"))
+    alter(("compression.gzip.level", APPEND, "9"), ("compression.type", APPEND, "uncompressed"))
+    names = (
+        "segment.ms",
+        "retention.ms",
+        "segment.bytes",
+        "flush.ms",
+        "preallocate",
+        "no.such",
+        "index.interval.bytes",
+    )
+    for first in range(len(names)):
+        alter(*((name, SUBTRACT, "1") for name in names[first:] + names[:first]))
+        alter(*((name, APPEND, "1") for name in names[first:]))
+
+
 @scenario(IncrementalAlterConfigsRequest)
 def incremental_alter_configs_resources(pair: Pair, version: int) -> None:
     def alter(kind: int, name: str, *changes: tuple[str, int, str | None], dry: bool = False) -> None:

@@ -7,10 +7,12 @@ import struct
 
 from ottla.model.ids import Uuid
 from ottla.protocol.generated.describe_producers_request import DescribeProducersRequest, TopicRequest
+from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.generated.init_producer_id_request import InitProducerIdRequest
 from ottla.protocol.generated.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.records import SimpleRecord, assemble_batch, build_batch, encode_record, write_crc
 from tests.interop.differential.batches import T0, batch, produce, raw
+from tests.interop.differential.odd_batches import OddBatch, OddRecord
 from tests.interop.differential.pair import Pair, Side
 from tests.interop.differential.scenario import scenario
 
@@ -179,6 +181,35 @@ def produce_topic_rules(pair: Pair, version: int) -> None:
     lonely = pair.create(pair.name("lonely"), 1, min_insync_replicas="2")
     pair.send(produce(lonely, batch(b"a"), version=version), version)
     pair.send(produce(lonely, batch(b"a"), version=version, acks=1), version)
+
+
+@scenario(ProduceRequest, versions=range(9, 14, 4))
+def produce_rebuilt(pair: Pair, version: int) -> None:
+    """Odd times and offsets, where a batch is stored as it is and where it is built anew."""
+    odd = (
+        [OddRecord(-2, 0, b"k", b"v")],
+        [OddRecord(0, 0, b"k", b"v"), OddRecord(-1, 0, b"k", b"v")],
+        [OddRecord(5, 0, b"k", b"v"), OddRecord(3, 0, b"l", b"w")],
+        [OddRecord(0, 0, b"k", b"v"), OddRecord(1, 3, b"l", b"w"), OddRecord(2, 9, b"l", b"w")],
+        [OddRecord(4, 2, b"k", None, (("h", b"x"), ("", None))), OddRecord(0, 0, b"l", b"w")],
+    )
+    settings = (
+        {"compression_type": "lz4"},
+        {"compression_type": "uncompressed"},
+        {"cleanup_policy": "compact"},
+        {"compression_type": "gzip", "message_timestamp_type": "LogAppendTime"},
+        {"message_timestamp_type": "LogAppendTime"},
+    )
+    for number, configs in enumerate(settings):
+        topic = pair.create(pair.name(f"t{number}"), 1, **configs)
+        for records in odd:
+            # A compressed batch that is stored as it is is opaque: offsets inside it are looked at on the other topics.
+            opaque = "message_timestamp_type" in configs and any(record.offset for record in records)
+            for codec in (0,) if opaque else (0, GZIP):
+                for at in (0, T0):
+                    pair.send(produce(topic, OddBatch(records, codec, at).encoded(), version=version), version)
+        wanted = [FetchTopic(topic, partitions=[FetchPartition(0, fetch_offset=0, partition_max_bytes=1 << 20)])]
+        pair.send(FetchRequest(max_wait_ms=0, topics=wanted), 12)
 
 
 @scenario(ProduceRequest, versions=range(9, 14, 4))

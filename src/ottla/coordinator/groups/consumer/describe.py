@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from ottla.coordinator.groups.consumer.group import NO_TARGET, ConsumerGroup
 from ottla.coordinator.groups.consumer.members import ConsumerMember
 from ottla.coordinator.groups.shelf import Shelf
-from ottla.coordinator.java_order import strings_in_java_order
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Uuid
+from ottla.model.java_order import strings_in_java_order
 from ottla.protocol.generated.consumer_group_describe_response import (
     Assignment,
     DescribedGroup,

@@ -20,11 +20,11 @@ from ottla.coordinator.groups.consumer.members import (
 from ottla.coordinator.groups.consumer.subscriptions import Subscriptions
 from ottla.coordinator.groups.group import GroupKind, PartitionCheck
 from ottla.coordinator.groups.offset_store import CommittedOffset
-from ottla.coordinator.java_order import strings_in_java_order
 from ottla.coordinator.records import CoordinatorRecord
 from ottla.env.logging import get_logger
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Uuid
+from ottla.model.java_order import strings_in_java_order
 
 log = get_logger(__name__)
 

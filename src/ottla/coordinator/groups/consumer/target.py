@@ -16,10 +16,10 @@ from ottla.coordinator.groups.consumer.group_records import target_epoch_record,
 from ottla.coordinator.groups.consumer.members import ConsumerMember, TargetPartitions
 from ottla.coordinator.groups.consumer.subscriptions import Subscriptions
 from ottla.coordinator.groups.shelf import Shelf
-from ottla.coordinator.java_order import strings_in_java_order
 from ottla.env.logging import get_logger
 from ottla.metadata.image import MetadataImage
 from ottla.model.ids import Uuid
+from ottla.model.java_order import strings_in_java_order
 
 log = get_logger(__name__)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from ottla.coordinator.groups.share.group import ShareGroup
 from ottla.coordinator.groups.share.members import ShareMember
 from ottla.coordinator.groups.shelf import Shelf
-from ottla.coordinator.java_order import strings_in_java_order
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.java_order import strings_in_java_order
 from ottla.protocol.generated.share_group_describe_response import (
     Assignment,
     DescribedGroup,

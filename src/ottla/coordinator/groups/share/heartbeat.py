@@ -32,10 +32,10 @@ from ottla.coordinator.groups.share.initialization import (
 from ottla.coordinator.groups.share.members import Partitions, ShareMember
 from ottla.coordinator.groups.share.timings import share_timings
 from ottla.coordinator.groups.shelf import Shelf, session_key
-from ottla.coordinator.java_order import strings_in_java_order
 from ottla.env.logging import get_logger
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Uuid
+from ottla.model.java_order import strings_in_java_order
 from ottla.protocol.generated.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 from ottla.protocol.generated.share_group_heartbeat_response import (
     Assignment,

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ottla.coordinator.groups.streams.java_heap import JavaHeap
 from ottla.coordinator.groups.streams.processes import Process, Task
 from ottla.coordinator.groups.streams.tasks import NO_TASKS, TargetTasks, Tasks
-from ottla.coordinator.java_order import strings_in_java_order
+from ottla.model.java_order import strings_in_java_order
 
 
 class MemberSpec(NamedTuple):

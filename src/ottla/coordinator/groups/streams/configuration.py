@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from ottla.coordinator.groups.streams.partition_counts import PartitionCounts
 from ottla.coordinator.groups.streams.statuses import StatusCode, TopologyProblem
 from ottla.coordinator.groups.streams.topology import StreamsTopology
-from ottla.coordinator.java_order import strings_in_java_order
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.java_order import strings_in_java_order
 from ottla.model.topic_names import is_topic_name
 from ottla.protocol.generated.create_topics_request import CreatableTopic, CreatableTopicConfig
 from ottla.protocol.generated.streams_group_topology_value import Subtopology, TopicInfo

@@ -10,8 +10,8 @@ from ottla.coordinator.groups.streams.group import StreamsGroup
 from ottla.coordinator.groups.streams.members import StreamsMember
 from ottla.coordinator.groups.streams.tasks import NO_TARGET
 from ottla.coordinator.groups.streams.topology import StreamsTopology
-from ottla.coordinator.java_order import strings_in_java_order
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.java_order import strings_in_java_order
 from ottla.protocol.generated.streams_group_describe_response import (
     Assignment,
     DescribedGroup,

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from ottla.coordinator.groups.streams.configuration import ConfiguredTopology
 from ottla.coordinator.groups.streams.group import StreamsGroup
 from ottla.coordinator.groups.streams.members import StreamsMember
-from ottla.coordinator.java_order import strings_in_java_order
 from ottla.metadata.image import MetadataImage
+from ottla.model.java_order import strings_in_java_order
 from ottla.protocol.generated.streams_group_heartbeat_response import Endpoint, EndpointToPartitions, TopicPartition
 
 

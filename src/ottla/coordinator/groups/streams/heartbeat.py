@@ -28,9 +28,9 @@ from ottla.coordinator.groups.streams.target import TargetAssignment
 from ottla.coordinator.groups.streams.tasks import TargetTasks, tasks_from
 from ottla.coordinator.groups.streams.timings import StreamsTimings, streams_timings
 from ottla.coordinator.groups.streams.topology_changes import TopologyChange, TopologyChanges, validate_tasks
-from ottla.coordinator.java_order import strings_in_java_order
 from ottla.env.logging import get_logger
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.java_order import strings_in_java_order
 from ottla.protocol.generated.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
 from ottla.protocol.generated.streams_group_heartbeat_response import Status, StreamsGroupHeartbeatResponse, TaskIds
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ottla.coordinator.groups.streams.java_heap import JavaHeap
-from ottla.coordinator.java_order import strings_in_java_order
+from ottla.model.java_order import strings_in_java_order
 
 
 class Task(NamedTuple):

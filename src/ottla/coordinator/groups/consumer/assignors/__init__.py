@@ -1,6 +1,6 @@
 """Server-side assignors: pure functions from what members want and had to what each should have.
 
-They follow Kafka's own step by step, its order of members included (`ottla.coordinator.java_order`), so that a group
+They follow Kafka's own step by step, its order of members included (`ottla.model.java_order`), so that a group
 gets the same assignment from either server.
 """
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from ottla.coordinator.groups.consumer.assignors.heterogeneous import assign_heterogeneous
 from ottla.coordinator.groups.consumer.assignors.spec import Assignment, GroupSpec
-from ottla.coordinator.java_order import partitions_in_java_order, uuids_in_java_order
 from ottla.model.ids import Uuid
+from ottla.model.java_order import partitions_in_java_order, uuids_in_java_order
 
 
 def assign_uniform(spec: GroupSpec) -> Assignment:

@@ -1,6 +1,7 @@
-"""The order in which Java walks a HashMap: Kafka's assignors go through members and partitions in it.
+"""The order in which Java walks a HashMap: Kafka's assignors go through members and partitions in it, its controller
+through the settings of a request.
 
-Following it makes both servers give the same member the same partitions. Within one bucket the order of insertion
+Following it makes both servers give the same member the same partitions, and name the same setting as wrong. Within one bucket the order of insertion
 counts, which callers keep as far as they can; a tree of many colliding keys is not followed.
 """
 
@@ -9,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from ottla.coordinator.partitioning import java_hash
 from ottla.model.ids import Uuid
 
 ItemT = TypeVar("ItemT")
@@ -17,6 +17,16 @@ ItemT = TypeVar("ItemT")
 _MIN_CAPACITY = 16
 _LOAD_FACTOR = 0.75
 _M32 = 0xFFFFFFFF
+_SIGN_BIT = 1 << 31
+
+
+def java_hash(text: str) -> int:
+    """String.hashCode: over UTF-16 units, in 32-bit arithmetic, signed."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for i in range(0, len(units), 2):
+        value = (31 * value + (units[i] << 8 | units[i + 1])) & _M32
+    return value - (1 << 32) if value & _SIGN_BIT else value
 
 
 def strings_in_java_order(items: Iterable[str], *, initial_capacity: int = 0) -> list[str]:

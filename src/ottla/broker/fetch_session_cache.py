@@ -1,0 +1,116 @@
+"""Which fetch sessions a node keeps: as many, and the same ones, as Apache Kafka (KIP-227, KAFKA-9401).
+
+The slots (max.incremental.fetch.session.cache.slots) are shared out among eight shards, which take turns; a session's id
+tells its shard. In a full shard a new session takes the place of one that nobody used for two minutes, else of the
+smallest that it may displace: a follower's session any consumer's, and everybody's session those that are two minutes old
+and have fewer partitions. Otherwise the client is answered without a session.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from ottla.model.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.broker.fetch_sessions import FetchSession
+    from ottla.env.seams import RandomSource
+
+SHARDS = 8
+IDS_OF_A_SHARD = 0x7FFFFFFF // SHARDS
+EVICTION_MS = 120_000
+"""Kafka has it as a constant too."""
+
+EvictableKey = tuple[bool, int, int]
+"""Whether it is a follower's, how many partitions it has, its id: the least goes first."""
+
+
+def can_be_session_id(session_id: int) -> bool:
+    """Whether a shard would look for it: of any other id Kafka says UNKNOWN_SERVER_ERROR."""
+    return -IDS_OF_A_SHARD < session_id < SHARDS * IDS_OF_A_SHARD
+
+
+class FetchSessionShard:
+    __slots__ = ("_by_all", "_by_privileged", "_number", "_random", "_slots", "sessions")
+
+    def __init__(self, number: int, slots: int, random: RandomSource) -> None:
+        self._number = number
+        self._slots = slots
+        self._random = random
+        self.sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        """Least recently used first."""
+        self._by_all: list[EvictableKey] = []
+        self._by_privileged: list[EvictableKey] = []
+
+    def room(self, *, privileged: bool, size: int, now_ms: float) -> bool:
+        """Whether a session of this size may be added; one that is worth less makes room for it."""
+        if len(self.sessions) < self._slots:
+            return True
+        oldest = next(iter(self.sessions.values()), None)
+        if oldest is None:
+            return False
+        if now_ms - oldest.last_used_ms > EVICTION_MS:
+            self.remove(oldest.id)
+            return True
+        evictable = self._by_privileged if privileged else self._by_all
+        if not evictable or (privileged, size, 0) < evictable[0]:
+            return False
+        self.remove(evictable[0][2])
+        return True
+
+    def new_id(self) -> int:
+        """One that no session has; 0 means none."""
+        first = self._number * IDS_OF_A_SHARD
+        session_id = 0
+        while session_id == 0 or session_id in self.sessions:
+            session_id = first + int.from_bytes(self._random.token_bytes(4), "big") % IDS_OF_A_SHARD
+        return session_id
+
+    def touch(self, session: FetchSession, now_ms: float) -> None:
+        """It is used: it comes last, and how dear it is may have changed."""
+        session.last_used_ms = now_ms
+        self.sessions[session.id] = session
+        self.sessions.move_to_end(session.id)
+        key = (session.privileged, len(session.partitions), session.id)
+        old = now_ms - session.created_ms > EVICTION_MS
+        if key == session.evictable_key and old == session.old:
+            return
+        self._forget_key(session)
+        session.evictable_key, session.old = key, old
+        if old or not session.privileged:
+            insort(self._by_privileged, key)
+        if old:
+            insort(self._by_all, key)
+
+    def remove(self, session_id: int) -> None:
+        session = self.sessions.pop(session_id, None)
+        if session is not None:
+            self._forget_key(session)
+
+    def _forget_key(self, session: FetchSession) -> None:
+        key = session.evictable_key
+        for keys in (self._by_all, self._by_privileged):
+            at = bisect_left(keys, key)
+            if at < len(keys) and keys[at] == key:
+                del keys[at]
+
+
+class FetchSessionCache:
+    def __init__(self, slots: int, random: RandomSource) -> None:
+        self._shards = [FetchSessionShard(number, slots // SHARDS, random) for number in range(SHARDS)]
+        self._turns = 0
+
+    def __len__(self) -> int:
+        return sum(len(shard.sessions) for shard in self._shards)
+
+    def next_shard(self) -> FetchSessionShard:
+        self._turns += 1
+        return self._shards[(self._turns - 1) % SHARDS]
+
+    def shard_of(self, session_id: int) -> FetchSessionShard:
+        """The one that an id would be in, whether there is such a session or not."""
+        if not can_be_session_id(session_id):
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{session_id} is never the id of a fetch session")
+        return self._shards[max(session_id, 0) // IDS_OF_A_SHARD]
