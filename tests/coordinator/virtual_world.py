@@ -10,10 +10,11 @@ from typing import Any
 
 from ottla.coordinator.groups.coordinator import GroupCoordinator
 from ottla.coordinator.settings import GroupSettings
+from ottla.env.config.topic import TopicConfig
 from ottla.log.results import AppendResult
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import RESOURCE_GROUP, ConfigResource, MetadataImage, PartitionRegistration, TopicImage
-from ottla.model.errors import KafkaError
+from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition, Uuid
 from ottla.model.topic_names import OFFSETS_TOPIC
 from ottla.protocol.records import assign_offset, parse_header
@@ -82,6 +83,7 @@ class Slice:
 
 class MemoryLog:
     def __init__(self) -> None:
+        self.config = TopicConfig()
         self.batches: list[tuple[int, int, bytes]] = []
         self.log_start_offset = 0
         self.log_end_offset = 0
@@ -114,6 +116,8 @@ class MemoryPartition:
     ) -> AppendResult:
         if self.failure is not None:
             raise self.failure
+        if len(batch) > self.log.config.max_message_bytes:
+            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE)
         first = self.log.log_end_offset
         assign_offset(batch, 0, first, self.leader_epoch)
         last = first + parse_header(batch, 0).last_offset_delta

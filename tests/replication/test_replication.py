@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ottla.metadata.image import RESOURCE_TOPIC
 from ottla.model.errors import ErrorCode
+from ottla.protocol.generated.config_record import ConfigRecord
+from ottla.protocol.generated.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from tests.replication.virtual_cluster import VirtualCluster
 
 
@@ -305,3 +309,21 @@ def test_a_follower_joins_only_with_everything_committed(tmp_path: Path) -> None
     partition.follower_fetched(outsider, epoch, 3, 0, now)
     assert held
     assert leading.maximal_isr == {1, 2, 3}
+
+
+def test_a_snapshot_brings_the_settings_of_topics_and_takes_deleted_ones(tmp_path: Path) -> None:
+    """A broker that was away for long gets an image in the place of the records."""
+    cluster = started(tmp_path)
+    with_topic(cluster)
+    cluster.create_topic("gone")
+    node = cluster.nodes[1]
+    cluster.run_until(lambda: "gone" in node.replicas.by_name)
+    cluster.cut.add(node.id)
+    cluster.append([ConfigRecord(RESOURCE_TOPIC, "t", "max.message.bytes", "1234")])
+    cluster.submit(DeleteTopicsRequest(topics=[DeleteTopicState("gone")]))
+    told: list[str] = []
+    node.publisher.subscribe(lambda delta, _: told.extend(topic.name for topic in delta.topics_deleted.values()))
+    node.publisher.load(deepcopy(cluster.state.image), len(cluster.records) - 1, 1)
+    assert node.replicas.get("t", 0).log.config.max_message_bytes == 1234
+    assert "gone" not in node.replicas.by_name
+    assert told == ["gone"]

@@ -10,16 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.coordinator.share.batches import StateBatch, combine
+from ottla.coordinator.share.coordinator import ShareCoordinator
 from ottla.coordinator.share.machine import ShareDecision, ShareStateMachine
 from ottla.coordinator.share.records import SharePartitionKey, decode, encode
 from ottla.coordinator.share.settings import ShareCoordinatorSettings
 from ottla.coordinator.timers import KeyedTimers
+from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage, PartitionRegistration, TopicImage
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Uuid
+from ottla.model.topic_names import SHARE_GROUP_STATE_TOPIC
 from ottla.protocol.generated.write_share_group_state_request import PartitionData
 from ottla.protocol.generated.write_share_group_state_request import StateBatch as WireBatch
-from tests.coordinator.virtual_world import VirtualTime
+from tests.coordinator.virtual_world import MemoryLog, MemoryPartition, MemoryReplicas, VirtualTime
 
 TOPIC = Uuid(bytes(range(16)))
 KEY = SharePartitionKey("g", TOPIC, 0)
@@ -161,3 +164,29 @@ def test_idle_share_partitions_are_written_again_once() -> None:
         log.time.advance(log.settings.share_coordinator_cold_partition_snapshot_interval_ms)
     assert len(log.records) == 2
     assert log.machine.first_needed_offset == 1
+
+
+def test_what_a_snapshot_replaces_stays_until_the_snapshot_is_committed() -> None:
+    """Another broker that leads next may not have the snapshot yet."""
+    time, replicas = VirtualTime(), MemoryReplicas()
+    settings = ShareCoordinatorSettings(share_coordinator_state_topic_num_partitions=1)
+    coordinator = ShareCoordinator(settings, time, time, replicas)  # type: ignore[arg-type]
+    partition = MemoryPartition(0, MemoryLog(), 1)
+    deleted: list[int] = []
+    partition.delete_records_before = deleted.append  # type: ignore[attr-defined]
+    replicas.by_name[SHARE_GROUP_STATE_TOPIC] = {0: partition}
+    registration = PartitionRegistration(replicas=(1,), isr=(1,), leader=1, leader_epoch=1, partition_epoch=0)
+    topics = [
+        TopicImage(id=TOPIC, name="t", partitions={0: registration}),
+        TopicImage(id=Uuid(b"s" * 16), name=SHARE_GROUP_STATE_TOPIC, partitions={0: registration}),
+    ]
+    image = MetadataImage(topics_by_id={t.id: t for t in topics}, topics_by_name={t.name: t for t in topics})
+    coordinator.on_metadata(MetadataDelta(reloaded=True), image)
+    shard = coordinator.shards[0]
+    shard.run(lambda machine: machine.initialize(KEY, 0, 0, lambda _: None))
+    partition.hold_commits = True
+    shard.run(lambda machine: machine.initialize(KEY, 1, 7, lambda _: None))
+    coordinator.prune()
+    assert deleted == []
+    partition.commit()
+    assert deleted == [1]

@@ -41,5 +41,5 @@ class Draft:
     def refuse(self, waiter: Waiter, error: KafkaError) -> None:
         self.answers.append(Answer(waiter, error))
 
-    def decide(self) -> GroupDecision:
-        return Decision(self.answers, self.records)
+    def decide(self, *, atomic: bool = True) -> GroupDecision:
+        return Decision(self.answers, self.records, atomic)

@@ -7,7 +7,7 @@ durable and turns the event's answers into its error. When leadership goes, so d
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -23,9 +23,13 @@ from ottla.model.decision import Decision
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_PRODUCER_ID, ProducerEpoch, ProducerId
 from ottla.protocol.records import SimpleRecord, build_batch, build_end_txn_marker
+from ottla.protocol.records_header import HEADER_BYTES
 from ottla.replication.partition import Partition
 
 log = get_logger(__name__)
+
+_RECORD_OVERHEAD = 40
+"""The most that a record has besides its key and value: lengths, attributes, deltas of time and offset."""
 
 AnyDecision: TypeAlias = Decision[Any, list[Answer]]
 """The records are the machine's own; the shard only hands them to its codec and back."""
@@ -133,7 +137,13 @@ class Shard(Generic[MachineT]):
     def run(self, operation: Callable[[MachineT], AnyDecision], producer: TransactionalProducer | None = None) -> None:
         """One event. KafkaError when the shard cannot take it or the operation refuses it; nothing happened then."""
         self._require_active()
-        self._settle(operation(self.machine), producer)
+        self.deadlines.begin()
+        try:
+            decision = operation(self.machine)
+        except KafkaError:
+            self.deadlines.restore()
+            raise
+        self._settle(decision, producer)
 
     def end_transaction(self, end: EndOfTransaction, waiter: Waiter) -> None:
         """Append a transaction's marker and let the machine know; answered with None. KafkaError: not written."""
@@ -157,26 +167,43 @@ class Shard(Generic[MachineT]):
         if self.state is ShardState.CLOSED or not self.partition.is_leader:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
 
-    def submit(self, operation: Callable[[], AnyDecision]) -> None:
-        """An event of the machine's own: a deadline, or what follows from an answer. Nothing when we are closed."""
-        if self.state is ShardState.ACTIVE:
-            self._settle(operation())
+    def submit(self, operation: Callable[[], AnyDecision]) -> bool:
+        """An event of the machine's own: a deadline, or what follows from an answer. Nothing when we are closed. False
+        when its records could not be written, so that a deadline is not lost with them."""
+        if self.state is not ShardState.ACTIVE:
+            return True
+        self.deadlines.begin()
+        return self._settle(operation())
 
-    def _settle(self, decision: AnyDecision, producer: TransactionalProducer | None = None) -> None:
+    def _settle(self, decision: AnyDecision, producer: TransactionalProducer | None = None) -> bool:
         if decision.records:
             try:
-                self._append(decision.records, producer)
+                self._append(decision, producer)
             except KafkaError as error:
                 refusal = KafkaError(coordinator_error(error.code), error.message)
                 log.warning("shard.append_failed", partition=str(self.partition.topic_partition), reason=error.message)
+                self.deadlines.restore()
                 _deliver([Answer(answer.waiter, refusal) for answer in decision.response])
-                return
+                return False
         if decision.response:
             self._answer_when_committed(decision.response)
+        return True
 
-    def _append(self, records: list[Any], producer: TransactionalProducer | None) -> None:
+    def _append(self, decision: AnyDecision, producer: TransactionalProducer | None) -> None:
         now_ms = self._clock.time_ms()
+        records = decision.records
         simple = [SimpleRecord(now_ms, *self._spec.encode(record)) for record in records]
+        if decision.atomic:
+            self._append_batch(records, simple, now_ms, producer)
+            return
+        at = 0
+        for count in _batches(simple, self.partition.log.config.max_message_bytes):
+            self._append_batch(records[at : at + count], simple[at : at + count], now_ms, producer)
+            at += count
+
+    def _append_batch(
+        self, records: list[Any], simple: list[SimpleRecord], now_ms: int, producer: TransactionalProducer | None
+    ) -> None:
         if producer is None:
             batch = build_batch(simple, compression=self._spec.compression)
             result = self.partition.append_internal(batch, now_ms=now_ms)
@@ -235,6 +262,19 @@ _COORDINATOR_ERRORS = {
 def coordinator_error(code: ErrorCode) -> ErrorCode:
     """What a client of the coordinator hears of an append that failed: it must not take it for its own topic's."""
     return _COORDINATOR_ERRORS.get(code, code)
+
+
+def _batches(records: list[SimpleRecord], max_bytes: int) -> Iterator[int]:
+    """How many of the records go into each batch; one that is too large by itself is refused by the log, alone."""
+    count, size = 0, HEADER_BYTES
+    for record in records:
+        bytes_of_one = _RECORD_OVERHEAD + len(record.key or b"") + len(record.value or b"")
+        if count and size + bytes_of_one > max_bytes:
+            yield count
+            count, size = 0, HEADER_BYTES
+        count += 1
+        size += bytes_of_one
+    yield count
 
 
 def _deliver(answers: list[Answer]) -> None:

@@ -2,6 +2,9 @@
 
 A heartbeat moves its member's deadline; the loop's timer is left where it is and, when it rings early, is set again
 for what remains. Ten thousand members that beat every three seconds cost ten thousand assignments, not timers.
+
+An event that comes to nothing takes no deadline with it: what it cancelled is set again (`restore`), and an operation
+that says it could not be done is tried again, as Kafka's coordinator does.
 """
 
 from __future__ import annotations
@@ -12,6 +15,9 @@ from typing import Generic, TypeVar
 from ottla.env.seams import Clock, Timer, Timers
 
 OperationT = TypeVar("OperationT")
+
+RETRY_MS = 500
+"""Kafka's pause before an operation whose records could not be written runs again."""
 
 
 class _Entry(Generic[OperationT]):
@@ -25,13 +31,15 @@ class _Entry(Generic[OperationT]):
 
 
 class KeyedTimers(Generic[OperationT]):
-    """`fire` gets the operation of a key whose deadline has passed; the key is free again by then."""
+    """`fire` gets the operation of a key whose deadline has passed; the key is free again by then. When it gives False
+    the same operation comes again, no sooner than after RETRY_MS."""
 
-    def __init__(self, timers: Timers, clock: Clock, fire: Callable[[OperationT], None]) -> None:
+    def __init__(self, timers: Timers, clock: Clock, fire: Callable[[OperationT], object]) -> None:
         self._timers = timers
         self._clock = clock
         self._fire = fire
         self._entries: dict[Hashable, _Entry[OperationT]] = {}
+        self._cancelled: list[tuple[Hashable, _Entry[OperationT]]] = []
 
     def schedule(self, key: Hashable, delay_ms: float, operation: OperationT) -> None:
         """Set the deadline of `key`, in place of the one it has."""
@@ -41,18 +49,36 @@ class KeyedTimers(Generic[OperationT]):
             entry.deadline = deadline
             entry.operation = operation
             return
-        self.cancel(key)
+        self._drop(key)
         entry = self._entries[key] = _Entry(deadline, operation)
         self._arm(key, entry)
 
     def cancel(self, key: Hashable) -> None:
-        entry = self._entries.pop(key, None)
-        if entry is not None and entry.timer is not None:
-            entry.timer.cancel()
+        entry = self._drop(key)
+        if entry is not None:
+            self._cancelled.append((key, entry))
 
     def cancel_all(self) -> None:
         for key in list(self._entries):
-            self.cancel(key)
+            self._drop(key)
+        self._cancelled.clear()
+
+    def begin(self) -> None:
+        """An event begins: what earlier ones cancelled stays so."""
+        self._cancelled.clear()
+
+    def restore(self) -> None:
+        """The event came to nothing: set again what it cancelled, unless it has a new deadline by now."""
+        cancelled, self._cancelled = self._cancelled, []
+        for key, entry in cancelled:
+            if key not in self._entries:
+                self.schedule(key, entry.deadline - self._clock.monotonic_ms(), entry.operation)
+
+    def _drop(self, key: Hashable) -> _Entry[OperationT] | None:
+        entry = self._entries.pop(key, None)
+        if entry is not None and entry.timer is not None:
+            entry.timer.cancel()
+        return entry
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._entries
@@ -72,4 +98,12 @@ class KeyedTimers(Generic[OperationT]):
             self._arm(key, entry)
             return
         del self._entries[key]
-        self._fire(entry.operation)
+        if self._fire(entry.operation) is False:
+            self._retry(key, entry.operation)
+
+    def _retry(self, key: Hashable, operation: OperationT) -> None:
+        """An operation that had set its own next deadline gets this one instead where it would come at once."""
+        entry = self._entries.get(key)
+        if entry is None or entry.deadline < self._clock.monotonic_ms() + RETRY_MS:
+            self._drop(key)
+            self.schedule(key, RETRY_MS, operation)

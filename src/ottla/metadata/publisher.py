@@ -33,11 +33,13 @@ class MetadataPublisher:
             subscriber(MetadataDelta(reloaded=True), self.image)
 
     def load(self, image: MetadataImage, last_offset: int, epoch: int) -> None:
-        """Take a whole image: at start, or from a snapshot that replaced the log."""
+        """Take a whole image: at start, or from a snapshot that replaced the log. The delta names the topics that the
+        snapshot has no more, because what others keep of those must go; all else is to be looked at anew."""
+        deleted = {topic.id: topic for topic in self.image.topics_by_id.values() if topic.id not in image.topics_by_id}
         self.image = image
         self.offset = last_offset
         self.epoch = epoch
-        self._delta = MetadataDelta(reloaded=True)
+        self._delta = MetadataDelta(reloaded=True, topics_deleted=deleted)
         self._publish()
 
     def committed(self, records: Iterable[Message], last_offset: int, epoch: int) -> None:

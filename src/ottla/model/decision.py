@@ -15,3 +15,5 @@ class Decision(Generic[RecordT, ResponseT]):
 
     response: ResponseT
     records: list[RecordT] = field(default_factory=list)
+    atomic: bool = True
+    """False: each record stands for itself, and more of them than one batch may hold go into several."""

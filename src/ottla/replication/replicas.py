@@ -122,10 +122,7 @@ class Replicas:
         """Subscriber of the metadata publisher."""
         self.context.image = image
         if delta.reloaded:
-            for topic_id in set(self.by_id) - set(image.topics_by_id):
-                self._remove_topic(topic_id)
-            for topic in image.topics_by_id.values():
-                self._apply_topic(topic, topic.partitions)
+            self._reload(image)
             return
         for topic_id in delta.topics_deleted:
             self._remove_topic(topic_id)
@@ -138,6 +135,19 @@ class Replicas:
                 self._on_topic_config(name)
             elif resource == RESOURCE_BROKER:
                 self._on_broker_config()
+
+    def _reload(self, image: MetadataImage) -> None:
+        """A snapshot takes the place of records that we did not see: any topic may be gone, any setting another."""
+        gone = set(self.by_id) - set(image.topics_by_id)
+        for topic_id in gone:
+            self._remove_topic(topic_id)
+        if gone:
+            self._logs.checkpoint_deletion()
+        held = list(self.by_name)
+        for topic in image.topics_by_id.values():
+            self._apply_topic(topic, topic.partitions)
+        for name in held:
+            self._on_topic_config(name)
 
     def _on_topic_config(self, topic: str) -> None:
         for partition in self.by_name.get(topic, {}).values():

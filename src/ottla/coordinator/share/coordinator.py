@@ -6,6 +6,7 @@ A waiter is called exactly once, with the answer for its share-partition or with
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from ottla.coordinator.decisions import Waiter
 from ottla.coordinator.runtime import Shard, ShardSpec
@@ -19,6 +20,7 @@ from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import KafkaError
 from ottla.model.topic_names import SHARE_GROUP_STATE_TOPIC
+from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 
 log = get_logger(__name__)
@@ -88,10 +90,14 @@ class ShareCoordinator:
     def prune(self) -> None:
         self._schedule_prune()
         for shard in self.shards:
-            first = shard.machine.first_needed_offset
-            if first is None or first <= shard.partition.log.log_start_offset:
-                continue
-            try:
-                shard.partition.delete_records_before(min(first, shard.partition.high_watermark))
-            except KafkaError as error:
-                log.warning("share_state.not_pruned", reason=error.message)
+            first, partition = shard.machine.first_needed_offset, shard.partition
+            if first is not None and first > partition.log.log_start_offset:
+                # A snapshot takes the place of what is before it when it is committed: another leader may lack it.
+                partition.when_high_watermark(partition.log.log_end_offset, partial(_delete_before, partition, first))
+
+
+def _delete_before(partition: Partition, offset: int) -> None:
+    try:
+        partition.delete_records_before(offset)
+    except KafkaError as error:
+        log.warning("share_state.not_pruned", reason=error.message)

@@ -113,7 +113,8 @@ class ShareStateMachine:
         return Decision([Answer(waiter, None)], records)
 
     def forget_topics(self, topic_ids: Collection[Uuid]) -> ShareDecision:
-        return Decision([], [SnapshotRecord(key, None) for key in self.states if key.topic_id in topic_ids])
+        records: list[ShareRecord] = [SnapshotRecord(key, None) for key in self.states if key.topic_id in topic_ids]
+        return Decision([], records, atomic=False)
 
     def _known(self, key: SharePartitionKey, leader_epoch: int, operation: str) -> ShareState:
         _check_partition(key)
@@ -209,6 +210,7 @@ class ShareStateMachine:
                 for key, state in self.states.items()
                 if now_ms - state.write_timestamp_ms >= interval_ms
             ],
+            atomic=False,
         )
 
 

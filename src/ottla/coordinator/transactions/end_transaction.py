@@ -96,7 +96,10 @@ class EndTransaction:
         rotated = _is_retry_after_rotation(metadata, request)
         if metadata.producer_id != request.producer_id and not rotated:
             raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        retry = rotated or metadata.producer_epoch == request.producer_epoch + 1
+        # An end without a bump left the epoch to whoever has it now: the one before is then a fenced producer's, not
+        # that of a lost answer, and must not be told the epoch of its successor.
+        bumped = metadata.bumps_epoch and metadata.producer_epoch == request.producer_epoch + 1
+        retry = rotated or bumped
         if not self._is_valid_epoch(metadata, request, retry=retry):
             raise KafkaError(ErrorCode.PRODUCER_FENCED)
         if metadata.state is TransactionState.ONGOING:
@@ -118,7 +121,7 @@ class EndTransaction:
     def _is_valid_epoch(metadata: TransactionMetadata, request: EndRequest, *, retry: bool) -> bool:
         same = request.producer_epoch == metadata.producer_epoch
         if metadata.state in PREPARED:
-            return metadata.producer_epoch == request.producer_epoch + 1
+            return metadata.bumps_epoch and metadata.producer_epoch == request.producer_epoch + 1
         if metadata.state in BETWEEN_TRANSACTIONS and metadata.state is not TransactionState.EMPTY:
             return same or retry
         return same

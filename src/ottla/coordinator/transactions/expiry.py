@@ -16,7 +16,7 @@ log = get_logger(__name__)
 TIMEOUT_KEY = ("timeouts",)
 EXPIRY_KEY = ("expiry",)
 MAX_TOMBSTONES = 1_000
-"""In one batch; more are left for a round that follows at once."""
+"""In one round; more are left for one that follows at once."""
 
 
 class Expiry:
@@ -69,7 +69,7 @@ class Expiry:
             records += decision.records
             answers += decision.response
         self._schedule_timeouts()
-        return Decision(answers, records)
+        return Decision(answers, records, atomic=False)
 
     def expire(self) -> TransactionDecision:
         """One round over all ids; goes on by itself."""
@@ -86,4 +86,4 @@ class Expiry:
             self._timers.schedule(EXPIRY_KEY, 0, self.expire)
         else:
             self.schedule()
-        return Decision([], expired)
+        return Decision([], expired, atomic=False)
