@@ -42,7 +42,7 @@ class Completion:
         shelf: Shelf,
         channel: MarkerChannel,
         timers: OperationTimers,
-        submit: Callable[[TimedOperation], None],
+        submit: Callable[[TimedOperation], object],
     ) -> None:
         self._shelf = shelf
         self._channel = channel

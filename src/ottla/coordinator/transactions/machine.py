@@ -30,7 +30,7 @@ class TransactionMachine:
         shelf: Shelf,
         channel: MarkerChannel,
         timers: OperationTimers,
-        submit: Callable[[TimedOperation], None],
+        submit: Callable[[TimedOperation], object],
     ) -> None:
         self._shelf = shelf
         self._completion = Completion(shelf, channel, timers, submit)
