@@ -161,9 +161,12 @@ def test_switched_on_over_data_that_is_there(tmp_path: Path) -> None:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         admin.create_topics([NewTopic("t", 1, 1)])["t"].result(20)
         write(broker, b"PLAIN-ONE")
+        admin.create_topics([NewTopic("plain-name", 1, 1)])["plain-name"].result(20)
     (tmp_path / "master").write_text(master_line())
     encrypting = {"ottla.encryption.master.key.file": str(tmp_path / "master")}
     with Broker(directory=tmp_path / "node", properties=encrypting) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        admin.create_topics([NewTopic("secret-name", 1, 1)])["secret-name"].result(20)
         write(broker, b"SECRET-TWO")
         consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"})
         consumer.assign([TopicPartition("t", 0, 0)])
@@ -173,6 +176,11 @@ def test_switched_on_over_data_that_is_there(tmp_path: Path) -> None:
     files = b"".join(path.read_bytes() for path in (tmp_path / "node").rglob("*.log*"))
     assert b"PLAIN-ONE" in files
     assert b"SECRET-TWO" not in files
+    assert b"plain-name" in files
+    assert b"secret-name" not in files, "the metadata log too begins a new segment"
+    with Broker(directory=tmp_path / "node", properties=encrypting) as broker:
+        names = AdminClient({"bootstrap.servers": broker.bootstrap_servers}).list_topics(timeout=20).topics
+        assert {"t", "plain-name", "secret-name"} <= names.keys()
 
 
 def test_a_new_master_key_wraps_the_topic_keys_again_without_a_restart(tmp_path: Path) -> None:

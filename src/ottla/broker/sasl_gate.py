@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 from ottla.env.logging import get_logger
 from ottla.model.errors import ErrorCode
 from ottla.protocol.api import decode_request_header, encode_response
+from ottla.protocol.generated.api_versions_response import ApiVersionsResponse
 from ottla.protocol.generated.sasl_authenticate_request import SaslAuthenticateRequest
 from ottla.protocol.generated.sasl_authenticate_response import SaslAuthenticateResponse
 from ottla.protocol.generated.sasl_handshake_request import SaslHandshakeRequest
 from ottla.protocol.generated.sasl_handshake_response import SaslHandshakeResponse
-from ottla.protocol.primitives import DecodeError
+from ottla.protocol.primitives import DecodeError, Message
 from ottla.security.principals import user
 from ottla.security.sasl import SaslFailure, SaslServer
 
@@ -110,7 +111,8 @@ class SaslGate:
     def _authenticate(self, connection: Connection, frame: memoryview) -> None:
         api_key, version, correlation_id, _, pos = decode_request_header(frame)
         if api_key != SASL_AUTHENTICATE:
-            self._fail(connection, None, f"a request with API key {api_key} inside the login")
+            answer = _out_of_turn(api_key, version, correlation_id)
+            self._fail(connection, answer, f"a request with API key {api_key} inside the login")
             return
         if not SaslAuthenticateRequest.MIN_VERSION <= version <= SaslAuthenticateRequest.MAX_VERSION:
             raise DecodeError(f"SaslAuthenticate v{version} is not supported")
@@ -186,3 +188,16 @@ class SaslGate:
             connection.refuse("the session has ended and the client did not log in again")
             return True
         return False
+
+
+def _out_of_turn(api_key: int, version: int, correlation_id: int) -> list[Any] | None:
+    """The two other requests of a login are told that it is not their turn; anything else just loses its connection."""
+    code = int(ErrorCode.ILLEGAL_SASL_STATE)
+    answer: Message
+    if api_key == SASL_HANDSHAKE:
+        answer = SaslHandshakeResponse(code)
+    elif api_key == API_VERSIONS:
+        answer = ApiVersionsResponse(code)
+    else:
+        return None
+    return encode_response(answer, version, correlation_id) if version <= answer.MAX_VERSION else None

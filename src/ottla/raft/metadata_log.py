@@ -7,7 +7,7 @@ in an earlier segment is an error, because that segment was synced when it was f
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ottla.env.logging import get_logger
@@ -29,6 +29,8 @@ class MetadataLogConfig:
     """metadata.log.segment.bytes"""
     segment_ms: int = 7 * 24 * 3600 * 1000
     """metadata.log.segment.ms"""
+    is_plain: Callable[[str], bool] | None = None
+    """With encryption at rest: whether a file is from before it was switched on, and takes no more."""
 
 
 class MetadataLog:
@@ -39,6 +41,8 @@ class MetadataLog:
         self._config = config
         self.epochs = LeaderEpochs(storage, log_dir)
         self._segments: list[Segment] = []
+        self._plain: set[int] = set()
+        """Base offsets of the segments that hold plain text where nothing plain is to be written any more."""
         self.start_offset = 0
         self.control_offsets: list[int] = []
         """Where the control batches found by `open` begin."""
@@ -89,6 +93,8 @@ class MetadataLog:
                 entries.append((header.leader_epoch, header.base_offset))
             if header.is_control:
                 self.control_offsets.append(header.base_offset)
+        if self._config.is_plain is not None and self._config.is_plain(segment.file.path):
+            self._plain.add(base)
         self._segments.append(segment)
         return headers
 
@@ -156,7 +162,7 @@ class MetadataLog:
         self._segments = []
 
     def _is_full(self, active: Segment, incoming: int) -> bool:
-        if active.size + incoming > self._config.segment_bytes:
+        if active.base_offset in self._plain or active.size + incoming > self._config.segment_bytes:
             return True
         return self._clock.time_ms() - active.first_timestamp > self._config.segment_ms
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from ottla.security.sasl import SaslFailure, check_authorization_id
 
 _USER = "user_"
+_MOST_TOKENS = 4  # Kafka counts no further
 
 
 def users_of(options: Mapping[str, str]) -> dict[str, bytes]:
@@ -28,9 +29,12 @@ class PlainServer:
             parts = response.decode().split("\0")
         except UnicodeDecodeError as error:
             raise SaslFailure from error
-        if len(parts) != 3 or not parts[1] or not parts[2]:
-            raise SaslFailure
+        if len(parts) != 3:
+            raise SaslFailure(f"Invalid SASL/PLAIN response: expected 3 tokens, got {min(len(parts), _MOST_TOKENS)}")
         authorization_id, name, password = parts
+        for what, given in (("username", name), ("password", password)):
+            if not given:
+                raise SaslFailure(f"Authentication failed: {what} not specified")
         expected = self._users.get(name)
         # An unknown name is compared too, and in constant time, so that neither tells itself apart (CVE-2021-38153).
         matches = hmac.compare_digest(expected if expected is not None else b"", password.encode())

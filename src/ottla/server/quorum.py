@@ -64,7 +64,11 @@ class QuorumMember:
         self._on_failure = on_failure
         self._network = QuorumNetwork(f"ottla-{config.node_id}", self._respond, self._on_bug, to_controllers(config))
         self.raft = RaftNode(
-            storage, f"{config.metadata_dir}/{METADATA_DIR}", clock, raft_config(config, identity, endpoints), random
+            storage,
+            f"{config.metadata_dir}/{METADATA_DIR}",
+            clock,
+            raft_config(config, identity, endpoints, storage),
+            random,
         )
         timers = LoopTimers(loop)
         blocking = _in_thread(loop)
@@ -213,7 +217,9 @@ def controller_settings(config: BrokerConfig, cluster_id: str) -> ControllerSett
     )
 
 
-def raft_config(config: BrokerConfig, identity: MetaProperties, endpoints: tuple[VoterEndpoint, ...]) -> RaftConfig:
+def raft_config(
+    config: BrokerConfig, identity: MetaProperties, endpoints: tuple[VoterEndpoint, ...], storage: Storage
+) -> RaftConfig:
     listener = config.controller_listener_names[0] if config.controller_listener_names else "CONTROLLER"
     static = tuple(
         Voter(node_id, endpoints=(VoterEndpoint(listener, host, port),))
@@ -238,6 +244,7 @@ def raft_config(config: BrokerConfig, identity: MetaProperties, endpoints: tuple
         log=MetadataLogConfig(
             segment_bytes=config.internal_metadata_log_segment_bytes or config.metadata_log_segment_bytes,
             segment_ms=config.metadata_log_segment_ms,
+            is_plain=getattr(storage, "is_plain", None),  # encrypted storage knows, any other has nothing to tell
         ),
         retention=SnapshotRetention(
             max_record_bytes=config.metadata_log_max_record_bytes_between_snapshots,
