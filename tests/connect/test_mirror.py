@@ -19,7 +19,7 @@ from tests.support.apache_kafka import ApacheKafka
 
 pytestmark = pytest.mark.timeout(180)
 PROPERTIES = {"offsets.topic.num.partitions": "4", "transaction.state.log.num.partitions": "4", "num.partitions": "3",
-              "auto.create.topics.enable": "true"}  # fmt: skip
+              "auto.create.topics.enable": "true", "log.retention.ms": "-1"}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

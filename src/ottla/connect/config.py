@@ -96,5 +96,10 @@ def words(config: Mapping[str, str], name: str) -> list[str]:
     return [part.strip() for part in config.get(name, "").split(",") if part.strip()]
 
 
+def under(config: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """The settings of a prefix, without it."""
+    return {name[len(prefix) :]: value for name, value in config.items() if name.startswith(prefix)}
+
+
 def absolute(path: str) -> str:
     return path if "://" in path else os.path.abspath(path)

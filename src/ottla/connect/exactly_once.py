@@ -49,7 +49,9 @@ class Sender:
         reports = {"on_delivery": _remember(self._failures), "delivery.report.only.error": True}
         self.producer = Producer(producer_settings(client) | reports | dict(extra or {}))
 
-    def send(self, records: Iterable[Outgoing]) -> Written:
+    def send(self, records: Iterable[Outgoing], *, leave_out_too_large: bool = False) -> Written:
+        from confluent_kafka import KafkaException
+
         rows = size = 0
         produce, poll = self.producer.produce, self.producer.poll
         for topic, key, value, headers, partition, timestamp_ms in records:
@@ -59,6 +61,15 @@ class Sender:
                     break
                 except BufferError:
                     poll(0.1)
+                except KafkaException as problem:
+                    if problem.args[0].name() != "MSG_SIZE_TOO_LARGE":
+                        raise
+                    if leave_out_too_large:
+                        break
+                    raise TableError(
+                        f"a record for {topic} of {len(value or b'') + len(key or b''):,} bytes is larger than this producer "
+                        "sends: raise its max.request.size, and max.message.bytes of the topic"
+                    ) from problem
             rows += 1
             size += len(value or b"") + len(key or b"")
             if not rows & 1023:

@@ -11,16 +11,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ottla.connect.config import words
+from ottla.connect.casts import CASTS, PRECISIONS, TIME_TYPES, cast_value, masked, time_ms, time_value
+from ottla.connect.config import under, words
 from ottla.connect.connector import Change
+from ottla.connect.java_dates import DatePattern
 from ottla.tables.topics import TableError
 
 Transform = Callable[[Change], Change | None]
 Settings = Mapping[str, str]
-_CASTS: dict[str, Callable[[Any], Any]] = {
-    "int8": int, "int16": int, "int32": int, "int64": int, "float32": float, "float64": float, "string": str,
-    "boolean": lambda value: str(value).lower() in {"true", "1"},
-}  # fmt: skip
 
 
 def chain(config: Mapping[str, str]) -> Transform:
@@ -38,12 +36,8 @@ def chain(config: Mapping[str, str]) -> Transform:
     return apply
 
 
-def _under(config: Settings, prefix: str) -> dict[str, str]:
-    return {name[len(prefix) :]: value for name, value in config.items() if name.startswith(prefix)}
-
-
 def _guarded(config: Settings, name: str) -> Transform:
-    settings = _under(config, f"transforms.{name}.")
+    settings = under(config, f"transforms.{name}.")
     kind, _, side = settings.get("type", "").rpartition(".")[2].partition("$")
     if kind not in _TRANSFORMS:
         raise TableError(f"transforms.{name}.type {settings.get('type')!r} is none of {', '.join(sorted(_TRANSFORMS))}")
@@ -56,7 +50,7 @@ def _guarded(config: Settings, name: str) -> Transform:
 
 
 def _predicate(config: Settings, name: str) -> Callable[[Change], bool]:
-    settings = _under(config, f"predicates.{name}.")
+    settings = under(config, f"predicates.{name}.")
     kind = settings.get("type", "").rpartition(".")[2]
     if kind == "TopicNameMatches":
         pattern = re.compile(settings.get("pattern", ""))
@@ -74,11 +68,20 @@ def _changed(change: Change, side: str, value: Any) -> Change:
 
 def _fields(change: Change, side: str) -> dict[str, Any] | None:
     found = change.key if side == "key" else change.value
-    return dict(found) if isinstance(found, dict) else None
+    if found is None or isinstance(found, dict):
+        return None if found is None else dict(found)
+    raise TypeError(f"the {side} is a {type(found).__name__} without fields; HoistField gives it one")
+
+
+def _needed(settings: Settings, kind: str, *names: str) -> list[str]:
+    missing = [name for name in names if not settings.get(name)]
+    if missing:
+        raise TableError(f"{kind}: {' and '.join(missing)} must be set")
+    return [settings[name] for name in names]
 
 
 def _on_fields(function: Callable[[dict[str, Any], Change], dict[str, Any]]) -> Callable[[str], Transform]:
-    """A transform of the fields; values without fields pass."""
+    """A transform of the fields; a tombstone passes, any other value without fields is an error as it is in Kafka."""
 
     def make(side: str) -> Transform:
         def apply(change: Change) -> Change:
@@ -120,32 +123,75 @@ def _replace_field(settings: Settings, side: str) -> Transform:
 
 
 def _mask_field(settings: Settings, side: str) -> Transform:
-    masked = set(words(settings, "fields"))
+    _needed(settings, "MaskField", "fields")
+    names, replacement = words(settings, "fields"), settings.get("replacement")
 
     def mask(fields: dict[str, Any], _: Change) -> dict[str, Any]:
-        for name in masked & set(fields):
-            value = fields[name]
-            fields[name] = settings.get(
-                "replacement", "" if isinstance(value, str) else 0 if not isinstance(value, bool) else False
-            )
-        return fields
+        return fields | {name: masked(fields.get(name), replacement) for name in names}
 
     return _on_fields(mask)(side)
 
 
 def _cast(settings: Settings, side: str) -> Transform:
+    _needed(settings, "Cast", "spec")
     wanted = [part.split(":", 1) if ":" in part else ["", part] for part in words(settings, "spec")]
     for _, kind in wanted:
-        if kind not in _CASTS:
-            raise TableError(f"Cast: {kind!r} is none of {', '.join(_CASTS)}")
+        if kind not in CASTS:
+            raise TableError(f"Cast: {kind!r} is none of {', '.join(CASTS)}")
+    if any(name == "" for name, _ in wanted):
+        if len(wanted) > 1:
+            raise TableError("Cast: spec is one type for the whole value, or FIELD:TYPE for each field")
+        return lambda change: _changed(change, side, cast_value(_operand(change, side), wanted[0][1]))
 
     def cast(fields: dict[str, Any], _: Change) -> dict[str, Any]:
-        for name, kind in wanted:
-            if fields.get(name) is not None:
-                fields[name] = _CASTS[kind](fields[name])
-        return fields
+        return fields | {name: cast_value(fields[name], kind) for name, kind in wanted if name in fields}
 
     return _on_fields(cast)(side)
+
+
+def _operand(change: Change, side: str) -> Any:
+    return change.key if side == "key" else change.value
+
+
+def _timestamp_converter(settings: Settings, side: str) -> Transform:
+    target, precision = settings.get("target.type", ""), settings.get("unix.precision", "milliseconds")
+    if target not in TIME_TYPES or precision not in PRECISIONS:
+        raise TableError(
+            f"TimestampConverter: target.type is one of {', '.join(TIME_TYPES)}, unix.precision one of {', '.join(PRECISIONS)}"
+        )
+    if target == "string":
+        _needed(settings, "TimestampConverter", "format")
+    pattern = DatePattern(settings["format"]) if settings.get("format") else None
+    field = settings.get("field", "")
+
+    def convert(value: Any) -> Any:
+        return None if value is None else time_value(time_ms(value, pattern, precision), target, pattern, precision)
+
+    def of_field(fields: dict[str, Any], _: Change) -> dict[str, Any]:
+        return fields | {field: convert(fields.get(field))}
+
+    return _on_fields(of_field)(side) if field else lambda one: _changed(one, side, convert(_operand(one, side)))
+
+
+def _header_from(settings: Settings, side: str) -> Transform:
+    (operation,) = _needed(settings, "HeaderFrom", "operation", "fields", "headers")[:1]
+    names, headers = words(settings, "fields"), words(settings, "headers")
+    if len(names) != len(headers) or operation not in {"move", "copy"}:
+        raise TableError("HeaderFrom: operation is move or copy, and headers has a name for each of fields")
+
+    def apply(change: Change) -> Change:
+        fields = _fields(change, side)
+        if fields is None:
+            return change
+        added = [(header, _header(fields.get(name))) for name, header in zip(names, headers, strict=True)]
+        kept = {name: value for name, value in fields.items() if operation == "copy" or name not in names}
+        return replace(_changed(change, side, kept), headers=[*change.headers, *added])
+
+    return apply
+
+
+def _header(value: Any) -> bytes | None:
+    return None if value is None else str(cast_value(value, "string")).encode()
 
 
 def _flatten(settings: Settings, side: str) -> Transform:
@@ -164,6 +210,7 @@ def _flatten(settings: Settings, side: str) -> Transform:
 
 
 def _value_to_key(settings: Settings, _: str) -> Transform:
+    _needed(settings, "ValueToKey", "fields")
     names = words(settings, "fields")
 
     def apply(change: Change) -> Change:
@@ -174,28 +221,28 @@ def _value_to_key(settings: Settings, _: str) -> Transform:
 
 
 def _extract_field(settings: Settings, side: str) -> Transform:
+    (field,) = _needed(settings, "ExtractField", "field")
+
     def apply(change: Change) -> Change:
         fields = _fields(change, side)
-        return change if fields is None else _changed(change, side, fields.get(settings.get("field", "")))
+        return change if fields is None else _changed(change, side, fields.get(field))
 
     return apply
 
 
 def _hoist_field(settings: Settings, side: str) -> Transform:
-    return lambda change: _changed(
-        change, side, {settings.get("field", "value"): change.key if side == "key" else change.value}
-    )
+    (field,) = _needed(settings, "HoistField", "field")
+    return lambda change: _changed(change, side, {field: _operand(change, side)})
 
 
 def _regex_router(settings: Settings, _: str) -> Transform:
-    missing = [name for name in ("regex", "replacement") if name not in settings]
-    if missing:
-        raise TableError(f"RegexRouter: {' and '.join(missing)} must be set")
+    regex, replacement = _needed(settings, "RegexRouter", "regex", "replacement")
     try:
-        pattern = re.compile(settings["regex"])
+        pattern = re.compile(regex)
     except re.error as error:
         raise TableError(f"RegexRouter: regex: {error}") from None
-    template = re.sub(r"\$(\d)", r"\\\1", settings["replacement"])
+    # Java's $1 and ${name} in Python's words; its backslash makes the next letter plain, which Python's doubles.
+    template = re.sub(r"\\(.)|\$(?:(\d)|\{(\w+)\})", _group, replacement)
 
     def apply(change: Change) -> Change:
         match = pattern.fullmatch(change.topic)
@@ -204,21 +251,25 @@ def _regex_router(settings: Settings, _: str) -> Transform:
     return apply
 
 
+def _group(found: re.Match[str]) -> str:
+    plain, number, name = found.groups()
+    return f"\\g<{number or name}>" if plain is None else plain.replace("\\", r"\\")
+
+
 def _timestamp_router(settings: Settings, _: str) -> Transform:
-    form = settings.get("timestamp.format", "yyyyMMdd")
-    for java, python in (("yyyy", "%Y"), ("MM", "%m"), ("dd", "%d"), ("HH", "%H"), ("mm", "%M"), ("ss", "%S")):
-        form = form.replace(java, python)
+    pattern = DatePattern(settings.get("timestamp.format", "yyyyMMdd"))
     name = settings.get("topic.format", "${topic}-${timestamp}")
 
     def apply(change: Change) -> Change:
-        stamp = time.strftime(form, time.gmtime((change.timestamp_ms or time.time() * 1000) / 1000))
+        stamp = pattern.write(change.timestamp_ms or int(time.time() * 1000))
         return replace(change, topic=name.replace("${topic}", change.topic).replace("${timestamp}", stamp))
 
     return apply
 
 
 def _insert_header(settings: Settings, _: str) -> Transform:
-    pair = settings.get("header", ""), settings.get("value.literal", "").encode()
+    header, literal = _needed(settings, "InsertHeader", "header", "value.literal")
+    pair = header, literal.encode()
     return lambda change: replace(change, headers=[*change.headers, pair])
 
 
@@ -233,7 +284,7 @@ def _filter(_settings: Settings, _: str) -> Transform:
 
 _TRANSFORMS: dict[str, Callable[[Settings, str], Transform]] = {
     "Cast": _cast, "DropHeaders": _drop_headers, "ExtractField": _extract_field, "Filter": _filter, "Flatten": _flatten,
-    "HoistField": _hoist_field, "InsertField": _insert_field, "InsertHeader": _insert_header, "MaskField": _mask_field,
-    "RegexRouter": _regex_router, "ReplaceField": _replace_field, "TimestampRouter": _timestamp_router,
-    "ValueToKey": _value_to_key,
+    "HeaderFrom": _header_from, "HoistField": _hoist_field, "InsertField": _insert_field, "InsertHeader": _insert_header,
+    "MaskField": _mask_field, "RegexRouter": _regex_router, "ReplaceField": _replace_field,
+    "TimestampConverter": _timestamp_converter, "TimestampRouter": _timestamp_router, "ValueToKey": _value_to_key,
 }  # fmt: skip

@@ -14,13 +14,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import pyarrow as pa
-
-from ottla.connect.config import connector_class, flag, need, number, words
+from ottla.connect.config import connector_class, need, number, under, words
 from ottla.connect.connector import Change, Place, RecordSink, Sink, Source
 from ottla.connect.converters import ConvertError, converter
 from ottla.connect.exactly_once import Outgoing, Sender, _call, ensure_marker_topic
-from ottla.connect.sinks.base import DELETED, Work
+from ottla.connect.rows import RowsOf
+from ottla.connect.sinks.base import Work
 from ottla.connect.transforms import chain
 from ottla.model.ids import TopicPartition
 from ottla.tables.fetch import FetchPlan, read_range
@@ -66,22 +65,29 @@ class _Errors:
     """What happens to a record that cannot be converted or transformed."""
 
     def __init__(self, config: Mapping[str, str]) -> None:
-        self.tolerant = config.get("errors.tolerance", "none") == "all"
+        tolerance = config.get("errors.tolerance", "none")
+        if tolerance not in {"none", "all"}:
+            raise TableError(f"errors.tolerance is none or all, not {tolerance!r}")
+        self.tolerant = tolerance == "all"
+        self.name, self.kind = config.get("name", ""), config.get("connector.class", "")
         self.topic = config.get("errors.deadletterqueue.topic.name")
 
-    def letter(self, change: Change, value: bytes | None, problem: Exception, stage: str) -> list[Outgoing]:
+    def letter(
+        self, change: Change, key: bytes | None, value: bytes | None, problem: Exception, stage: str
+    ) -> list[Outgoing]:
+        """The record as it came, with what is wrong in Kafka Connect's headers."""
         if not self.tolerant:
             where = f"{change.topic}-{change.partition} offset {change.offset}" if change.offset >= 0 else change.topic
             raise TableError(f"{where}: {problem}; set errors.tolerance to all to let such records pass") from problem
         if self.topic is None:
             return []
         facts = {
-            "topic": change.topic, "partition": change.partition, "offset": change.offset, "stage": stage,
-            "exception.class.name": type(problem).__name__, "exception.message": problem,
+            "topic": change.topic, "partition": change.partition, "offset": change.offset, "connector.name": self.name,
+            "task.id": 0, "stage": stage, "class.name": self.kind, "exception.class.name": type(problem).__name__, "exception.message": problem,
         }  # fmt: skip
         headers: list[tuple[str, str | bytes | None]] = [*change.headers]
         headers += [(f"__connect.errors.{name}", str(fact).encode()) for name, fact in facts.items()]
-        return [Outgoing(self.topic, None, value, headers)]
+        return [Outgoing(self.topic, key, value, headers)]
 
 
 class _SourceRun:
@@ -89,6 +95,7 @@ class _SourceRun:
         self._source = source
         self._name = need(config, "name")
         self._client = client
+        self._producer = {**client, **under(config, "producer.override.")}
         self._places = config.get("offset.storage.topic", "connect-offsets")
         self._transform = chain(config)
         self._key, self._value = converter(config, "key"), converter(config, "value")
@@ -97,7 +104,9 @@ class _SourceRun:
     def run(self, *, once: bool, stopping: Callable[[], bool], progress: Progress) -> int:
         ensure_marker_topic(self._client, self._places)
         self._source.begin(self._client)
-        sender = Sender(self._client, {"transactional.id": f"connect-{self._name}", "transaction.timeout.ms": 300_000})
+        sender = Sender(
+            self._producer, {"transactional.id": f"connect-{self._name}", "transaction.timeout.ms": 300_000}
+        )
         _call(sender.producer.init_transactions, _TIMEOUT_S)
         place, count = self._last_place(), 0
         while not stopping():
@@ -113,7 +122,7 @@ class _SourceRun:
             key = json.dumps([self._name, {}]).encode()
             records.append(Outgoing(self._places, key, json.dumps(place, default=str).encode()))
             _call(sender.producer.begin_transaction)
-            sender.send(records)
+            sender.send(records, leave_out_too_large=self._errors.tolerant)
             sender.flush()
             _call(sender.producer.commit_transaction, _TIMEOUT_S)
             count += len(changes)
@@ -128,7 +137,7 @@ class _SourceRun:
             key, value = self._key.write(made.topic, made.key), self._value.write(made.topic, made.value)
             return [Outgoing(made.topic, key, value, headers, made.partition, made.timestamp_ms)]
         except (ConvertError, ValueError, TypeError, KeyError) as problem:
-            return self._errors.letter(change, str(change.value).encode(), problem, "TRANSFORMATION")
+            return self._errors.letter(change, None, str(change.value).encode(), problem, "TRANSFORMATION")
 
     def _last_place(self) -> Place | None:
         key = json.dumps([self._name, {}]).encode()
@@ -148,11 +157,11 @@ class _SinkRun:
         self._regex = config.get("topics.regex")
         self._topics = words(config, "topics") if self._regex else words(config, "topics") or [need(config, "topics")]
         self._client = client
+        self._producer = {**client, **under(config, "producer.override.")}
         self._flush = number(config, "flush.size", 1000)
         self._transform = chain(config)
         self._key, self._value = converter(config, "key"), converter(config, "value")
-        self._keys = words(config, "pk.fields")
-        self._deletes = flag(config, "delete.enabled", default=False)
+        self._rows = RowsOf(config)
         self._errors = _Errors(config)
         self._settings = settings_from(client, f"connect-{self._name}")
 
@@ -220,11 +229,12 @@ class _SinkRun:
         )
         changes: list[Change] = []
         letters: list[Outgoing] = []
-        count = 0
+        raw: dict[int, tuple[bytes | None, bytes | None]] = {}
         for batch in read_range(self._settings, plan):
             for record in batch.to_pylist():
-                count += 1
+                raw[record["offset"]] = record["key"], record["value"]
                 changes += self._change(record, letters)
+        count = len(raw)
         work = Work(application=self._application(partition), version=end - 1 if self._tells else start)
         if isinstance(self._sink, RecordSink):
             records = self._records(self._sink, self._counts[partition.topic], changes, letters)
@@ -232,15 +242,17 @@ class _SinkRun:
             if records:
                 self._sink.put_records(records, work)
             return count
-        rows = [row for change in changes for row in self._row(change, letters)]
+        rows, refused = self._rows.table(changes)
+        for change, problem in refused:
+            letters += self._errors.letter(change, *raw[change.offset], problem, "TASK_PUT")
         self._send(letters)
-        if rows:
-            self._sink.put(_table(rows), work)
+        if rows is not None:
+            self._sink.put(rows, work)
         return count
 
     def _send(self, letters: list[Outgoing]) -> None:
         if letters:
-            sender = Sender(self._client)
+            sender = Sender(self._producer)
             sender.send(letters)
             sender.flush()
 
@@ -254,23 +266,15 @@ class _SinkRun:
             partition=record["partition"],
             offset=record["offset"],
         )
+        stage = "KEY_CONVERTER"
         try:
-            change.key, change.value = self._key.read(record["key"]), self._value.read(record["value"])
+            change.key, stage = self._key.read(record["key"]), "VALUE_CONVERTER"
+            change.value, stage = self._value.read(record["value"]), "TRANSFORMATION"
             made = self._transform(change)
         except (ConvertError, ValueError, TypeError, KeyError) as problem:
-            letters += self._errors.letter(change, record["value"], problem, "VALUE_CONVERTER")
+            letters += self._errors.letter(change, record["key"], record["value"], problem, stage)
             return []
         return [] if made is None else [made]
-
-    def _row(self, change: Change, letters: list[Outgoing]) -> list[dict[str, Any]]:
-        if change.value is None:
-            return [self._tombstone(change)] if self._deletes and self._keys else []
-        if not isinstance(change.value, dict):
-            problem = ConvertError(f"a {type(change.value).__name__} has no columns; HoistField$Value gives it one")
-            value = change.value if isinstance(change.value, bytes) else json.dumps(change.value, default=str).encode()
-            letters += self._errors.letter(change, value, problem, "VALUE_CONVERTER")
-            return []
-        return [{**change.value, DELETED: False} if self._deletes else change.value]
 
     def _records(
         self, sink: RecordSink, partitions: int, changes: list[Change], letters: list[Outgoing]
@@ -281,24 +285,10 @@ class _SinkRun:
             try:
                 key, value = self._key.write(topic, one.key), self._value.write(topic, one.value)
             except (ConvertError, ValueError, TypeError, KeyError) as problem:
-                letters += self._errors.letter(one, str(one.value).encode(), problem, "VALUE_CONVERTER")
+                letters += self._errors.letter(one, None, str(one.value).encode(), problem, "VALUE_CONVERTER")
                 continue
             found.append(Outgoing(topic, key, value, [*one.headers], one.partition, one.timestamp_ms))
         return found
-
-    def _tombstone(self, change: Change) -> dict[str, Any]:
-        key = change.key
-        fields = key if isinstance(key, dict) else {self._keys[0]: key}
-        return {name: fields.get(name) for name in self._keys} | {DELETED: True}
-
-
-def _table(rows: list[dict[str, Any]]) -> pa.Table:
-    """Columns are those of any row, in the order of their coming: rows need not all have them all."""
-    names = dict.fromkeys(name for row in rows for name in row)
-    try:
-        return pa.table({name: pa.array([row.get(name) for row in rows]) for name in names})
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as problem:
-        raise TableError(f"the values of a column differ in type: {problem}; Cast$Value can make them one") from problem
 
 
 def _tells(sink: Sink) -> bool:

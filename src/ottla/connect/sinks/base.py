@@ -47,3 +47,35 @@ def last_of_each(rows: pa.Table, keys: list[str]) -> pa.Table:
     numbered = rows.append_column("__row", pa.array(range(rows.num_rows), pa.int64()))
     last = numbered.group_by(keys).aggregate([("__row", "max")]).column("__row_max")
     return rows.take(last.combine_chunks().sort())
+
+
+def known_type(kind: pa.DataType) -> pa.DataType | None:
+    """The type without the parts that no value has shown yet: nulls, empty lists, empty objects."""
+    if pa.types.is_null(kind):
+        return None
+    if pa.types.is_struct(kind):
+        fields = [(field.name, known_type(field.type)) for field in kind]
+        kept = [pa.field(name, inner) for name, inner in fields if inner is not None]
+        return pa.struct(kept) if kept else None
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        inner = known_type(kind.value_type)
+        return None if inner is None else pa.list_(inner)
+    return kind
+
+
+def of_known_types(rows: pa.Table, there: pa.Schema | None = None) -> pa.Table:
+    """Rows that a typed table takes. A column that has shown no value yet gets its type from the table that is there, or
+    is left out until one comes."""
+    for name in rows.column_names:
+        index = rows.schema.get_field_index(name)
+        given = rows.schema.field(index).type
+        kind = known_type(given)
+        if kind == given:
+            continue
+        at = there.get_field_index(name) if there is not None else -1
+        wanted = there.field(at).type if there is not None and at >= 0 else kind
+        if wanted is None:
+            rows = rows.remove_column(index)
+        else:
+            rows = rows.set_column(index, name, pa.array(rows.column(index).to_pylist(), wanted))
+    return rows

@@ -27,24 +27,27 @@ class _TableSinkConnector(Sink):
 
 
 class SqlSinkConnector(_TableSinkConnector):
-    """connection.url, table.name.format, insert.mode, pk.fields, auto.create, delete.enabled."""
+    """connection.url, table.name.format, insert.mode, pk.fields, pk.mode, auto.create, auto.evolve, delete.enabled."""
 
     def __init__(self, config: Mapping[str, str]) -> None:
         super().__init__(config)
-        from ottla.connect.sinks.sql import SqlSink
+        from ottla.connect.sinks.sql import SqlSink, quoted, table_parts
 
         table = config.get("table.name.format", "${topic}")
         if "${topic}" in table and len(words(config, "topics")) > 1:
             raise TableError(
                 "one connector writes one table: name it with table.name.format, or give each topic its own"
             )
-        table = table.replace("${topic}", need(config, "topics")) if "${topic}" in table else table
+        if "${topic}" in table:  # a topic's dots are part of its name, those of the setting come behind a schema
+            topic = need(config, "topics")
+            table = ".".join(quoted(part.replace("${topic}", topic)) for part in table_parts(table))
         self.sink = SqlSink(
             need(config, "connection.url"),
             table,
             insert_mode=config.get("insert.mode", "insert"),
             pk_fields=words(config, "pk.fields"),
             auto_create=flag(config, "auto.create", default=True),
+            auto_evolve=flag(config, "auto.evolve", default=False),
         )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ottla.connect.sinks.base import DELETED, Work, last_of_each, without_deleted
+from ottla.connect.sinks.base import DELETED, Work, last_of_each, of_known_types, without_deleted
 from ottla.tables.topics import TableError
 
 
@@ -38,7 +38,11 @@ class DeltaSink:
             last = table.transaction_version(work.application)
             if last is not None and last >= work.version:
                 return False
-            self._check(pa.schema(table.schema().to_arrow()), rows.schema)
+            there_schema = pa.schema(table.schema().to_arrow())
+            rows = of_known_types(rows, there_schema)
+            self._check(there_schema, rows.schema)
+        else:
+            rows = of_known_types(rows)
         properties = CommitProperties(
             app_transactions=[Transaction(work.application, work.version)], custom_metadata=dict(work.note)
         )
@@ -88,7 +92,12 @@ class DeltaSink:
         values = {f'"{name}"': f'source."{name}"' for name in columns}
         (
             table.merge(
-                source=rows, predicate=same, source_alias="source", target_alias="target", commit_properties=properties
+                source=rows,
+                predicate=same,
+                source_alias="source",
+                target_alias="target",
+                merge_schema=not set(columns) <= {field.name for field in table.schema().fields},
+                commit_properties=properties,
             )
             .when_matched_delete(f"source.{DELETED}")
             .when_matched_update(values)

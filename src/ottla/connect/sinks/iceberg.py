@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ottla.connect.sinks.base import Work, without_deleted
+from ottla.connect.sinks.base import Work, of_known_types, without_deleted
 from ottla.tables.topics import TableError
 
 _PROPERTY = "ottla.version."
@@ -29,10 +29,23 @@ class IcebergSink:
         last = self.reached(work.application)
         if last is not None and last >= work.version:
             return False
-        kept, _ = without_deleted(rows)
-        table = self._catalog.create_table_if_not_exists(self._name, kept.schema)
-        table.append(kept, snapshot_properties={f"{_PROPERTY}{work.application}": str(work.version), **work.note})
+        from pyiceberg.exceptions import CommitFailedException, ResolveError, ValidationError
+
+        kept = of_known_types(without_deleted(rows)[0])
+        try:
+            table = self._catalog.create_table_if_not_exists(self._name, kept.schema)
+            with table.transaction() as change:
+                with change.update_schema() as columns:  # new ones are added, a number may become a wider one
+                    columns.union_by_name(kept.schema)
+                change.append(kept, snapshot_properties=self._properties(work))
+        except (ValueError, OSError, CommitFailedException, ResolveError, ValidationError) as problem:
+            words = str(problem).splitlines()[0]
+            raise TableError(f"the Iceberg table {self._name} was not written: {words}") from problem
         return True
+
+    @staticmethod
+    def _properties(work: Work) -> dict[str, str]:
+        return {f"{_PROPERTY}{work.application}": str(work.version), **work.note}
 
     def reached(self, application: str) -> int | None:
         if not self._catalog.table_exists(self._name):

@@ -1,6 +1,7 @@
 """Partitioned Parquet files in a folder or an S3 bucket.
 
-A piece of work is one file per partition value, named by application and version: repeated work writes the same names
+Folders are named as Hive's are (COLUMN=VALUE, escaped; no value is __HIVE_DEFAULT_PARTITION__), so Spark, DuckDB and pyarrow
+read the values back. A piece of work is one file per partition value, named by application and version: repeated work writes the same names
 again, so a reader never sees a row twice, and an object appears whole or not at all.
 """
 
@@ -10,13 +11,15 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, quote, urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ottla.connect.sinks.base import Work, without_deleted
+from ottla.connect.sinks.base import Work, of_known_types, without_deleted
 from ottla.tables.topics import TableError
+
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
 def open_store(uri: str) -> tuple[Any, str]:
@@ -42,13 +45,13 @@ class ParquetSink:
         self._partition_by = list(partition_by)
 
     def put(self, rows: pa.Table, work: Work) -> bool:
-        kept, _ = without_deleted(rows)
+        kept = of_known_types(without_deleted(rows)[0])
         name = f"{work.application}-{work.version:012d}.parquet"
         try:
             for folder, part in self._parts(kept):
                 self._store.create_dir(folder, recursive=True)
                 self._write(part, f"{folder}/{name}")
-        except OSError as problem:
+        except (OSError, pa.ArrowException) as problem:
             raise TableError(f"{self._root} was not written: {problem}") from problem
         return True
 
@@ -70,18 +73,23 @@ class ParquetSink:
     def _parts(self, rows: pa.Table) -> list[tuple[str, pa.Table]]:
         if not self._partition_by:
             return [(self._root, rows)] if rows.num_rows else []
-        import pyarrow.compute as pc
-
-        found = []
-        for values in rows.group_by(self._partition_by).aggregate([]).to_pylist():
-            mask: Any = None
-            for name in self._partition_by:
-                column, value = rows.column(name), values[name]
-                same = pc.is_null(column) if value is None else pc.equal(column, pa.scalar(value, column.type))
-                mask = same if mask is None else pc.and_(mask, same)
-            folder = "/".join(f"{name}={values[name]}" for name in self._partition_by)
-            found.append((f"{self._root}/{folder}", rows.filter(mask).drop_columns(self._partition_by)))
-        return found
+        columns = [
+            rows.column(name).to_pylist() if name in rows.column_names else [None] * rows.num_rows
+            for name in self._partition_by
+        ]
+        found: dict[str, list[int]] = {}
+        for number, values in enumerate(zip(*columns, strict=True)):
+            folder = "/".join(_folder(name, value) for name, value in zip(self._partition_by, values, strict=True))
+            found.setdefault(folder, []).append(number)
+        rest = rows.drop_columns([name for name in self._partition_by if name in rows.column_names])
+        return [(f"{self._root}/{folder}", rest.take(numbers)) for folder, numbers in found.items()]
 
     def close(self) -> None:
         return
+
+
+def _folder(name: str, value: Any) -> str:
+    """A value is one folder whatever is in it: a slash would make two, and two dots would leave the table."""
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    given = _NO_VALUE if value is None or text == "" else quote(text, safe=" ")
+    return f"{quote(name, safe=' ')}={given}"

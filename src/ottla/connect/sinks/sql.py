@@ -1,11 +1,13 @@
 """SQL tables over ADBC: SQLite and PostgreSQL. The rows and the marker of the work are one database transaction.
 
-Kafka Connect's JDBC names: insert.mode (insert, upsert), pk.fields, delete.enabled, auto.create. Names are quoted and
-values are bound, never pasted.
+Kafka Connect's JDBC names: insert.mode (insert, upsert), pk.fields, delete.enabled, auto.create, auto.evolve. Names are
+quoted and values are bound, never pasted. A table's name may say its schema, SCHEMA.TABLE; a name that has a dot itself
+stands in double quotes.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -54,6 +56,19 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def table_parts(name: str) -> list[str]:
+    """SCHEMA.TABLE as its parts; what stands in double quotes is one name."""
+    parts = re.findall(r'"((?:[^"]|"")*)"(?:\.|$)|([^."][^.]*)(?:\.|$)', name)
+    found = [plain or inside.replace('""', '"') for inside, plain in parts]
+    if not found or not all(found):
+        raise TableError(f"{name!r} is no name of a table")
+    return found
+
+
+def quoted_table(name: str) -> str:
+    return ".".join(map(quoted, table_parts(name)))
+
+
 def sql_type(kind: pa.DataType, dialect: str) -> str:
     if pa.types.is_boolean(kind):
         return "boolean" if dialect == "postgresql" else "integer"
@@ -65,6 +80,10 @@ def sql_type(kind: pa.DataType, dialect: str) -> str:
         return "timestamp with time zone" if dialect == "postgresql" and kind.tz else "timestamp"
     if pa.types.is_date(kind):
         return "date"
+    if pa.types.is_time(kind) and dialect == "postgresql":
+        return "time"
+    if pa.types.is_decimal(kind) and dialect == "postgresql":
+        return f"numeric({kind.precision},{kind.scale})"
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return "bytea" if dialect == "postgresql" else "blob"
     return "text"
@@ -79,21 +98,26 @@ class SqlSink:
         insert_mode: str = "insert",
         pk_fields: Sequence[str] = (),
         auto_create: bool = True,
+        auto_evolve: bool = False,
     ) -> None:
         if insert_mode not in {"insert", "upsert"}:
             raise TableError(f"insert.mode is insert or upsert, not {insert_mode!r}")
         if insert_mode == "upsert" and not pk_fields:
             raise TableError("insert.mode upsert needs pk.fields: the columns of the key")
         self._table = table
+        self._quoted = quoted_table(table)
+        self._auto_evolve = auto_evolve
+        self._columns: set[str] = set()
         self._mode = insert_mode
         self._keys = list(pk_fields)
         self._auto_create = auto_create
         self._connection, self._dialect = connect_sql(uri)
 
     def put(self, rows: pa.Table, work: Work) -> bool:
-        rows = _plain(rows)
+        rows = _plain(rows, self._dialect)
         try:
             with self._transaction() as cursor:
+                cursor.execute(_CREATE_PROGRESS)
                 self._prepare(cursor, without_deleted(rows)[0].schema)
                 cursor.execute(_PROGRESS_OF.format(self._mark(1)), (work.application,))
                 row = cursor.fetchone()
@@ -126,27 +150,51 @@ class SqlSink:
         if self._keys:
             rows = last_of_each(rows, self._keys)
         kept, gone = without_deleted(rows)
-        names = ", ".join(quoted(name) for name in kept.column_names)
-        marks = ", ".join(self._mark(number + 1) for number in range(kept.num_columns))
-        statement = f"insert into {quoted(self._table)} ({names}) values ({marks})"  # noqa: S608 - quoted names, bound values
+        if self._auto_evolve:  # a column that has shown no value yet has no type to be made with
+            kept = kept.drop_columns([name for name in _untyped(kept) if name not in self._columns])
+        statement, bound = self._insert(kept)
         if self._mode == "upsert":
             rest = [name for name in kept.column_names if name not in self._keys]
             keys = ", ".join(map(quoted, self._keys))
             sets = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in rest)
             statement += f" on conflict ({keys}) do " + (f"update set {sets}" if sets else "nothing")
         if kept.num_rows:
-            cursor.executemany(statement, kept)
+            cursor.executemany(statement, bound)
         if gone.num_rows and self._keys:
             same = " and ".join(f"{quoted(key)} = {self._mark(number + 1)}" for number, key in enumerate(self._keys))
-            cursor.executemany(f"delete from {quoted(self._table)} where {same}", gone.select(self._keys))  # noqa: S608 - as above
+            cursor.executemany(f"delete from {self._quoted} where {same}", gone.select(self._keys))  # noqa: S608 - as above
+
+    def _insert(self, kept: pa.Table) -> tuple[str, pa.Table]:
+        """The statement and what is bound to it: databases do not take values of no type, so those are written out."""
+        untyped = set(_untyped(kept))
+        bound = kept.drop_columns(list(untyped)) if len(untyped) < kept.num_columns else kept
+        number, marks = 0, []
+        for name in kept.column_names:
+            number += name in bound.column_names
+            marks.append(self._mark(number) if name in bound.column_names else "null")
+        names = ", ".join(map(quoted, kept.column_names))
+        return f"insert into {self._quoted} ({names}) values ({', '.join(marks)})", bound  # noqa: S608 - quoted names, bound values
 
     def _prepare(self, cursor: Any, schema: pa.Schema) -> None:
-        cursor.execute(_CREATE_PROGRESS)
-        if self._auto_create:
-            columns = [f"{quoted(field.name)} {sql_type(field.type, self._dialect)}" for field in schema]
+        if self._auto_create and not self._columns:
+            typed = [field for field in schema if not (self._auto_evolve and pa.types.is_null(field.type))]
+            columns = [f"{quoted(field.name)} {sql_type(field.type, self._dialect)}" for field in typed]
             if self._keys:
                 columns.append(f"primary key ({', '.join(map(quoted, self._keys))})")
-            cursor.execute(f"create table if not exists {quoted(self._table)} ({', '.join(columns)})")
+            cursor.execute(f"create table if not exists {self._quoted} ({', '.join(columns)})")
+        if self._auto_evolve:
+            self._evolve(cursor, schema)
+
+    def _evolve(self, cursor: Any, schema: pa.Schema) -> None:
+        """Columns that are new in the rows are added to the table."""
+        if not self._columns:
+            cursor.execute(f"select * from {self._quoted} where 1 = 0")  # noqa: S608 - a quoted name
+            self._columns = {column[0] for column in cursor.description}
+        for field in schema:
+            if field.name not in self._columns and not pa.types.is_null(field.type):
+                kind = sql_type(field.type, self._dialect)
+                cursor.execute(f"alter table {self._quoted} add column {quoted(field.name)} {kind}")
+        self._columns |= {field.name for field in schema if not pa.types.is_null(field.type)}
 
     @contextmanager
     def _transaction(self) -> Iterator[Any]:
@@ -155,6 +203,7 @@ class SqlSink:
             yield cursor
             self._connection.commit()
         except BaseException:  # whatever it is, the transaction must not stay open; it goes on up
+            self._columns = set()  # what was added goes with it
             self._connection.rollback()
             raise
         finally:
@@ -164,14 +213,18 @@ class SqlSink:
         return f"${number}" if self._dialect == "postgresql" else "?"
 
 
-def _plain(rows: pa.Table) -> pa.Table:
-    """Columns that databases take: nested ones become JSON text."""
+def _untyped(rows: pa.Table) -> list[str]:
+    return [field.name for field in rows.schema if pa.types.is_null(field.type)]
+
+
+def _plain(rows: pa.Table, dialect: str) -> pa.Table:
+    """Columns that databases take: nested ones become JSON text; decimals and times too where there is no such type."""
     import json
 
     for index, field in enumerate(rows.schema):
-        if pa.types.is_nested(field.type):
-            texts = [
-                None if value is None else json.dumps(value, default=str) for value in rows.column(index).to_pylist()
-            ]
+        nested = pa.types.is_nested(field.type)
+        if nested or (dialect == "sqlite" and (pa.types.is_decimal(field.type) or pa.types.is_time(field.type))):
+            write: Any = (lambda value: json.dumps(value, default=str)) if nested else str
+            texts = [None if value is None else write(value) for value in rows.column(index).to_pylist()]
             rows = rows.set_column(index, field.name, pa.array(texts, pa.string()))
     return rows

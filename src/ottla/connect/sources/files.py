@@ -1,28 +1,29 @@
 """Files and folders as a source: text lines, JSON lines and CSV (also of a file that is being written), and Parquet.
 
-The place is, per file, how far it was read: bytes for lines (only whole lines count), rows for Parquet. A file is known
-by its path and inode, so a rotated log is read from its beginning.
+The place is, per file, how far it was read, with a checksum of the bytes at its beginning. A file is known by its inode
+and birth: one that was renamed goes on where it was read to (a rotated log keeps its last lines even where the
+pattern no longer names it), one that was emptied or put in another's place is read from its beginning.
 """
 
 from __future__ import annotations
 
-import csv
 import glob
-import io
-import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ottla.connect.config import need, number
 from ottla.connect.connector import Change, Place, Source
+from ottla.connect.sources.identity import HEAD_BYTES, both, head, identity
+from ottla.connect.sources.records import FORMATS, records
 from ottla.tables.topics import TableError
 
-FORMATS = ("text", "json", "csv", "parquet")
+_KEPT = 1000
+"""Places of so many files are kept after the files are gone: they may come back."""
 
 
 class FileSource(Source):
-    """Settings: file (a path or a pattern), topic, format, batch.size."""
+    """Settings: file (a path or a pattern), topic, format, batch.size, incomplete.line."""
 
     def __init__(self, config: Mapping[str, str]) -> None:
         super().__init__(config)
@@ -32,60 +33,98 @@ class FileSource(Source):
         self._most = number(config, "batch.size", 5000)
         if self._format not in FORMATS:
             raise TableError(f"format is one of {', '.join(FORMATS)}, not {self._format!r}")
+        last = config.get("incomplete.line", "wait")
+        if last not in {"wait", "take"}:
+            raise TableError(f"incomplete.line is wait or take, not {last!r}")
+        self._take_last = last == "take"
+        self._open: tuple[str, Iterator[tuple[Any, int]], int] | None = None
+        """The file in whose middle the last poll ended."""
+        self._quiet: dict[str, tuple[str, int, int]] = {}
+        """Files that had nothing new, as they were then: identity, size and time."""
 
     def poll(self, after: Place | None) -> Sequence[Change]:
         places: Place = dict(after or {})
+        names = {_which(known): known for known in places}
         found: list[Change] = []
-        for path in self._files():
+        for path in self._files(places, names):
             if len(found) >= self._most:
                 break
             try:
-                name = f"{os.path.abspath(path)}#{os.stat(path).st_ino}"
-                found += self._read(path, name, places, self._most - len(found))
+                found += self._read(path, places, names, self._most - len(found))
+            except FileNotFoundError:
+                continue  # it went between the listing and now
             except OSError as problem:
                 raise TableError(f"{path} cannot be read: {problem.strerror or problem}") from problem
+        if found:
+            found[-1].place = places
         return found
 
-    def _files(self) -> list[str]:
+    def _files(self, places: Place, names: dict[str, str]) -> list[str]:
+        """Those that are named, and before them those that were, and have another name now."""
         if os.path.isdir(self._pattern):
-            return sorted(
+            named = sorted(
                 one.path for one in os.scandir(self._pattern) if one.is_file() and not one.name.startswith(".")
             )
-        return sorted(glob.glob(self._pattern))
+        else:
+            named = sorted(glob.glob(self._pattern))
+        there = {one for path in named for one in both(identity(path))}
+        gone = {which: known for which, known in names.items() if which not in there}
+        moved: dict[str, str] = {}
+        for folder in {os.path.dirname(known.rpartition("#")[0]) for known in gone.values()}:
+            for path in _entries(folder):
+                moved |= {which: path for which in both(identity(path)) if which in gone}
+        lost = [known for which, known in gone.items() if which not in moved]
+        for known in lost[:-_KEPT]:
+            del places[known]
+        return sorted(set(moved.values())) + named
 
-    def _read(self, path: str, name: str, places: Place, most: int) -> list[Change]:
-        begin = int(places.get(name, 0))
-        if self._format == "parquet":
-            import pyarrow.parquet as pq
-
-            rows = pq.read_table(path).slice(begin, most).to_pylist()
-            return [self._change(row, places, name, begin + number + 1) for number, row in enumerate(rows)]
+    def _read(self, path: str, places: Place, names: dict[str, str], most: int) -> list[Change]:
+        which = identity(path)
+        name = f"{os.path.abspath(path)}#{which}"
+        known = next((names[one] for one in both(which) if one in names), None)
+        seen = os.stat(path)
+        now = which, seen.st_size, seen.st_mtime_ns
+        if self._quiet.get(path) == now:
+            return []
+        begin = self._begin(path, seen.st_size, places.get(known) if known is not None else None)
+        if self._open is not None and self._open[0] == name and self._open[2] == begin:
+            rows = self._open[1]
+        else:
+            rows = records(path, self._format, begin, take_last=self._take_last)
+        self._open = None
         found: list[Change] = []
-        with open(path, "rb") as file:
-            header: list[str] = []
-            if self._format == "csv":
-                first = file.readline()
-                header = next(csv.reader([first.decode("utf-8-sig", errors="replace")]), [])
-                begin = max(begin, len(first))
-            file.seek(begin)
-            for line in file:
-                if not line.endswith(b"\n") or len(found) >= most:
-                    break  # a line that is still being written waits
-                begin += len(line)
-                found.append(self._change(self._value(line, header), places, name, begin))
+        for value, behind in rows:
+            found.append(Change(topic=self._topic, value=value))
+            begin = behind
+            if len(found) >= most:
+                self._open = name, rows, begin
+                break
+        if found:
+            if known is not None:
+                places.pop(known, None)
+            names[which] = name
+            places[name] = [begin, *head(path, begin if self._format != "parquet" else HEAD_BYTES)]
+        else:
+            self._quiet[path] = now
         return found
 
-    def _value(self, line: bytes, header: list[str]) -> Any:
-        text = line.decode(errors="replace").rstrip("\r\n")
-        if self._format == "text":
-            return text
-        if self._format == "json":
-            try:
-                return json.loads(text)
-            except ValueError:
-                return text  # the converter or the dead letters decide
-        return dict(zip(header, next(csv.reader(io.StringIO(text)), []), strict=False))
+    def _begin(self, path: str, size: int, place: Any) -> int:
+        """How far this file was read; 0 when it was emptied since."""
+        if place is None:
+            return 0
+        at, *noted = [place] if isinstance(place, int) else place  # a number was kept before there were checksums
+        shorter = self._format != "parquet" and size < at
+        changed = bool(noted) and head(path, int(noted[0])) != tuple(noted)
+        return 0 if shorter or changed else int(at)
 
-    def _change(self, value: Any, places: Place, name: str, end: int) -> Change:
-        places[name] = end
-        return Change(topic=self._topic, value=value, place=dict(places))
+
+def _which(known: str) -> str:
+    return known.rpartition("#")[2]
+
+
+def _entries(folder: str) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return [one.path for one in entries if one.is_file(follow_symlinks=False)]
+    except OSError:
+        return []

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ottla.connect.sinks.sql import connect_sql, database_errors, first_line, quoted
+from ottla.connect.sinks.sql import connect_sql, database_errors, first_line, quoted, quoted_table
 from ottla.tables.topics import TableError
 
 MODES = ("bulk", "incrementing", "timestamp", "timestamp+incrementing")
@@ -21,7 +21,7 @@ def read_table(uri: str, table: str) -> pa.Table:
     connection, _ = connect_sql(uri)
     try:
         with connection.cursor() as cursor:
-            cursor.execute(f"select * from {quoted(table)}")  # noqa: S608 - a quoted name
+            cursor.execute(f"select * from {quoted_table(table)}")  # noqa: S608 - a quoted name
             return cursor.fetch_arrow_table()
     except database_errors() as problem:
         raise TableError(f"the table {table} cannot be read: {first_line(problem)}") from problem
@@ -55,9 +55,11 @@ def read_after(
         with connection.cursor() as cursor:
             order = ", ".join(map(quoted, names))
             where, values = _behind(names, after or {}, dialect)
-            statement = f"select * from {quoted(table)} {where} order by {order} limit {int(limit)}"  # noqa: S608 - quoted names, bound values
+            statement = f"select * from {quoted_table(table)} {where} order by {order} limit {int(limit)}"  # noqa: S608 - quoted names, bound values
             cursor.execute(statement, values) if values else cursor.execute(statement)
             rows = cursor.fetch_arrow_table()
+            if mode == "timestamp" and rows.num_rows == limit:
+                rows = _whole_times(cursor, table, names[0], rows, dialect)
     except database_errors() as problem:
         raise TableError(f"the table {table} cannot be read: {first_line(problem)}") from problem
     finally:
@@ -65,12 +67,25 @@ def read_after(
     if rows.num_rows == 0:
         return rows, dict(after or {})
     last = rows.slice(rows.num_rows - 1).to_pylist()[0]
-    return rows, {name: last[name] if isinstance(last[name], int | float | str) else str(last[name]) for name in names}
+    return rows, {name: _plain(last[name]) for name in names}
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, int | float | str) else str(value)
+
+
+def _whole_times(cursor: Any, table: str, column: str, rows: pa.Table, dialect: str) -> pa.Table:
+    """The limit may have cut through rows of one time, and what is behind that time would never be asked for: all of them."""
+    last = rows.column(column)[-1].as_py()
+    before = sum(1 for value in rows.column(column).to_pylist() if value != last)
+    mark = "$1" if dialect == "postgresql" else "?"
+    cursor.execute(f"select * from {quoted_table(table)} where {quoted(column)} = {mark}", (_plain(last),))  # noqa: S608 - quoted names, bound values
+    return pa.concat_tables([rows.slice(0, before), cursor.fetch_arrow_table()], promote_options="permissive")
 
 
 def _behind(names: list[str], after: dict[str, Any], dialect: str) -> tuple[str, tuple[Any, ...]]:
-    """Rows after a place, in the order of the columns: (a, b) > (x, y)."""
+    """Rows after a place, in the order of the columns: (a, b) > (x, y). A row without a place is left out, as in JDBC's."""
     if not all(name in after for name in names):
-        return "", ()
+        return "where " + " and ".join(f"{quoted(name)} is not null" for name in names), ()
     marks = ", ".join(f"${number + 1}" if dialect == "postgresql" else "?" for number in range(len(names)))
     return f"where ({', '.join(map(quoted, names))}) > ({marks})", tuple(after[name] for name in names)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ottla.connect.config import need, number, words
 from ottla.connect.connector import Change, Place, Source
+from ottla.connect.sinks.sql import table_parts
 from ottla.connect.sources.sql import MODES, read_after
 from ottla.tables.topics import TableError
 
@@ -38,7 +39,8 @@ class SqlSource(Source):
             )
             if rows.num_rows:
                 places[table] = place or {"rows": rows.num_rows}
-                found += [
-                    Change(topic=f"{self._prefix}{table}", value=row, place=dict(places)) for row in rows.to_pylist()
-                ]
+                topic = f"{self._prefix}{table_parts(table)[-1]}"
+                found += [Change(topic=topic, value=row) for row in rows.to_pylist()]
+        if found:
+            found[-1].place = places
         return found
