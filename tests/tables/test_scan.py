@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ottla.model.errors import KafkaError
 from ottla.model.ids import TopicPartition
 from ottla.protocol.records import SimpleRecord, build_batch, iterate_records, write_crc
-from ottla.tables import segments
+from ottla.tables import segments, slices
 from ottla.tables.decode import SCHEMA
 from ottla.tables.fetch import FetchPlan, read_range
 from ottla.tables.segments import bounds, scan_range
@@ -167,6 +167,19 @@ def test_what_comes_before_damage_is_given_out(tmp_path_factory, monkeypatch, co
     scan = scan_range(folder_with(tmp_path_factory, batches), FetchPlan(topic="t", partition=0, start=0, end=200))
     assert [next(scan).column("offset")[0].as_py() for _ in range(15)] == list(range(0, 150, 10))
     with pytest.raises(TableError, match="the batch at offset 150 has a wrong CRC"):
+        next(scan)
+
+
+def test_what_another_thread_copies_is_there_before_it_is_given_out(tmp_path_factory, monkeypatch):
+    monkeypatch.setattr(segments, "CHUNK_BYTES", 1)
+    batches = [build_batch([SimpleRecord(5, b"k", (b"%03d" % n) * 250)] * 800, base_offset=n * 800) for n in range(12)]
+    batches[10][-1] ^= 1
+    scan = scan_range(folder_with(tmp_path_factory, batches), FetchPlan(topic="t", partition=0, start=0, end=9600))
+    for n in range(10):
+        value = next(scan).column("value")
+        assert value.nbytes > slices._FEW_BYTES
+        assert set(value.to_pylist()) == {(b"%03d" % n) * 250}
+    with pytest.raises(TableError, match="the batch at offset 8000 has a wrong CRC"):
         next(scan)
 
 

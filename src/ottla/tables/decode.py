@@ -14,12 +14,13 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from ottla.protocol.records import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, batch_payload, read_varint
 from ottla.protocol.records_walk import invalid_record
 from ottla.tables.positions import Bytes, Ints, record_bounds, varints
-from ottla.tables.slices import binary
+from ottla.tables.slices import Later, at_once, binary
 
 HEADERS_TYPE = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 TIMESTAMP_TYPE = pa.timestamp("us", tz="UTC")
@@ -79,9 +80,19 @@ class Chunk:
 
 
 def decode_chunk(
-    chunk: Chunk, topic: str, partition: int, start: int, end: int, *, with_headers: bool = False
+    chunk: Chunk,
+    topic: str,
+    partition: int,
+    start: int,
+    end: int,
+    *,
+    with_headers: bool = False,
+    later: Later = at_once,
 ) -> pa.RecordBatch:
-    """The records of `chunk` with start <= offset < end, as a batch of SCHEMA (`headers` only when asked for)."""
+    """The records of `chunk` with start <= offset < end, as a batch of SCHEMA (`headers` only when asked for).
+
+    What `later` is given fills the batch: nobody may look into it before that has run.
+    """
     payload, bases = chunk.joined()
     raw: Bytes = np.frombuffer(payload, np.uint8)
     counts = [header.record_count for header in chunk.headers]
@@ -98,26 +109,23 @@ def decode_chunk(
     if (headers_at > ends).any():
         raise invalid_record("A record is longer than it says")
     offsets = np.repeat([header.base_offset for header in chunk.headers], counts) + offset_delta
+    timestamps, append_time = _timestamps(chunk.headers, counts, timestamp_delta)
     keep = (offsets >= start) & (offsets < end)
     if not keep.all():
-        offsets, timestamp_delta = offsets[keep], timestamp_delta[keep]
+        offsets, timestamps, append_time = offsets[keep], timestamps[keep], append_time[keep]
         key_at, key_length = key_at[keep], key_length[keep]
         value_at, value_length = value_at[keep], value_length[keep]
         header_count, headers_at, ends = header_count[keep], headers_at[keep], ends[keep]
-    append_time = np.repeat([header.timestamp_type == LOG_APPEND_TIME for header in chunk.headers], counts)[keep]
-    base = np.repeat([header.base_timestamp for header in chunk.headers], counts)[keep]
-    newest = np.repeat([header.max_timestamp for header in chunk.headers], counts)[keep]
-    timestamps = np.where(append_time, newest, base + timestamp_delta)
     buffer = pa.py_buffer(payload)
     rows = len(offsets)
     columns = [
-        binary(buffer, raw, key_at, key_length),
-        binary(buffer, raw, value_at, value_length),
+        binary(buffer, raw, key_at, key_length, later),
+        binary(buffer, raw, value_at, value_length, later),
         _repeated(topic, pa.string(), rows),
         _repeated(partition, pa.int32(), rows),
         pa.array(offsets),
         pa.Array.from_buffers(TIMESTAMP_TYPE, rows, [None, pa.py_buffer(timestamps * 1000)]),
-        pa.array(append_time.astype(np.int32)),
+        pa.array(append_time),
     ]
     fields = list(SCHEMA)
     if with_headers:
@@ -125,6 +133,17 @@ def decode_chunk(
     else:
         fields = fields[:-1]
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _timestamps(headers: list[BatchHeader], counts: list[int], delta: Ints) -> tuple[Ints, npt.NDArray[np.int32]]:
+    """When each record was, in milliseconds, and whether the broker said so (1) or the client (0)."""
+    base = np.repeat([header.base_timestamp for header in headers], counts) + delta
+    kinds = [header.timestamp_type == LOG_APPEND_TIME for header in headers]
+    if not any(kinds):
+        return base, np.zeros(len(base), np.int32)
+    append_time = np.repeat(np.array(kinds, np.int32), counts)
+    newest = np.repeat([header.max_timestamp for header in headers], counts)
+    return np.where(append_time, newest, base), append_time
 
 
 def _repeated(value: str | int, kind: pa.DataType, rows: int) -> pa.Array:

@@ -11,9 +11,11 @@ import mmap
 import os
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -22,14 +24,18 @@ from ottla.model.ids import TopicPartition
 from ottla.protocol.records import BatchHeader, crc_matches, iterate_batches
 from ottla.tables.decode import Chunk, decode_chunk
 from ottla.tables.fetch import FetchPlan, is_abort
+from ottla.tables.slices import Later
 from ottla.tables.topics import READ_COMMITTED, TableError
 
-CHUNK_BYTES = 4 << 20
-"""Decoded together: what is mapped costs nothing to ask for again, and 4 MB stay in the processor's cache."""
-_THREADS = 2
-"""Checking and copying leave Python's lock free, so two decode at once; more would wait for each other."""
+CHUNK_BYTES = 8 << 20
+"""Decoded together: fewer pieces mean fewer small steps that wait for Python's lock."""
+_CHECKED_AHEAD = 2
+_COPIED_AHEAD = 1
 _FOLDER = re.compile(r"^(.+)-(\d+)$")
 _SEGMENT = re.compile(r"^(\d{20})\.log$")
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +126,7 @@ def scan_range(log_dir: str, plan: FetchPlan) -> Iterator[pa.RecordBatch]:
 
 
 class _Piece:
-    """Batches of one file that are checked and decoded together, by one thread, while they are in its cache."""
+    """Batches of one file that are checked and decoded together."""
 
     def __init__(self, path: str) -> None:
         self.chunk = Chunk()
@@ -139,15 +145,16 @@ class _Piece:
         if not header.compression:
             self.chunk.add(data, at, header)
 
-    def decoded(self, plan: FetchPlan) -> pa.RecordBatch:
+    def check(self) -> None:
         for data, at, header in self._unchecked:
             if not crc_matches(data, at, header.size):
                 raise TableError(f"{self._path}: the batch at offset {header.base_offset} has a wrong CRC")
-        batch = decode_chunk(
-            self.chunk, plan.topic, plan.partition, plan.start, plan.end, with_headers=plan.with_headers
-        )
         self._unchecked.clear()  # views into the mapped file
-        self.chunk.clear()
+
+    def decoded(self, plan: FetchPlan, later: Later) -> pa.RecordBatch:
+        chunk, ends = self.chunk, (plan.start, plan.end)
+        batch = decode_chunk(chunk, plan.topic, plan.partition, *ends, with_headers=plan.with_headers, later=later)
+        chunk.clear()
         return batch
 
 
@@ -170,18 +177,60 @@ def _pieces(segment: Segment, plan: FetchPlan, aborted: dict[int, list[tuple[int
 
 
 def _decoded_ahead(pieces: Iterator[_Piece], plan: FetchPlan) -> Iterator[pa.RecordBatch]:
-    """In order, some pieces ahead of the reader. Whatever comes before damage is given out."""
-    pending: deque[Future[pa.RecordBatch]] = deque()
-    with ThreadPoolExecutor(_THREADS, "scan") as pool:
+    """In order. A second thread checks and copies, which needs no lock of Python's, so both work at the same time."""
+    with ThreadPoolExecutor(1, "scan") as pool:
         try:
-            for piece in pieces:
-                pending.append(pool.submit(piece.decoded, plan))
-                if len(pending) > _THREADS:
-                    yield pending.popleft().result()
-            while pending:
-                yield pending.popleft().result()
+            checked = _behind(_in_turn(_checks(pieces, pool)), _CHECKED_AHEAD)
+            for batch in _behind(_in_turn(_decodes(checked, plan, pool)), _COPIED_AHEAD):
+                yield batch()
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def _checks(pieces: Iterator[_Piece], pool: ThreadPoolExecutor) -> Iterator[Callable[[], _Piece]]:
+    for piece in pieces:
+        yield partial(_after, [pool.submit(piece.check)], piece)
+
+
+def _decodes(
+    checked: Iterator[Callable[[], _Piece]], plan: FetchPlan, pool: ThreadPoolExecutor
+) -> Iterator[Callable[[], pa.RecordBatch]]:
+    for piece in checked:
+        copies: list[Future[None]] = []
+        batch = piece().decoded(plan, partial(_submit, pool, copies))
+        yield partial(_after, copies, batch)
+
+
+def _submit(pool: ThreadPoolExecutor, begun: list[Future[None]], work: Callable[[], None]) -> None:
+    begun.append(pool.submit(work))
+
+
+def _after(done: list[Future[None]], result: T) -> T:
+    for each in done:
+        each.result()
+    return result
+
+
+def _behind(results: Iterator[T], count: int) -> Iterator[T]:
+    """So many are begun before the first is given out."""
+    held: deque[T] = deque()
+    for result in results:
+        held.append(result)
+        if len(held) > count:
+            yield held.popleft()
+    yield from held
+
+
+def _in_turn(results: Iterator[Callable[[], T]]) -> Iterator[Callable[[], T]]:
+    """A failure is kept until it is its turn: whatever comes before damage is given out."""
+    try:
+        yield from results
+    except (TableError, KafkaError) as failure:
+        yield partial(_fail, failure)
+
+
+def _fail(failure: Exception) -> Any:
+    raise failure
 
 
 def _aborted_ranges(files: list[Segment]) -> dict[int, list[tuple[int, int]]]:

@@ -1,7 +1,13 @@
-"""Slices of one buffer as an Arrow binary array, copied once: whole runs where they lie at equal distances, else by Arrow."""
+"""Slices of one buffer as an Arrow binary array, copied once: whole runs where they lie at equal distances, else by Arrow.
+
+To copy a run takes long and leaves Python's lock free, so that a thread can do it while another one works out where the
+next slices are: whoever wants that gives a `Later`, and looks into the array when it has run.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -10,11 +16,19 @@ import pyarrow as pa
 
 from ottla.tables.positions import Bytes, Ints
 
+Later = Callable[[Callable[[], None]], object]
+"""Runs what it is given, now or in another thread."""
+_FEW_BYTES = 256 * 1024
+"""Less is copied at once."""
 _FEW_RUNS = 4
 """Slices are copied run by run where a run has at least 2 ** 4 of them on average."""
 
 
-def binary(buffer: pa.Buffer, raw: Bytes, at: Ints, length: Ints) -> pa.Array:
+def at_once(work: Callable[[], None]) -> None:
+    work()
+
+
+def binary(buffer: pa.Buffer, raw: Bytes, at: Ints, length: Ints, later: Later = at_once) -> pa.Array:
     """A negative length is a null. `raw` is `buffer` as numpy sees it."""
     rows = len(at)
     nulls = length < 0
@@ -23,7 +37,7 @@ def binary(buffer: pa.Buffer, raw: Bytes, at: Ints, length: Ints) -> pa.Array:
     breaks = _breaks(at, length)
     if len(breaks) > rows >> _FEW_RUNS:
         return _taken(buffer, at, length, None)
-    return _copied_runs(raw, at, length, breaks)
+    return _copied_runs(raw, at, length, breaks, later)
 
 
 def _taken(buffer: pa.Buffer, at: Ints, length: Ints, nulls: npt.NDArray[np.bool_] | None) -> pa.Array:
@@ -45,16 +59,24 @@ def _breaks(at: Ints, length: Ints) -> Ints:
     return np.flatnonzero(~same) + 1
 
 
-def _copied_runs(raw: Bytes, at: Ints, length: Ints, breaks: Ints) -> pa.Array:
+def _copied_runs(raw: Bytes, at: Ints, length: Ints, breaks: Ints, later: Later) -> pa.Array:
     """Slices that lie at equal distances are copied together."""
     rows = len(at)
     offsets = np.empty(rows + 1, np.int32)
     offsets[0] = 0
     np.cumsum(length, out=offsets[1:])
     copy = pa.allocate_buffer(int(offsets[-1]))
+    runs: list[tuple[Bytes, Bytes]] = []
     for first, last in pairwise([0, *breaks.tolist(), rows]):
         count, size, begin = last - first, int(length[first]), int(at[first])
         stride = int(at[first + 1]) - begin if count > 1 else size
         to: Bytes = np.ndarray((count, size), np.uint8, copy, int(offsets[first]))
-        to[:] = np.ndarray((count, size), np.uint8, raw, begin, (stride, 1))
+        runs.append((to, np.ndarray((count, size), np.uint8, raw, begin, (stride, 1))))
+    (later if copy.size > _FEW_BYTES else at_once)(partial(_copy, runs))
     return pa.Array.from_buffers(pa.binary(), rows, [None, pa.py_buffer(offsets), copy])
+
+
+def _copy(runs: list[tuple[Bytes, Bytes]]) -> None:
+    for to, source in runs:
+        to[:] = source
+    runs.clear()  # views into what was read
