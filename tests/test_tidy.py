@@ -65,6 +65,13 @@ def test_there_is_something_to_check() -> None:
     assert len(source_files()) > 10
 
 
+def test_nothing_strange_lies_at_the_top() -> None:
+    """A server that is started in the checkout leaves its data there, and `git add -A` takes them along."""
+    known = {".ci", "bench", "deploy", "docs", "examples", "src", "tests", "tools"}
+    names = {path.relative_to(ROOT).parts[0] for path in tracked() if path.parent != ROOT}
+    assert names - known == set()
+
+
 def test_no_file_is_too_long() -> None:
     sizes = {path: len(path.read_text().splitlines()) for path in source_files()}
     assert [found(path, size, "lines") for path, size in sizes.items() if size > MAX_LINES] == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -382,3 +383,35 @@ def test_up_on_a_port_in_use_makes_nothing(tmp_path):
     assert len(done.stderr.splitlines()) == 1
     assert f"127.0.0.1:{port}" in done.stderr
     assert not (tmp_path / "here").exists()
+
+
+def test_up_listens_where_its_file_says_or_not_at_all(tmp_path):
+    """A port that was given and not taken was a log that nobody found."""
+    (tmp_path / "server.properties").write_text("listeners=PLAINTEXT://127.0.0.1:19092,CONTROLLER://127.0.0.1:19093\n")
+    for words in (("--port", 29092), ("--host", "0.0.0.0"), ("--port", 29092, "--nodes", 3)):
+        done = ottla("up", "--dir", tmp_path, *words)
+        assert done.returncode == 1
+        assert len(done.stderr.splitlines()) == 1, done.stderr
+        assert f"{words[0]} {words[1]} is for a directory that is not there yet" in done.stderr
+    assert ottla("up", "--dir", tmp_path / "new", "--port", 70000).returncode == 2
+    assert not (tmp_path / "new").exists()
+
+
+def test_up_takes_free_ports(tmp_path):
+    log_file = tmp_path / "log"
+    with log_file.open("wb") as log:
+        process = subprocess.Popen(
+            [*COMMAND, "up", "--dir", str(tmp_path / "here"), "--port", "0", "--no-registry", "--no-console"],
+            env=environment(), stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    try:
+        deadline = time.monotonic() + 20
+        while "is up at" not in log_file.read_text():
+            assert process.poll() is None, log_file.read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        listeners = (tmp_path / "here/server.properties").read_text()
+        assert all(int(port) > 1024 for port in re.findall(r"127\.0\.0\.1:(\d+)", listeners))
+    finally:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0

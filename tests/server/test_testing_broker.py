@@ -214,3 +214,13 @@ def _entry_point() -> bool:
     from importlib.metadata import entry_points
 
     return "ottla" in entry_points(group="pytest11").names
+
+
+def test_a_broker_in_anothers_program_says_nothing():
+    """It shares the standard error with the program that it is a guest of: a test of what that one prints stays one."""
+    code = "from ottla.testing import Broker\nwith Broker() as broker: print(broker.bootstrap_servers)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stderr == ""
+    assert done.stdout.startswith("127.0.0.1:")

@@ -165,14 +165,13 @@ def _move(connected: Cluster, plan: Callable[[ClusterView], Assignment], at_once
 
 def _with_cluster(where: Profile, run: Callable[[Cluster], Any]) -> None:
     """One line for whatever goes wrong, and exit code 1."""
+    from ottla.cli.reaching import open_cluster
     from ottla.client.balancing import ImpossiblePlan
-    from ottla.client.cluster import Cluster
     from ottla.client.errors import ClientError
-    from ottla.client.settings import client_settings
     from ottla.model.errors import KafkaError
 
     try:
-        with Cluster(client_settings(where.bootstrap, where.properties)) as connected:
+        with open_cluster(where) as connected:
             run(connected)
     except KafkaError as error:
         click.echo(f"ottla: {error.code.name}: {error.message}", err=True)

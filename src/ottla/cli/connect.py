@@ -52,6 +52,8 @@ def run(
       topic: access-log
     """
     from ottla.cli.connector_status import ConnectorStatus
+    from ottla.cli.reaching import wait_for_listener
+    from ottla.client.errors import ClientError
     from ottla.connect.config import connector_class, load_config
     from ottla.connect.worker import run_connector
     from ottla.tables.topics import TableError
@@ -68,7 +70,8 @@ def run(
         configs = [load_config(path) for path in files]
         for config in configs:
             connector_class(config)
-    except TableError as problem:
+        wait_for_listener(bootstrap_servers)
+    except (TableError, ClientError) as problem:
         click.echo(f"ottla: {problem}", err=True)
         sys.exit(1)
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 TIMEOUT_MS = "15000"
 """A person waits less long than Kafka's own tools do."""
+_UNANSWERED = {"_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_MSG_TIMED_OUT", "_RESOLVE"}
+"""What librdkafka says when nobody answered it as a broker does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,16 +30,16 @@ class Target:
 
     @contextmanager
     def cluster(self) -> Iterator[Cluster]:
-        from ottla.client.cluster import Cluster
-        from ottla.client.settings import client_settings
+        from ottla.cli.reaching import open_cluster
 
-        properties = {"default.api.timeout.ms": TIMEOUT_MS, "request.timeout.ms": TIMEOUT_MS, **self.profile.properties}
-        with Cluster(client_settings(self.profile.bootstrap, properties, client_id="ottla")) as connected:
+        with open_cluster(self.profile, TIMEOUT_MS) as connected:
             yield connected
 
     def librdkafka(self, *, producer: bool, **more: object) -> dict[str, object]:
         from ottla.cli.kafka.client_properties import librdkafka_config
+        from ottla.cli.reaching import wait_for_listener
 
+        wait_for_listener(self.profile.bootstrap)
         given = {"client.id": "ottla", **self.profile.properties, "bootstrap.servers": self.profile.bootstrap}
         return {**librdkafka_config(given, producer=producer), **more}
 
@@ -70,10 +72,18 @@ def connected(command: Command) -> Command:
     @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", help="How to print.")
     @functools.wraps(command)
     def wrapped(where: Profile, /, registry: str | None, output: str, **arguments: Any) -> Any:
-        with one_line_errors():
+        with one_line_errors(where, _what(arguments)):
             return command(Target(replace(where, registry=registry or where.registry), output), **arguments)
 
     return located(wrapped)  # type: ignore[return-value]  # click's decorators change the signature
+
+
+def _what(arguments: dict[str, Any]) -> str:
+    """The topic, group or id that a verb was called with."""
+    given = next(
+        (arguments[name] for name in ("name", "topic", "names", "transactional_id") if arguments.get(name)), ""
+    )
+    return given if isinstance(given, str) else ", ".join(given)
 
 
 def _where(command: Command) -> Command:
@@ -84,7 +94,10 @@ def _where(command: Command) -> Command:
         ),
         click.option("--profile", help="A named profile (ottla profile list).  [env: OTTLA_PROFILE]"),
         click.option(
-            "-b", "--bootstrap-servers", "bootstrap", help="Brokers, as HOST:PORT,...  [env: OTTLA_BOOTSTRAP_SERVERS]"
+            "-b",
+            "--bootstrap-servers",
+            "bootstrap",
+            help="Brokers, as HOST:PORT,...  [env: OTTLA_BOOTSTRAP_SERVERS; default: 127.0.0.1:9092]",
         ),
     ):
         command = option(command)
@@ -92,8 +105,11 @@ def _where(command: Command) -> Command:
 
 
 @contextmanager
-def one_line_errors() -> Iterator[None]:
-    """What can be expected to fail is said in one line, exit code 1."""
+def one_line_errors(where: Profile | None = None, what: str = "") -> Iterator[None]:
+    """What can be expected to fail is said in one line that names `what`, exit code 1.
+
+    `where` is looked at when librdkafka got no answer.
+    """
     from ottla.client.errors import ClientError
     from ottla.console.errors import ConsoleError
     from ottla.model.errors import KafkaError
@@ -101,10 +117,20 @@ def one_line_errors() -> Iterator[None]:
     try:
         yield
     except KafkaError as reason:
-        raise click.ClickException(f"{reason} ({reason.code.name})") from reason
+        words = str(reason) if what in str(reason) else f"{what}: {reason}"
+        raise click.ClickException(f"{words} ({reason.code.name})") from reason
     except (ClientError, ConsoleError, ValueError, OSError) as reason:
         raise click.ClickException(str(reason) or type(reason).__name__) from reason
     except Exception as reason:  # librdkafka's own exception, which is only imported where records are moved
         if type(reason).__name__ != "KafkaException":
             raise
-        raise click.ClickException(reason.args[0].str()) from reason
+        raise click.ClickException(librdkafka_words(reason.args[0], where)) from reason
+
+
+def librdkafka_words(reason: Any, where: Profile | None) -> str:
+    words = str(reason.str())
+    if where is None or reason.name() not in _UNANSWERED:
+        return words
+    from ottla.cli.reaching import diagnosed
+
+    return diagnosed(where, words)

@@ -13,13 +13,14 @@ from ottla.cli.web_options import web_options
 
 @click.command()
 @click.option(
+    "-b",
     "--bootstrap-servers",
     envvar="OTTLA_BOOTSTRAP_SERVERS",
     default="localhost:9092",
     show_default=True,
     help="Where the cluster is.",
 )
-@click.option("--listen", default="127.0.0.1:8080", show_default=True, help="HOST:PORT to serve pages on.")
+@click.option("-l", "--listen", default="127.0.0.1:8080", show_default=True, help="HOST:PORT to serve pages on.")
 @click.option(
     "--command-config", type=click.Path(exists=True, dir_okay=False), help="Client settings in Kafka's names."
 )

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 SECONDS = 5.0
 _EXPIRES_SOON_S = 14 * 86400
+_NO_TLS = {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNEXPECTED_MESSAGE", "UNEXPECTED_EOF_WHILE_READING"}
+"""How OpenSSL calls a peer that answers in another language, or hangs up on ours as a plaintext broker does."""
 
 
 class Reached:
@@ -82,7 +84,14 @@ def _metadata(connection: Connection, where: str, reached: Reached, deadline: fl
     from ottla.protocol.generated.metadata_response import MetadataResponse
 
     if connection.usable_version(MetadataRequest.API_KEY) is None:
-        low, high = connection.versions.get(MetadataRequest.API_KEY, (0, 0))
+        if MetadataRequest.API_KEY not in connection.versions:
+            yield error(
+                "controller-listener",
+                f"{where} is a controller's listener, which serves no clients",
+                "use a broker's port; see its `listeners` and `controller.listener.names`",
+            )
+            return
+        low, high = connection.versions[MetadataRequest.API_KEY]
         yield error("api-versions", f"{where} has Metadata {low}-{high} only", "use a broker of Kafka 2.1 or newer")
         return
     try:
@@ -162,7 +171,7 @@ def _tls(host: str, port: int, settings: ClientSettings, seconds: float) -> Find
             "set ssl.truststore.location (type PEM) to the CA of the broker's certificate",
         )
     except ssl.SSLError as reason:
-        if reason.reason in {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNEXPECTED_MESSAGE"}:
+        if reason.reason in _NO_TLS:
             return error(
                 "plaintext-listener",
                 f"{where} does not speak TLS",

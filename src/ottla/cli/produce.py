@@ -82,14 +82,14 @@ class _Sender:
 
         more = {"partitioner": "murmur2_random", "compression.type": compression, "linger.ms": 5}
         self._producer: Any = Producer(target.librdkafka(producer=True, **more, **{"message.timeout.ms": 20000}))
-        self._topic = topic
-        self._failed: list[str] = []
+        self._topic, self._where = topic, target.profile
+        self._failed: list[Any] = []
         self._acked = 0
 
     def _delivered(self, error: Any, message: Any) -> None:
         del message
         if error is not None:
-            self._failed.append(error.str())
+            self._failed.append(error)
         else:
             self._acked += 1
 
@@ -117,7 +117,10 @@ class _Sender:
             click.echo()
         self._producer.flush(25)
         if self._failed:
-            raise ValueError(f"{self._topic}: {self._failed[0]} ({self._acked} records were written before)")
+            from ottla.cli.connecting import librdkafka_words
+
+            words = librdkafka_words(self._failed[0], self._where)
+            raise ValueError(f"{self._topic}: {words} ({self._acked} records were written before)")
         return self._acked
 
     def _one(self, value: bytes, key: str | None, headers: list[tuple[str, bytes]], where: dict[str, int]) -> None:

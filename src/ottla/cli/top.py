@@ -32,18 +32,16 @@ def top(where: Profile, every: float, count: int) -> None:
     """
     from rich.live import Live
 
-    from ottla.client.cluster import Cluster
+    from ottla.cli.reaching import open_cluster
     from ottla.client.errors import ClientError
-    from ottla.client.settings import client_settings
     from ottla.console.cluster.collect import collect
     from ottla.console.cluster.history import History
     from ottla.model.errors import KafkaError
 
     history, looks = History(), 0
-    properties = {"default.api.timeout.ms": "10000", **where.properties}
     try:
         with (
-            Cluster(client_settings(where.bootstrap, properties)) as cluster,
+            open_cluster(where, "10000") as cluster,
             Live(auto_refresh=False, screen=sys.stdout.isatty() and not count) as live,
         ):
             while True:
@@ -57,7 +55,7 @@ def top(where: Profile, every: float, count: int) -> None:
     except KeyboardInterrupt:
         return
     except (ClientError, KafkaError) as error:
-        click.echo(f"ottla top: {where.bootstrap} does not answer: {error}", err=True)
+        click.echo(f"ottla top: {error}", err=True)
         sys.exit(1)
 
 

@@ -7,29 +7,32 @@ from pathlib import Path
 
 import click
 
+PORT = click.IntRange(0, 65_535)
+MAX_PORT = 65_533
+
 
 @click.command()
 @click.option("--dir", "directory", type=click.Path(path_type=Path), default=Path(".ottla"), show_default=True,
               help="Where the data and the server.properties live.")  # fmt: skip
-@click.option("--host", default="127.0.0.1", show_default=True,
+@click.option("--host", show_default="127.0.0.1",
               help="The address to listen on and to advertise; 0.0.0.0 advertises the machine's name.")  # fmt: skip
 @click.option(
     "--port",
-    default=9092,
-    show_default=True,
-    help="The port for clients; the controller and the metrics take the next two.",
+    type=click.IntRange(0, MAX_PORT),
+    show_default="9092",
+    help="The port for clients; the controller and the metrics take the next two. 0 takes free ones.",
 )
 @click.option("--nodes", type=click.IntRange(1, 100), default=1, show_default=True,
               help="How many nodes, each a process of its own; their ports follow on.")  # fmt: skip
 @click.option("--registry/--no-registry", default=True, show_default=True, help="A schema registry beside the log.")
-@click.option("--registry-port", default=8081, show_default=True, help="The port of the schema registry.")
+@click.option("--registry-port", type=PORT, default=8081, show_default=True, help="The port of the schema registry.")
 @click.option("--console/--no-console", default=True, show_default=True, help="The web console beside the log.")
-@click.option("--console-port", default=8080, show_default=True, help="The port of the web console.")
+@click.option("--console-port", type=PORT, default=8080, show_default=True, help="The port of the web console.")
 def up(
     *,
     directory: Path,
-    host: str,
-    port: int,
+    host: str | None,
+    port: int | None,
     nodes: int,
     registry: bool,
     registry_port: int,

@@ -3,7 +3,8 @@
     2026-11-15T11:34:00.080Z info  node.started cluster=7shrkgVQ... listeners=127.0.0.1:9092 [ottla.server.node]
 
 Written by hand rather than with structlog, whose import costs a node 7 MB and 50 ms before its first line
-(docs/decisions/0007). `configure` is called once by a composition root; JSON lines are an option.
+(docs/decisions/0007). `configure` is called once by a composition root; JSON lines are an option. A line that cannot be
+written is lost, and nothing else: no work of a node fails because nobody reads its log.
 """
 
 from __future__ import annotations
@@ -35,10 +36,13 @@ class _Sink:
             words = [moment, f"{level:<7}", event, *(f"{key}={_shown(value)}" for key, value in facts.items())]
             line = f"{' '.join(words)} [{name}]"
         stream = self.stream or sys.stderr
-        stream.write(line + "\n")
-        if isinstance(error, BaseException):
-            traceback.print_exception(error, file=stream)
-        stream.flush()
+        try:
+            stream.write(line + "\n")
+            if isinstance(error, BaseException):
+                traceback.print_exception(error, file=stream)
+            stream.flush()
+        except (OSError, ValueError):  # a pipe that nobody reads any more, a full disk, a closed file
+            return
 
 
 def _shown(value: object) -> str:
@@ -52,13 +56,20 @@ def _as_json(facts: dict[str, object]) -> str:
     return json.dumps(facts, default=str)
 
 
-_sink = _Sink(None, _LEVELS["info"], json=False)
+_FIRST = _Sink(None, _LEVELS["info"], json=False)
+_sink = _FIRST
 
 
 def configure(stream: TextIO | None = None, *, level: str = "info", json: bool = False) -> None:
     """`stream` None: the standard error of the moment."""
     global _sink  # noqa: PLW0603 - logging is process-wide by nature
     _sink = _Sink(stream, _LEVELS[level], json=json)
+
+
+def configure_if_nobody_did(level: str) -> None:
+    """For who runs inside another's program, and has no say there."""
+    if _sink is _FIRST:
+        configure(level=level)
 
 
 class Logger:

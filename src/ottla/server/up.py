@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ottla.env.config.load import load
@@ -15,6 +15,8 @@ from ottla.server.run import exit_code, read_properties, run
 from ottla.server.storage import format_standalone, is_formatted
 
 WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - compared with; bound only where --host says so
+DEFAULT_HOST = "127.0.0.1"
+DEFAULT_PORT = 9092
 PROPERTIES = """\
 # Written by `ottla up`; yours to change. These are Kafka's own names: Apache Kafka starts on this file too.
 process.roles=broker,controller
@@ -36,21 +38,39 @@ ottla.http.listener={host}:{http_port}
 
 
 def up(
-    directory: Path, host: str, port: int, *, registry_port: int | None = None, console_port: int | None = None
+    directory: Path,
+    host: str | None,
+    port: int | None,
+    *,
+    registry_port: int | None = None,
+    console_port: int | None = None,
 ) -> int:
-    """The exit code. A port of None: no schema registry, no console beside the node."""
+    """The exit code. A port of None beside: no schema registry, no console."""
     file = directory / "server.properties"
+    near_host = host or DEFAULT_HOST
     companions = Companions()
 
     def started(node: Node) -> None:
         _greet(node)
         if registry_port is not None:
-            companions.start(registry_command(node.bootstrap_servers, host, registry_port))
+            companions.start(registry_command(node.bootstrap_servers, near_host, registry_port))
         if console_port is not None:
-            companions.start(console_command(node.bootstrap_servers, host, console_port, registry_port))
+            companions.start(console_command(node.bootstrap_servers, near_host, console_port, registry_port))
 
-    own = {} if registry_port is None else {"ottla.schema.registry.url": f"http://{near(host)}:{registry_port}"}
-    return exit_code(file, lambda: _up(file, host, port, own, started, companions.stop))
+    own = {} if registry_port is None else {"ottla.schema.registry.url": f"http://{near(near_host)}:{registry_port}"}
+    return exit_code(file, lambda: _up(file, *asked(file, host, port), own, started, companions.stop))
+
+
+def asked(file: Path, host: str | None, port: int | None) -> tuple[str, int]:
+    """Where to listen; StartupError when a directory that is there listens elsewhere: its file is what holds."""
+    listeners = read_properties(file).get("listeners", "") if file.exists() else None
+    for option, value, text in (("--host", host, f"//{host}:"), ("--port", port, f":{port},")):
+        if listeners is not None and value and text not in f"{listeners},":
+            raise StartupError(
+                f"{file} says listeners={listeners}, and {option} {value} is for a directory that is not there yet; "
+                "change the file, or take another --dir"
+            )
+    return host or DEFAULT_HOST, DEFAULT_PORT if port is None else port
 
 
 def registry_command(bootstrap_servers: str, host: str, port: int) -> list[str]:
@@ -80,7 +100,7 @@ def _up(
 ) -> int:
     """`own` holds unless the file says otherwise."""
     found = file.exists()
-    text = new_properties(file.parent, host, port)
+    text = new_properties(file.parent, host, free_ports(host, 3) if port == 0 else range(port, port + 3))
     config = load({**own, **(read_properties(file) if found else parse_properties(text))})
     node = Node(config)
     node.bind()
@@ -91,11 +111,26 @@ def _up(
     return run(node, started, stopping)
 
 
-def new_properties(directory: Path, host: str, port: int) -> str:
+def free_ports(host: str, count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for found in sockets:
+            found.bind((host, 0))
+        return [found.getsockname()[1] for found in sockets]
+    finally:
+        for found in sockets:
+            found.close()
+
+
+def new_properties(directory: Path, host: str, ports: Sequence[int]) -> str:
+    """`ports`: the clients', the controller's, the metrics'."""
     data = (directory / "data").absolute()
     # Nobody can connect to 0.0.0.0: who listens everywhere, as in a container, is called by the machine's name.
     name = socket.gethostname() if host in WILDCARDS else host
-    return PROPERTIES.format(host=host, name=name, port=port, controller_port=port + 1, http_port=port + 2, data=data)
+    port, controller_port, http_port = ports
+    return PROPERTIES.format(
+        host=host, name=name, port=port, controller_port=controller_port, http_port=http_port, data=data
+    )
 
 
 def write_properties(file: Path, text: str) -> None:

@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -30,7 +30,7 @@ from ottla.server.companions import Companions
 from ottla.server.errors import StartupError
 from ottla.server.run import exit_code, read_properties
 from ottla.server.storage import is_formatted, random_uuid, run_format
-from ottla.server.up import console_command, registry_command, write_properties
+from ottla.server.up import DEFAULT_HOST, asked, console_command, free_ports, registry_command, write_properties
 
 MAX_NODES = 100
 MAX_CONTROLLERS = 3
@@ -74,27 +74,28 @@ class PlannedNode(NamedTuple):
 
 def up_cluster(
     directory: Path,
-    host: str,
-    port: int,
+    host: str | None,
+    port: int | None,
     nodes: int,
     *,
     registry_port: int | None = None,
     console_port: int | None = None,
 ) -> int:
-    """The exit code. A port of None: no schema registry, no console beside the nodes."""
+    """The exit code. A port of None beside: no schema registry, no console."""
     companions = Companions()
+    file, near_host = directory / "server.properties", host or DEFAULT_HOST
 
     def started(addresses: list[str]) -> None:
         print(f"ottla is up at {','.join(addresses)} ({nodes} nodes in {directory})", flush=True)
         print("Ctrl-C stops it.", flush=True)
         if registry_port is not None:
-            command = registry_command(",".join(addresses), host, registry_port)
+            command = registry_command(",".join(addresses), near_host, registry_port)
             command[command.index("--replication-factor") + 1] = str(min(nodes, MAX_FACTOR))
             companions.start(command)
         if console_port is not None:
-            companions.start(console_command(",".join(addresses), host, console_port, registry_port))
+            companions.start(console_command(",".join(addresses), near_host, console_port, registry_port))
 
-    return exit_code(directory, lambda: _up(directory, host, port, nodes, started, companions.stop))
+    return exit_code(directory, lambda: _up(directory, *asked(file, host, port), nodes, started, companions.stop))
 
 
 def _up(
@@ -198,7 +199,7 @@ def _stop(processes: dict[int, subprocess.Popen[bytes]]) -> None:
 
 def plan_nodes(directory: Path, host: str, port: int, count: int) -> list[PlannedNode]:
     """Where each node lives and listens. Those that are there keep their ports."""
-    ports = list(_free_ports(host, 3 * count)) if port == 0 else list(range(port, port + 3 * count))
+    ports = free_ports(host, 3 * count) if port == 0 else range(port, port + 3 * count)
     nodes = []
     for node_id in range(1, count + 1):
         folder = directory if node_id == 1 else directory / f"node-{node_id}"
@@ -206,17 +207,6 @@ def plan_nodes(directory: Path, host: str, port: int, count: int) -> list[Planne
         first = 3 * (node_id - 1)
         nodes.append(PlannedNode(node_id, folder, *ports[first : first + 3]))
     return nodes
-
-
-def _free_ports(host: str, count: int) -> Iterator[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for found in sockets:
-            found.bind((host, 0))
-        return iter([found.getsockname()[1] for found in sockets])
-    finally:
-        for found in sockets:
-            found.close()
 
 
 def prepare(nodes: list[PlannedNode], host: str) -> dict[int, BrokerConfig]:

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Self
 
 from ottla.env.config.load import load
+from ottla.env.logging import configure_if_nobody_did
 from ottla.server.node import Node
 from ottla.server.run import new_event_loop
 from ottla.server.storage import format_standalone, is_formatted
@@ -40,6 +41,7 @@ _PROPERTIES = {
 class Broker:
     """A context manager. `directory` keeps the data between uses; without it they are gone at the end.
 
+    It logs warnings and errors only, to the standard error; `ottla.env.logging.configure` says otherwise.
     What nobody stopped is stopped when the interpreter ends. A forked child has no broker: there, `stop` does nothing.
     """
 
@@ -73,6 +75,7 @@ class Broker:
         if self._thread is not None:
             raise RuntimeError("the broker is already running")
         started: Future[Node] = Future()
+        configure_if_nobody_did("warning")
         self._process = os.getpid()
         self._loop = self._stopping = None
         self._ended = False
