@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import time
+import zlib
 from pathlib import Path
 
 import pytest
@@ -219,15 +220,19 @@ def test_expired_producers_are_not_loaded(tmp_path: Path) -> None:
     assert log.remove_expired_producers(NOW + 40 + 86_400_000) == 1
 
 
-def test_an_old_format_is_refused_rather_than_cut_off(tmp_path: Path) -> None:
+@pytest.mark.parametrize("clean", [True, False])
+def test_an_old_format_is_refused_rather_than_cut_off(tmp_path: Path, clean: bool) -> None:
     log = new_log(tmp_path)
     append(log, b"x" * 100)
     path = files(log, ".log")[0]
-    data = bytearray(path.read_bytes())
-    data[16] = 1
+    message = (
+        bytes([1, 0]) + NOW.to_bytes(8, "big") + (-1).to_bytes(4, "big", signed=True) + (1).to_bytes(4, "big") + b"x"
+    )
+    body = zlib.crc32(message).to_bytes(4, "big") + message
+    data = path.read_bytes() + (1).to_bytes(8, "big") + len(body).to_bytes(4, "big") + body + path.read_bytes()
     path.write_bytes(data)
     with pytest.raises(KafkaError) as refused:
-        reload(log, clean=False)
+        reload(log, clean=clean)
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert path.read_bytes() == data
 

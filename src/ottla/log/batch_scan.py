@@ -1,11 +1,13 @@
 """Reading batch headers from a segment file, one after the other, without their records.
 
-Stops at the end that it is given and at the first batch that does not fit before it. Nothing is checked beyond what
-is needed to step to the next batch: CRCs were checked before the bytes were written and are again by recovery.
+Nothing is checked beyond what is needed to step to the next batch: CRCs were checked before the bytes were written and
+are again by recovery. Bytes that cannot be a batch are an error and not an end: who took them for one would pass over
+all that lies behind them.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 
 from ottla.env.seams import File
@@ -15,6 +17,8 @@ from ottla.protocol.records_header import HEADER_BYTES, LOG_OVERHEAD, MAGIC_V2, 
 LOOKUP_BYTES = 4096
 """An index entry is at most about this far from the batch it is asked for."""
 WALK_BYTES = 1 << 20
+_OLD_HEADER_BYTES = 26
+"""Offset, size, CRC, magic, attributes and the lengths of key and value."""
 
 
 def scan_headers(
@@ -33,12 +37,20 @@ def scan_headers(
                 return
         header = parse_header(chunk, at)
         size = header.batch_length + LOG_OVERHEAD
-        if header.magic != MAGIC_V2:
-            raise unreadable_format(file.path, position, header.magic)
-        if size < HEADER_BYTES or position + size > end:
-            return
+        if header.magic != MAGIC_V2 or size < HEADER_BYTES or position + size > end:
+            if is_old_format(file, position, end, header):
+                raise unreadable_format(file.path, position, header.magic)
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{file.path} is damaged at position {position}")
         yield position, header
         position += size
+
+
+def is_old_format(file: File, position: int, end: int, header: BatchHeader) -> bool:
+    """Whether a whole message of magic 0 or 1 stands at `position`: by its checksum, for zeros look like magic 0 too."""
+    if header.magic not in (0, 1) or not _OLD_HEADER_BYTES <= header.size <= end - position:
+        return False
+    data = file.pread(header.size, position)
+    return zlib.crc32(memoryview(data)[16:]) == int.from_bytes(data[12:16], "big")
 
 
 def unreadable_format(path: str, position: int, magic: int) -> KafkaError:

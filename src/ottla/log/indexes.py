@@ -197,6 +197,11 @@ class OffsetIndex(_Index):
         found = self._floor(offset - self.base_offset, 0)
         return found[1][1] if found is not None else 0
 
+    def floor_entry(self, offset: Offset) -> tuple[Offset, int]:
+        """The last entry at or below `offset`: the last offset of a batch and its position; (-1, 0) without one."""
+        found = self._floor(offset - self.base_offset, 0)
+        return (self.base_offset + found[1][0], found[1][1]) if found is not None else (-1, 0)
+
     def floor_position(self, position: int) -> int:
         """The largest indexed position at or below `position`, else 0."""
         found = self._floor(position, 1)

@@ -24,6 +24,7 @@ from ottla.log.checkpoints import (
 )
 from ottla.log.file_names import (
     CLEAN_SHUTDOWN,
+    CLEANER_CHECKPOINT,
     DELETE_DIR_SUFFIX,
     FUTURE_DIR_SUFFIX,
     HIGH_WATERMARK_CHECKPOINT,
@@ -40,7 +41,7 @@ from ottla.log.log_directory import LogDirectory
 from ottla.log.log_dirs_description import LogDirDescription, describe_directory
 from ottla.log.open_files import DEFAULT_OPEN_FILES, OpenFiles
 from ottla.log.partition_log import PartitionLog
-from ottla.log.recovery import create_partition_log, load_partition_log
+from ottla.log.recovery import EVERYTHING, create_partition_log, load_partition_log
 from ottla.log.replica_log import DEFAULT_PRODUCER_ID_EXPIRATION_MS
 from ottla.log.retention import delete_old_segments
 from ottla.model.errors import ErrorCode, KafkaError
@@ -94,6 +95,8 @@ class LogStore:
         """Lock every directory; `directory_ids` says who they are. LogDirectoryError when another process has one."""
         epochs = set()
         for log_dir in self.directories:
+            # Also of one that fails: the controller must hear which it is.
+            log_dir.directory_id = (directory_ids or {}).get(log_dir.path, ZERO_UUID)
             try:
                 self._storage.make_dirs(log_dir.path)
                 release = self._storage.lock(f"{log_dir.path}/{LOCK}")
@@ -104,8 +107,6 @@ class LogStore:
                 epochs.add(read_clean_shutdown(self._storage, log_dir.path))
             except OSError as error:
                 log_dir.fail(error)
-                continue
-            log_dir.directory_id = (directory_ids or {}).get(log_dir.path, ZERO_UUID)
         if len(epochs) == 1:
             self.previous_broker_epoch = epochs.pop() or UNKNOWN_BROKER_EPOCH
 
@@ -119,7 +120,7 @@ class LogStore:
         for log_dir in self.online_directories():
             try:
                 self._load_directory(log_dir, config_for, now_ms)
-            except OSError as error:
+            except (OSError, KafkaError) as error:
                 log_dir.fail(error)
         self._loaded = True
 
@@ -132,6 +133,7 @@ class LogStore:
         recovery_points = self._read_checkpoint(log_dir, RECOVERY_POINT_CHECKPOINT)
         log_starts = self._read_checkpoint(log_dir, LOG_START_OFFSET_CHECKPOINT)
         high_watermarks = self._read_checkpoint(log_dir, HIGH_WATERMARK_CHECKPOINT)
+        compacted = self._read_checkpoint(log_dir, CLEANER_CHECKPOINT)
         for name in self._storage.list_dir(path):
             parsed = parse_partition_dir(name)
             directory = f"{path}/{name}"
@@ -154,6 +156,8 @@ class LogStore:
                 clean=clean,
                 recovery_point=recovery_points.get(partition, 0),
                 log_start_offset=log_starts.get(partition, 0),
+                # Where nobody knows any more what was synced, every hole is taken for compaction's, as Kafka does.
+                compacted_up_to=compacted.get(partition, 0) if recovery_points else EVERYTHING,
                 producer_id_expiration_ms=self.producer_id_expiration_ms,
             )
             log.advance_high_watermark(high_watermarks.get(partition, log.log_start_offset))
@@ -216,6 +220,14 @@ class LogStore:
         log.producer_id_expiration_ms = self.producer_id_expiration_ms
         self._logs[partition] = log
         return log
+
+    def check_not_elsewhere(self, directory_id: Uuid) -> None:
+        """Whether a log that is in the directory with this id can be made anew: not while a directory is offline that may
+        be the one. An empty log in another would take its place, and hide it when it comes back.
+        """
+        online = {log_dir.directory_id for log_dir in self.online_directories()}
+        if directory_id != ZERO_UUID and directory_id not in online and len(online) < len(self.directories):
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The log directory that has it is offline")
 
     def _directory(self, path: str) -> LogDirectory:
         for log_dir in self.directories:

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ottla.env.logging import get_logger
-from ottla.log.batch_scan import WALK_BYTES
+from ottla.log.damaged_segment import headers_over_damage
+from ottla.log.file_names import LOG_SUFFIX
 from ottla.log.producer_snapshots import CorruptSnapshotError, ProducerSnapshots
 from ottla.log.producer_state import CompletedTxn, ProducerState, is_expired
 from ottla.log.segment import Segment
@@ -95,18 +96,28 @@ def rebuild_producer_state(
     return state
 
 
+def _start_of(segment: Segment, offset: Offset) -> int | None:
+    try:
+        return segment.position_of(offset)
+    except KafkaError as error:
+        _log.warning("segment.damaged", path=segment.path(LOG_SUFFIX), error=error.message)
+        return 0
+
+
 def replay_segments(state: ProducerState, segments: Sequence[Segment], up_to: Offset) -> None:
     """Note every batch from the state's end offset to `up_to`."""
     for number, segment in enumerate(segments):
         following = segments[number + 1].base_offset if number + 1 < len(segments) else up_to
         if segment.base_offset >= up_to or following <= state.end_offset or segment.size == 0:
             continue
-        start = segment.position_of(state.end_offset)
+        start = _start_of(segment, state.end_offset)
         if start is None:
             continue
-        for position, header in segment.headers_from(start, chunk_bytes=WALK_BYTES):
+        for position, header in headers_over_damage(segment, start):
             if header.base_offset >= up_to:
                 break
+            if header.base_offset < state.end_offset:
+                continue
             control = header.producer_id >= 0 and header.attributes & CONTROL_MASK
             buf = segment.file.pread(header.size, position) if control else b""
             completed = replay_batch(state, header, buf, 0)

@@ -3,7 +3,8 @@
 After a crash every batch from the segment of the recovery point on is checked (length, magic, CRC, rising offsets);
 the log ends before the first that fails, and whatever lies after it is dropped. The same walk rebuilds the indexes,
 the leader epochs and the producer state. Nothing is synced here: the recovery point stays where it was, so a second
-crash starts the same work again.
+crash starts the same work again. What was on disk before the stop is trusted: where a file of it is damaged, only that
+file suffers (`salvage`).
 """
 
 from __future__ import annotations
@@ -33,12 +34,13 @@ from ottla.log.producer_rebuild import load_snapshot, rebuild_producer_state, re
 from ottla.log.producer_snapshots import ProducerSnapshots
 from ottla.log.producer_state import ProducerState
 from ottla.log.replica_log import DEFAULT_PRODUCER_ID_EXPIRATION_MS
+from ottla.log.salvage import rebuild_epochs, rebuild_indexes, sound_end
 from ottla.log.segment import Segment
 from ottla.log.segment_recovery import recover_segment
 from ottla.model.ids import ZERO_UUID, Offset, TimestampMs, TopicPartition, Uuid
 
 _log = get_logger(__name__)
-_EVERYTHING: Offset = 1 << 63
+EVERYTHING: Offset = 1 << 63
 """An offset past any log: after a clean stop, everything up to it is trusted."""
 
 
@@ -100,9 +102,13 @@ def load_partition_log(
     clean: bool,
     recovery_point: Offset = 0,
     log_start_offset: Offset = 0,
+    compacted_up_to: Offset = 0,
     producer_id_expiration_ms: int = DEFAULT_PRODUCER_ID_EXPIRATION_MS,
 ) -> PartitionLog:
-    """Load what is there, `clean` as the directory's marker says. OSError when the disk fails."""
+    """Load what is there, `clean` as the directory's marker says. OSError when the disk fails.
+
+    Below `compacted_up_to`, holes between segments are compaction's, also where the topic is not compacted any more.
+    """
     names = tidy(log_dir, directory)
     epochs, epochs_lost = _read_epochs(log_dir, directory)
     folder = _Folder(
@@ -117,15 +123,18 @@ def load_partition_log(
         expiration_ms=producer_id_expiration_ms,
     )
     if epochs_lost:
-        clean, recovery_point = False, 0
+        rebuild_epochs(folder.segments, epochs)
     log_start = max(log_start_offset, folder.first_base())
-    trusted_up_to = _EVERYTHING if clean else recovery_point
-    from_offset = min([trusted_up_to, *_damaged_indexes(folder, names, trusted_up_to)])
-    if from_offset == _EVERYTHING:
-        end, producers = _load_clean(folder, log_start)
+    # A clean stop has synced everything: the recovery point is then where the log ended.
+    known_end = recovery_point if clean and recovery_point else EVERYTHING
+    for segment in _damaged_indexes(folder, names, EVERYTHING if clean else recovery_point):
+        _rebuild(folder, segment, log_start, known_end)
+    if clean:
+        end, producers = _load_clean(folder, log_start, known_end)
         recovery_point = end
     else:
-        end, producers = _recover(folder, from_offset, log_start, gaps=clean or config.compact)
+        gaps_up_to = EVERYTHING if config.compact else max(recovery_point, compacted_up_to)
+        end, producers = _recover(folder, recovery_point, log_start, gaps_up_to)
         recovery_point = min(recovery_point, end)
     if not folder.segments or end < log_start:
         end, producers = _start_over(folder, log_start)
@@ -206,26 +215,43 @@ def _snapshot_offsets(names: Sequence[str]) -> list[Offset]:
     return [base for name in names if name.endswith(SNAPSHOT_SUFFIX) and (base := base_offset_of(name)) is not None]
 
 
-def _damaged_indexes(folder: _Folder, names: Sequence[str], up_to: Offset) -> list[Offset]:
-    """Base offsets of the segments below `up_to` whose indexes are missing or cannot be right."""
+def _damaged_indexes(folder: _Folder, names: Sequence[str], up_to: Offset) -> list[Segment]:
+    """The segments below `up_to` whose indexes are missing or cannot be right."""
     present = set(names)
     damaged = []
     for number, segment in enumerate(folder.segments):
-        following = folder.segments[number + 1].base_offset if number + 1 < len(folder.segments) else _EVERYTHING
+        following = folder.segments[number + 1].base_offset if number + 1 < len(folder.segments) else EVERYTHING
         if following > up_to:
             break
         name = segment_name(segment.base_offset)
         whole = name + INDEX_SUFFIX in present and name + TIME_INDEX_SUFFIX in present
         if not whole or not segment.indexes_sane():
             _log.warning("index.damaged", path=segment.path(LOG_SUFFIX))
-            damaged.append(segment.base_offset)
+            damaged.append(segment)
     return damaged
 
 
-def _load_clean(folder: _Folder, log_start: Offset) -> tuple[Offset, ProducerState]:
+def _rebuild(folder: _Folder, segment: Segment, log_start: Offset, known_end: Offset) -> Offset:
+    """New indexes for a segment that is trusted; the offset after its last batch."""
+    segments, base = folder.segments, segment.base_offset
+    number = segments.index(segment)
+    last = number + 1 == len(segments)
+    producers = load_snapshot(folder.snapshots, log_start, max(base, log_start), folder.now_ms, folder.expiration_ms)
+    replay_segments(producers, segments[:number], base)
+    limit = EVERYTHING if last else segments[number + 1].base_offset
+    end, size = rebuild_indexes(segment, limit, known_end, producers, folder.config.index_interval_bytes)
+    if last and size < segment.size:
+        # No batch is behind this: the next one that is appended must be found.
+        _log.warning("log.cut", path=segment.path(LOG_SUFFIX), bytes=segment.size - size, end=end)
+        segment.cut(size)
+    return end
+
+
+def _load_clean(folder: _Folder, log_start: Offset, known_end: Offset) -> tuple[Offset, ProducerState]:
     if not folder.segments:
         return log_start, ProducerState(log_start)
-    end = max(folder.segments[-1].read_next_offset(), folder.segments[-1].base_offset)
+    found = sound_end(folder.segments[-1], known_end)
+    end = _rebuild(folder, folder.segments[-1], log_start, known_end) if found is None else found
     if not folder.snapshots.offsets:
         # Kafka's own rule: no snapshot after a clean shutdown means that there are no producers.
         return end, ProducerState(end)
@@ -235,11 +261,13 @@ def _load_clean(folder: _Folder, log_start: Offset) -> tuple[Offset, ProducerSta
     return end, producers
 
 
-def _recover(folder: _Folder, from_offset: Offset, log_start: Offset, *, gaps: bool) -> tuple[Offset, ProducerState]:
+def _recover(
+    folder: _Folder, from_offset: Offset, log_start: Offset, gaps_up_to: Offset
+) -> tuple[Offset, ProducerState]:
     """Walk the segments that may hold offsets from `from_offset` on; the log ends at the first flaw.
 
-    Without `gaps`, a segment that does not begin where the one before it ends is such a flaw: the file system lost the
-    earlier one's last batches and kept the later file. Kafka goes on after the hole; a replica must not, or it would
+    Above `gaps_up_to`, a segment that does not begin where the one before it ends is such a flaw: the file system lost
+    the earlier one's last batches and kept the later file. Kafka goes on after the hole; a replica must not, or it would
     never fetch what is missing. Compaction makes holes of its own.
     """
     segments = folder.segments
@@ -255,7 +283,7 @@ def _recover(folder: _Folder, from_offset: Offset, log_start: Offset, *, gaps: b
     replay_segments(producers, segments, first)
     end = first
     for number, segment in enumerate(walked):
-        if segment.base_offset > end and not gaps:
+        if segment.base_offset > end and segment.base_offset > gaps_up_to:
             _log.warning("log.cut", path=segment.path(LOG_SUFFIX), end=end, next=segment.base_offset)
             _drop_after(folder, walked[number - 1])
             break

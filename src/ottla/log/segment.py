@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.env.seams import File, Storage
-from ottla.log.batch_scan import WALK_BYTES, scan_headers
+from ottla.log.batch_scan import LOOKUP_BYTES, WALK_BYTES, scan_headers
 from ottla.log.file_names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -23,7 +23,8 @@ from ottla.log.file_names import (
 )
 from ottla.log.indexes import MAX_RELATIVE_OFFSET, OffsetIndex, TimeIndex
 from ottla.log.open_files import OpenFiles, SharedFile
-from ottla.log.transaction_index import AbortedTxn, append_aborted, read_aborted, truncate_aborted
+from ottla.log.transaction_index import AbortedTxn, aborted_sane, append_aborted, read_aborted, truncate_aborted
+from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_TIMESTAMP, Offset, TimestampMs
 from ottla.protocol.records_header import LOG_OVERHEAD, BatchHeader
 
@@ -39,6 +40,7 @@ class Segment:
     __slots__ = (
         "_aborted_tail",
         "_bytes_since_index",
+        "_doubted",
         "_first_timestamp",
         "_index_bytes",
         "_max_timestamp",
@@ -88,6 +90,8 @@ class Segment:
         self.has_aborted: bool | None = None
         """Whether the marker of an aborted transaction lies here; None until the disk was asked."""
         self._bytes_since_index = 0
+        self._doubted = False
+        """Whether the offset index was found not to fit, and made again where that could be."""
         self._index_bytes = 0
         """What the larger index will have with one more entry: `segment.index.bytes` limits it."""
         self._first_timestamp: TimestampMs = _NOT_LOADED
@@ -276,9 +280,46 @@ class Segment:
             position = positions.get(offset)
             if position is not None:
                 return position if position < self.size else None
-        for position, header in self.headers_from(self.offset_index.lookup(offset)):
+        known, start = self.offset_index.floor_entry(offset)
+        try:
+            found = self._first_ending_at(offset, start, known)
+        except KafkaError:
+            found = self._position_in_doubt(offset, start)
+        if found is not None:
+            self.remember(offset, found)
+        return found
+
+    def _position_in_doubt(self, offset: Offset, start: int) -> int | None:
+        """The batches from `start` are damaged, or the index does not fit them. CORRUPT_MESSAGE when `offset` is lost."""
+        from ottla.log.damaged_segment import position_over_damage  # which needs this module, and hardly ever happens
+
+        if start > 0 and not self._doubted:
+            self._doubted = True
+            try:
+                self._reindex()
+            except KafkaError:
+                return position_over_damage(self, offset, start)
+            start = self.offset_index.lookup(offset)
+        return position_over_damage(self, offset, start)
+
+    def _reindex(self) -> None:
+        """Make the offset index again from the batches, unless these are damaged: then what there is of it is needed."""
+        entries, indexed_at = [], 0
+        for position, header in self.walk():
+            if position - indexed_at > LOOKUP_BYTES:
+                entries.append((header.last_offset, position))
+                indexed_at = position
+        self.offset_index.reset()
+        for last_offset, position in entries:
+            self.offset_index.append(last_offset, position)
+
+    def _first_ending_at(self, offset: Offset, start: int, known: Offset) -> int | None:
+        """From the batch at `start`, which the index says ends at `known` (-1: the index said nothing)."""
+        for position, header in self.headers_from(start):
+            if known >= 0 and not self.base_offset <= header.base_offset <= known:
+                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.path(INDEX_SUFFIX)} does not fit its log")
+            known = -1
             if header.base_offset + header.last_offset_delta >= offset:
-                self.remember(offset, position)
                 return position
         return None
 
@@ -296,15 +337,28 @@ class Segment:
     def whole_batches_end(self, position: int, limit: int) -> tuple[int, Offset | None]:
         """The end of the last batch from `position` that fits before `limit`, and its next offset when known."""
         start = max(self.offset_index.floor_position(limit), position)
-        end, next_offset = start, None
-        for at, header in self.headers_from(start):
-            size = header.batch_length + LOG_OVERHEAD
-            if at + size > limit:
-                self.remember(header.base_offset, at)  # where whoever reads on will ask
-                break
-            end, next_offset = at + size, header.base_offset + header.last_offset_delta + 1
+        try:
+            end, next_offset = self._whole_batches_end(start, limit)
+        except KafkaError:
+            if start == position:
+                raise
+            end, next_offset = self._whole_batches_end(position, limit)
         if next_offset is not None:
             self.remember(next_offset, end)
+        return end, next_offset
+
+    def _whole_batches_end(self, start: int, limit: int) -> tuple[int, Offset | None]:
+        end, next_offset = start, None
+        try:
+            for at, header in self.headers_from(start):
+                size = header.batch_length + LOG_OVERHEAD
+                if at + size > limit:
+                    self.remember(header.base_offset, at)  # where whoever reads on will ask
+                    break
+                end, next_offset = at + size, header.base_offset + header.last_offset_delta + 1
+        except KafkaError:
+            if end == start:
+                raise
         return end, next_offset
 
     def read_next_offset(self) -> Offset:
@@ -344,7 +398,10 @@ class Segment:
     def first_timestamp(self) -> TimestampMs:
         """The largest timestamp of the first batch, -1 without one: what `segment.ms` counts from."""
         if self._first_timestamp == _NOT_LOADED and self.size:
-            self._first_timestamp = next((header.max_timestamp for _, header in self.headers_from()), NO_TIMESTAMP)
+            try:
+                self._first_timestamp = next((header.max_timestamp for _, header in self.headers_from()), NO_TIMESTAMP)
+            except KafkaError:
+                self._first_timestamp = NO_TIMESTAMP  # damaged: who reads it hears of it, an append need not
         return self._first_timestamp if self.size else NO_TIMESTAMP
 
     def waited_for_roll_ms(self, now_ms: TimestampMs, message_timestamp: TimestampMs) -> int:
@@ -401,7 +458,12 @@ class Segment:
         # Half an entry, or zeros that were never trimmed.
         if len(index) * index.ENTRY.size != index_size or len(time_index) * time_index.ENTRY.size != time_index_size:
             return False
-        return index.is_sane(self.size) and time_index.is_sane()
+        return index.is_sane(self.size) and time_index.is_sane() and self._aborted_sane()
+
+    def _aborted_sane(self) -> bool:
+        """Whole entries of this segment; an empty file is what is left of a lost one, for none is made empty."""
+        path = self.path(TXN_INDEX_SUFFIX)
+        return not self._storage.exists(path) or aborted_sane(self._storage.read_bytes(path), self.base_offset)
 
     def reset_indexes(self) -> None:
         """Start the indexes from nothing: recovery walks the batches and notes each again."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.log.batch_scan import unreadable_format
+from ottla.log.batch_scan import is_old_format, unreadable_format
 from ottla.log.epoch_cache import EpochCache
 from ottla.log.indexes import MAX_RELATIVE_OFFSET
 from ottla.log.producer_rebuild import replay_batch
@@ -50,7 +50,7 @@ def _whole_batch(segment: Segment, chunk: bytes, position: int, end: int) -> int
     if len(chunk) < HEADER_BYTES:
         return 0
     header = parse_header(chunk, 0)
-    if header.magic in (0, 1) and LOG_OVERHEAD < header.size <= end - position:
+    if is_old_format(segment.file, position, end, header):
         # Old formats are whole and good: cutting them off as corrupt would lose what Kafka can still read.
         raise unreadable_format(segment.file.path, position, header.magic)
     return header.size if len(chunk) < header.size <= end - position else 0
@@ -80,7 +80,7 @@ def _recover_chunk(
         segment.note_batch(position + at, last_offset, header, index_interval)
         if header.leader_epoch > epochs.latest_epoch:
             epochs.assign(header.leader_epoch, header.base_offset)
-        _note_producer(segment, producers, header, chunk, at)
+        note_producer(segment, producers, header, chunk, at)
         next_offset = last_offset + 1
         at += size
     return at, next_offset
@@ -96,7 +96,8 @@ def _plausible(segment: Segment, header: BatchHeader, size: int, next_offset: Of
     )
 
 
-def _note_producer(segment: Segment, producers: ProducerState, header: BatchHeader, chunk: bytes, at: int) -> None:
+def note_producer(segment: Segment, producers: ProducerState, header: BatchHeader, chunk: bytes, at: int) -> None:
+    """What the batch says of its producer; an abort goes into the transaction index."""
     completed = replay_batch(producers, header, chunk, at)
     if completed is None:
         return

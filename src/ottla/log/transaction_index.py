@@ -12,6 +12,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from ottla.env.seams import Storage
+from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Offset, ProducerId
 
 _ENTRY = Struct(">hqqqq")
@@ -42,7 +43,7 @@ def append_aborted(storage: Storage, path: str, aborted: Iterable[AbortedTxn]) -
 
 
 def read_aborted(storage: Storage, path: str) -> list[AbortedTxn]:
-    """Every entry; ValueError when one has another version. A torn last entry is left out."""
+    """Every entry; KAFKA_STORAGE_ERROR when one has another version. A torn last entry is left out."""
     if not storage.exists(path):
         return []
     return list(_decode(path, storage.read_bytes(path)))
@@ -52,8 +53,20 @@ def _decode(path: str, data: bytes) -> Iterator[AbortedTxn]:
     for at in range(0, len(data) - _ENTRY.size + 1, _ENTRY.size):
         version, producer_id, first, last, stable = _ENTRY.unpack_from(data, at)
         if version != _VERSION:
-            raise ValueError(f"{path} has an entry of version {version}")
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} has an entry of version {version}")
         yield AbortedTxn(producer_id, first, last, stable)
+
+
+def aborted_sane(data: bytes, base_offset: Offset) -> bool:
+    """Whether this can be the file of the segment at `base_offset`: whole entries, markers in the segment and rising."""
+    if not data or len(data) % _ENTRY.size:
+        return False
+    last_seen = base_offset - 1
+    for version, producer_id, first, last, stable in _ENTRY.iter_unpack(data):
+        if version != _VERSION or producer_id < 0 or not 0 <= first <= last or not last_seen < last or stable < 0:
+            return False
+        last_seen = last
+    return True
 
 
 def truncate_aborted(storage: Storage, path: str, offset: Offset) -> None:
@@ -61,6 +74,9 @@ def truncate_aborted(storage: Storage, path: str, offset: Offset) -> None:
     if not storage.exists(path):
         return
     kept = sum(1 for aborted in read_aborted(storage, path) if aborted.last_offset < offset)
+    if kept == 0:
+        storage.remove(path)
+        return
     file = storage.open(path)
     try:
         file.truncate(kept * _ENTRY.size)

@@ -168,7 +168,7 @@ class Replicas:
                 continue
             added = partition is None
             if partition is None:
-                partition = self._add(topic, index)
+                partition = self._add(topic, index, registration.directory(self._node_id))
                 if partition is None:
                     continue
             partition.apply(registration)
@@ -185,10 +185,10 @@ class Replicas:
         if self.directories is not None and registration.directories and known != partition.log.log_dir.directory_id:
             self.directories.assign(partition)
 
-    def _add(self, topic: TopicImage, index: int) -> Partition | None:
+    def _add(self, topic: TopicImage, index: int, directory_id: Uuid) -> Partition | None:
         tp = TopicPartition(topic.name, index)
         try:
-            partition_log = self._log_of(tp, topic)
+            partition_log = self._log_of(tp, topic, directory_id)
         except KafkaError as error:
             log.error("partition.offline", partition=str(tp), reason=error.message)
             return None
@@ -200,8 +200,10 @@ class Replicas:
         self.names[topic.id] = topic.name
         return partition
 
-    def _log_of(self, tp: TopicPartition, topic: TopicImage) -> PartitionLog:
-        """The log that was found on disk, or a new one. A namesake of a deleted topic is put aside first."""
+    def _log_of(self, tp: TopicPartition, topic: TopicImage, directory_id: Uuid) -> PartitionLog:
+        """The log that was found on disk, or a new one, unless it is in the directory `directory_id` that is offline. A
+        namesake of a deleted topic is put aside first.
+        """
         config = self._topic_config(topic.name)
         found = self._logs.get(tp)
         if found is not None and found.topic_id not in (ZERO_UUID, topic.id):
@@ -210,6 +212,7 @@ class Replicas:
             self._logs.mark_stray(tp, self._clock.time_ms())
             found = None
         if found is None:
+            self._logs.check_not_elsewhere(directory_id)
             return self._logs.create(tp, topic.id, config, self._clock.time_ms())
         if found.topic_id == ZERO_UUID:
             found.assign_topic_id(topic.id)
