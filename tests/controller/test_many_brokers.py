@@ -66,7 +66,7 @@ class Clock:
 
 
 def directory(broker_id: int, index: int = 0) -> Uuid:
-    return Uuid(bytes([200 + broker_id, index]) * 8)
+    return Uuid(bytes([(200 + broker_id) % 256, index]) * 8)
 
 
 class Cluster:
@@ -212,6 +212,16 @@ def test_another_incarnation_waits_for_the_session_to_end(cluster: Cluster) -> N
     assert cluster.register(1, directories=2).error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
     cluster.clock.now += 9_001
     assert cluster.register(1, directories=2).error_code == 0
+
+
+def test_nobody_takes_the_id_of_the_active_controllers_own_broker(cluster: Cluster) -> None:
+    """A second server with the id of a node that is broker and controller; the node itself is back at once."""
+    own = cluster.state.settings.node_id
+    assert cluster.register(own).error_code == 0
+    cluster.beat(own)
+    assert cluster.register(own, directories=7).error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    cluster.state.sessions.clear()
+    assert cluster.register(own, directories=8).error_code == 0
 
 
 def test_an_incarnation_that_has_the_directories_of_the_last_one_is_back_at_once(cluster: Cluster) -> None:

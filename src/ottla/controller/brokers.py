@@ -83,9 +83,12 @@ def register_broker(
 def _check_incarnation(
     state: ControllerState, request: BrokerRegistrationRequest, existing: BrokerRegistration | None
 ) -> None:
-    """Another incarnation may still be alive. This very node's cannot, nor can one whose log directories the new one
-    has: a server holds the lock on them while it lives. So a broker that was killed is back at once."""
-    if existing is None or request.broker_id == state.settings.node_id:
+    """Another incarnation may still be alive. One of this very node that has not spoken to it since it is the active
+    controller cannot, nor can one whose log directories the new one has: a server holds the lock on them while it lives.
+    So a broker that was killed is back at once."""
+    if existing is None:
+        return
+    if request.broker_id == state.settings.node_id and request.broker_id not in state.sessions:
         return
     if request.log_dirs and set(request.log_dirs) == set(existing.directories):
         return

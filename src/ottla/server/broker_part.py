@@ -152,6 +152,7 @@ class BrokerPart:
             self._logs,
             incarnation=new_uuid(self._random.token_bytes),
             on_epoch=on_epoch,
+            on_replaced=self._node.fail,
         )
 
     def _producer_ids_request(self) -> AllocateProducerIdsRequest:

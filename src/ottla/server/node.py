@@ -192,7 +192,7 @@ class Node:
             self._random,
             identity,
             endpoints=voter_endpoints(self.config, self.ports),
-            on_failure=self._fail,
+            on_failure=self.fail,
         )
         quorum.start()
         return quorum
@@ -276,9 +276,10 @@ class Node:
             self._broker_part.on_directory_failed(partitions)
         logs = self._directories.logs
         if logs is not None and not logs.online_directories():
-            self._fail(f"all log directories have failed, the last was {directory.path}")
+            self.fail(f"all log directories have failed, the last was {directory.path}")
 
-    def _fail(self, reason: str) -> None:
+    def fail(self, reason: str) -> None:
+        """The node cannot go on: `failed` says so."""
         if self._failed is not None and not self._failed.done():
             self._failed.set_result(reason)
 

@@ -39,6 +39,8 @@ class BrokerPeers:
                 response = await client.send(request, timeout_ms=self._config().request_timeout_ms)
             except NodeUnavailable as error:
                 log.info("peer.unavailable", broker=broker_id, reason=str(error))
+            except Exception as error:  # whoever asked would wait for ever: a transaction would never be complete
+                log.error("peer.unavailable", broker=broker_id, exc_info=error)
         done(response)
 
     def _client(self, broker_id: NodeId) -> NodeClient | None:

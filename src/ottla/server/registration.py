@@ -16,7 +16,7 @@ from ottla.env.logging import get_logger
 from ottla.metadata.features import SUPPORTED_FEATURES
 from ottla.metadata.meta_properties import MetaProperties
 from ottla.metadata.publisher import MetadataPublisher
-from ottla.model.errors import ErrorCode
+from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Uuid
 from ottla.protocol.generated import broker_registration_request as broker_messages
 from ottla.protocol.generated.broker_heartbeat_request import BrokerHeartbeatRequest
@@ -52,8 +52,9 @@ class Registration:
         *,
         incarnation: Uuid,
         on_epoch: Callable[[int], None] = lambda _epoch: None,
+        on_replaced: Callable[[str], None] = lambda _reason: None,
     ) -> None:
-        """`on_epoch` hears of every broker epoch that we get."""
+        """`on_epoch` hears of every broker epoch that we get; `on_replaced` that another server has our id by now."""
         self._node = node
         self._controller = controller
         self._metadata = metadata
@@ -61,6 +62,7 @@ class Registration:
         self._logs = logs
         self._incarnation = incarnation
         self._on_epoch = on_epoch
+        self._on_replaced = on_replaced
         self._heartbeats: asyncio.Task[None] | None = None
         self.broker_epoch = -1
 
@@ -151,14 +153,22 @@ class Registration:
             if known is None or known.incarnation_id == self._incarnation:
                 # Somebody unregistered us while we run, or our epoch was not the last word: introduce ourselves again.
                 await self._register_broker(self._node.config.broker_session_timeout_ms)
+            else:
+                # What the metadata gives to our id is its to lead: two leaders of one epoch would both take records.
+                self._on_replaced(f"another server has registered as broker {known.id} of this cluster")
 
     async def _keep_alive(self) -> None:
         while True:
             await asyncio.sleep(self._node.config.broker_heartbeat_interval_ms / 1000)
-            try:
-                await self._heartbeat()
-            except StartupError as error:
-                log.error("registration.lost", reason=str(error))
+            await self._beat()
+
+    async def _beat(self) -> None:
+        try:
+            await self._heartbeat()
+        except (StartupError, KafkaError) as error:
+            log.error("registration.lost", reason=str(error))
+        except Exception as error:  # a broker whose heartbeats end with a bug would be fenced for good
+            log.error("heartbeat.failed", exc_info=error)
 
     def beat_now(self) -> None:
         """Something changed that the controller must hear of before the next interval: a directory failed."""
@@ -167,7 +177,7 @@ class Registration:
             self._heartbeats = asyncio.ensure_future(self._beat_and_keep_alive())
 
     async def _beat_and_keep_alive(self) -> None:
-        await self._heartbeat()
+        await self._beat()
         await self._keep_alive()
 
     # ------------------------------------------------------------------------------------------------------------ stop

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ottla.env.config.broker.config import BrokerConfig
     from ottla.env.seams import Timers
     from ottla.metadata.image import Endpoint
+    from ottla.protocol.generated.fetch_request import FetchRequest
     from ottla.replication.fetcher import Followed, ReplicaFetcher
     from ottla.replication.replicas import Replicas
     from ottla.server.controller_channel import ControllerChannel
@@ -83,16 +84,22 @@ class Replication:
             context = self._replicas.context
             context.lag_time_max_ms = self._config().replica_lag_time_max_ms
             await asyncio.sleep(context.lag_time_max_ms / 2000)
-            self._replicas.shrink_isrs()
+            try:
+                self._replicas.shrink_isrs()
+            except Exception as error:  # a bug in one turn must not keep dead followers in every ISR for good
+                log.error("isr.not_shrunk", exc_info=error)
 
     def _send(self, request: Any, done: Callable[[Any], None]) -> None:
         """To the active controller; None when it did not answer."""
 
         async def send() -> None:
+            response = None
             try:
                 response = await self._controller.submit(request, None)
-            except KafkaError:
-                response = None
+            except KafkaError as error:
+                log.info("controller.unavailable", request=type(request).__name__, reason=error.message)
+            except Exception as error:  # whoever proposed would wait for ever, and no ISR would change any more
+                log.error("controller.unavailable", request=type(request).__name__, exc_info=error)
             done(response)
 
         self._spawn(send())
@@ -115,20 +122,27 @@ class Replication:
             if request is None:
                 await self._rest(changed, fetcher.rest_ms())
                 continue
-            client = self._client(fetcher.source_id)
-            if client is None:
-                fetcher.on_failure()
-                continue
             try:
-                response = await client.send(request, timeout_ms=self._config().replica_socket_timeout_ms)
-            except NodeUnavailable as error:
-                log.info("fetch.failed", source=fetcher.source_id, reason=str(error))
+                await self._fetch(fetcher, request)
+            except Exception as error:  # a bug in one turn must not end the following of this leader for good
+                log.error("fetch.failed", source=fetcher.source_id, exc_info=error)
                 fetcher.on_failure()
-                continue
-            fetcher.on_response(response)
-            lost = fetcher.out_of_range()
-            if lost:
-                await self._look_up(client, fetcher, lost)
+
+    async def _fetch(self, fetcher: ReplicaFetcher, request: FetchRequest) -> None:
+        client = self._client(fetcher.source_id)
+        if client is None:
+            fetcher.on_failure()
+            return
+        try:
+            response = await client.send(request, timeout_ms=self._config().replica_socket_timeout_ms)
+        except NodeUnavailable as error:
+            log.info("fetch.failed", source=fetcher.source_id, reason=str(error))
+            fetcher.on_failure()
+            return
+        fetcher.on_response(response)
+        lost = fetcher.out_of_range()
+        if lost:
+            await self._look_up(client, fetcher, lost)
 
     async def _rest(self, changed: asyncio.Event, pause_ms: float) -> None:
         try:
