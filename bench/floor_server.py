@@ -5,11 +5,13 @@
 Without a folder the batches are counted and dropped: a rate that a client reaches here is the client's own limit. With
 a folder each batch is also written to a file of its partition, and read back by sendfile: what the kernel asks for its
 copies of the bytes. No CRC, no producer state, no groups, no topics that outlive it. One thread per connection with
-blocking calls, because a few connections are all that a load opens. Each answers from 127.0.0.1 alone.
+blocking calls, because a few connections are all that a load opens; a fetch that finds nothing waits for the next batch,
+whose thread answers it. Each answers from 127.0.0.1 alone.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import struct
@@ -18,6 +20,7 @@ import threading
 import time
 from bisect import bisect_right
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +49,9 @@ HOST = "127.0.0.1"
 _LAST_OFFSET_DELTA_AT = 23
 _BUFFER = 2 * 1024 * 1024
 _UNKNOWN_TOPIC = 3
-_EMPTY_FETCH_S = 0.005
 _EARLIEST = -2
+_PATIENCE_S = 0.5
+_PRODUCE, _FETCH = 0, 1
 
 
 class Region:
@@ -116,9 +120,11 @@ class FloorServer:
         self._topics: dict[str, Topic] = {}
         self._by_id: dict[Uuid, Topic] = {}
         self._producers = 0
+        self._parked: list[Callable[..., bool]] = []
+        self._lock = threading.Lock()
         self._answers: dict[int, Callable[[Any], Any]] = {
-            0: self._produce,
-            1: self._fetch,
+            _PRODUCE: self._produce,
+            _FETCH: self._fetch,
             2: self._list_offsets,
             3: self._metadata,
             18: self._api_versions,
@@ -129,6 +135,7 @@ class FloorServer:
 
     def run(self) -> None:
         with socket.create_server((HOST, self._port), backlog=128) as listening:
+            threading.Thread(target=self._answer_late, daemon=True).start()
             while True:
                 peer, _ = listening.accept()
                 threading.Thread(target=self._serve, args=(peer,), daemon=True).start()
@@ -155,8 +162,41 @@ class FloorServer:
     def _answer(self, peer: socket.socket, frame: memoryview) -> None:
         api_key, version, correlation_id, _, at = decode_request_header(frame)
         request, _ = request_class(api_key).decode(frame, at, version)
+        if api_key == _FETCH:
+            fetch = partial(self._try_fetch, peer, request, version, correlation_id)
+            if not fetch():
+                with self._lock:
+                    self._parked.append(fetch)
+            return
+        self._send(peer, self._answers[api_key](request), version, correlation_id)
+        if api_key == _PRODUCE and self._parked:
+            self._try_parked(late=False)
+
+    def _try_parked(self, *, late: bool) -> None:
+        with self._lock:
+            waiting, self._parked = self._parked, []
+            self._parked += [fetch for fetch in waiting if not fetch(late=late)]
+
+    def _answer_late(self) -> None:
+        """Whoever has waited for half a second or a little less gets what there is."""
+        while True:
+            time.sleep(_PATIENCE_S)
+            self._try_parked(late=True)
+
+    def _try_fetch(
+        self, peer: socket.socket, request: Any, version: int, correlation_id: int, *, late: bool = False
+    ) -> bool:
+        response, found = self._fetch(request)
+        if not found and request.max_wait_ms and not late:
+            return False
+        with contextlib.suppress(OSError):  # whoever asked may be gone
+            self._send(peer, response, version, correlation_id)
+        return True
+
+    @staticmethod
+    def _send(peer: socket.socket, response: Any, version: int, correlation_id: int) -> None:
         run: list[bytes] = []
-        for piece in encode_response(self._answers[api_key](request), version, correlation_id):
+        for piece in encode_response(response, version, correlation_id):
             if isinstance(piece, Region):
                 peer.sendall(b"".join(run), socket.MSG_MORE)
                 piece.send(peer)
@@ -176,7 +216,7 @@ class FloorServer:
             topics.append(TopicProduceResponse(data.name, data.topic_id, partitions))
         return ProduceResponse(topics)
 
-    def _fetch(self, request: Any) -> FetchResponse:
+    def _fetch(self, request: Any) -> tuple[FetchResponse, bool]:
         left, topics, found = request.max_bytes, [], False
         for asked in request.topics:
             topic = self._topics[asked.topic] if asked.topic else self._by_id[asked.topic_id]
@@ -190,9 +230,7 @@ class FloorServer:
                 data.records = b"" if region is None else region  # a piece is whatever has a length
                 partitions.append(data)
             topics.append(FetchableTopicResponse(asked.topic, asked.topic_id, partitions))
-        if not found:
-            time.sleep(_EMPTY_FETCH_S)
-        return FetchResponse(0, 0, 0, topics)
+        return FetchResponse(0, 0, 0, topics), found
 
     def _list_offsets(self, request: Any) -> ListOffsetsResponse:
         return ListOffsetsResponse(
@@ -201,13 +239,7 @@ class FloorServer:
                 ListOffsetsTopicResponse(
                     asked.name,
                     [
-                        ListOffsetsPartitionResponse(
-                            part.partition_index,
-                            0,
-                            -1,
-                            self._topics[asked.name].partitions[part.partition_index].end,
-                            0,
-                        )
+                        ListOffsetsPartitionResponse(part.partition_index, 0, -1, self._offset(asked.name, part), 0)
                         for part in asked.partitions
                     ],
                 )

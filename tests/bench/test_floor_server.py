@@ -30,6 +30,12 @@ def test_it_counts_what_it_takes(tmp_path: Path, writing: bool) -> None:
         connection.socket.sendall(fetch(9, "t", 1, offset=4, max_bytes=2 * len(records)))
         found = bytes(fetched(connection.receive()))
         assert found == (files["t-1"][len(records) : 3 * len(records)] if writing else b"")
+        with Connection(port) as reader:
+            reader.socket.sendall(fetch(1, "t", 1, offset=15, max_bytes=1000))
+            connection.socket.sendall(produce(6, "t", 1, records))
+            connection.receive()
+            came = bytes(fetched(reader.receive()))
+            assert came == ((tmp_path / "t-1").read_bytes()[-len(records) :] if writing else b"")
         connection.delete_topic("t")
         assert list(tmp_path.iterdir()) == []
 
