@@ -42,16 +42,17 @@ def status_report(connected: Cluster) -> dict[str, Any]:
 
 
 def status_table(report: dict[str, Any]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    from ottla.cli.showing import console
+
+    screen = console()
     table = Table("node", "address", "rack", "replicas", "leaders", title=f"cluster {report['cluster_id']}")
     for node in report["nodes"]:
         row = (node["id"], node["address"], node["rack"] or "", node["replicas"], node["leaders"])
         table.add_row(*map(str, row))
-    console.print(table)
-    console.print(f"{report['partitions']} partitions")
+    screen.print(table)
+    screen.print(f"{report['partitions']} partitions")
     for name, words in (
         ("under_replicated", "with fewer replicas in sync than assigned"),
         ("without_leader", "without a leader"),
@@ -60,7 +61,7 @@ def status_table(report: dict[str, Any]) -> None:
         found = report[name]
         if found:
             more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
-            console.print(f"{len(found)} {words}: {', '.join(found[:_LISTED])}{more}")
+            screen.print(f"{len(found)} {words}: {', '.join(found[:_LISTED])}{more}")
 
 
 def quorum_report(connected: Cluster) -> dict[str, Any]:
@@ -88,12 +89,13 @@ def quorum_report(connected: Cluster) -> dict[str, Any]:
 
 
 def quorum_table(report: dict[str, Any]) -> None:
-    from rich.console import Console
     from rich.table import Table
+
+    from ottla.cli.showing import console
 
     title = f"leader {report['leader']}, epoch {report['epoch']}, high watermark {report['high_watermark']}"
     table = Table("node", "role", "end offset", "lag", title=title)
     for replica in report["replicas"]:
         role = "leader" if replica["id"] == report["leader"] else replica["role"]
         table.add_row(str(replica["id"]), role, str(replica["end"]), str(replica["lag"]))
-    Console().print(table)
+    console().print(table)

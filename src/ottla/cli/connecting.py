@@ -119,6 +119,8 @@ def one_line_errors(where: Profile | None = None, what: str = "") -> Iterator[No
     except KafkaError as reason:
         words = str(reason) if what in str(reason) else f"{what}: {reason}"
         raise click.ClickException(f"{words} ({reason.code.name})") from reason
+    except BrokenPipeError:  # `| head` has seen enough: click ends without a word
+        raise
     except (ClientError, ConsoleError, ValueError, OSError) as reason:
         raise click.ClickException(str(reason) or type(reason).__name__) from reason
     except Exception as reason:  # librdkafka's own exception, which is only imported where records are moved

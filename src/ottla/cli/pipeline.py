@@ -152,15 +152,23 @@ def status(name: str, output: str, state: str | None) -> None:
         if output == "json":
             click.echo(json.dumps(found))
             return
-        from rich.console import Console
+        if found.get("kind") == "connector":
+            click.echo(_line(found))
+        else:
+            from ottla.cli.showing import console
+            from ottla.pipelines.display import status_table
 
-        from ottla.pipelines.display import status_table
-
-        Console().print(status_table(found))
+            console().print(status_table(found))
         if found.get("error"):
             click.echo(f"last error: {found['error']}")
 
     _complains(show)
+
+
+def _line(one: dict[str, Any]) -> str:
+    """A connector that reads no topic has no lag to tell."""
+    lag = "" if one.get("lag") is None else f"  lag {one['lag']:,}"
+    return f"{one['name']:<24} {one['state']:<10} {one.get('rows') or 0:>12,} rows{lag}"
 
 
 @pipeline.command("list")
@@ -175,7 +183,7 @@ def list_(output: str, state: str | None) -> None:
         click.echo(json.dumps(found))
         return
     for one in found:
-        click.echo(f"{one['name']:<24} {one['state']:<10} {one.get('rows', 0):>12,} rows  lag {one.get('lag', 0):,}")
+        click.echo(_line(one))
 
 
 @pipeline.command()

@@ -6,9 +6,14 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_ENDLESS = 100_000
 
 
 def show(rows: Sequence[Mapping[str, Any]], output: str, columns: Sequence[str] = ()) -> None:
@@ -35,6 +40,13 @@ def show_tree(tree: Any, output: str) -> None:
         click.echo(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True), nl=False)
     else:
         click.echo(json.dumps(tree, indent=2, ensure_ascii=False, default=str))
+
+
+def console() -> Console:
+    """For tables with lines around them. Into a pipe or a file nothing is cut or folded to fit a screen."""
+    from rich.console import Console
+
+    return Console() if sys.stdout.isatty() else Console(width=_ENDLESS)
 
 
 def progress(length: int, label: str) -> Any:

@@ -58,16 +58,17 @@ def sql(
 
         pyarrow.csv.write_csv(rows, sys.stdout.buffer)
     else:
-        from rich.console import Console
         from rich.markup import escape
         from rich.table import Table
 
+        from ottla.cli.showing import console
+
         table = Table()
         for name in rows.column_names:
-            table.add_column(escape(name))
+            table.add_column(escape(name), overflow="fold")
         for row in rows.to_pylist():
             table.add_row(*[escape(_text(value)) for value in row.values()])
-        Console().print(table)
+        console().print(table)
         if when := _true_at(offsets, notes):
             click.echo(when)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ottla.connect.sinks.base import DELETED, Work, last_of_each, of_known_types, without_deleted
+from ottla.connect.sinks.base import DELETED, Work, last_of_each, need_extra, of_known_types, without_deleted
 from ottla.tables.topics import TableError
 
 
@@ -23,6 +23,7 @@ class DeltaSink:
         partition_by: Sequence[str] = (),
         storage_options: dict[str, str] | None = None,
     ) -> None:
+        need_extra("deltalake")
         self.uri = uri
         self._keys = list(keys)
         self._partition_by = list(partition_by)
@@ -120,6 +121,7 @@ def _kind(kind: pa.DataType) -> str:
 
 def read_delta(uri: str, storage_options: dict[str, str] | None = None) -> tuple[pa.Table, dict[str, str]]:
     """The table as it is now, and what its last commit noted (the offsets it is true at)."""
+    need_extra("deltalake")
     from deltalake import DeltaTable
     from deltalake.exceptions import TableNotFoundError
 

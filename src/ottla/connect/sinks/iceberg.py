@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ottla.connect.sinks.base import Work, of_known_types, without_deleted
+from ottla.connect.sinks.base import Work, need_extra, of_known_types, without_deleted
 from ottla.tables.topics import TableError
 
 _PROPERTY = "ottla.version."
@@ -14,6 +14,7 @@ _PROPERTY = "ottla.version."
 
 class IcebergSink:
     def __init__(self, catalog_uri: str, warehouse: str, table: str) -> None:
+        need_extra("pyiceberg")
         from pyiceberg.catalog.sql import SqlCatalog
 
         namespace, _, name = table.rpartition(".")
