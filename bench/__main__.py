@@ -46,6 +46,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--from", dest="stored", nargs="+", type=Path, metavar="FILE", help="measure nothing, report these"
     )
+    parser.add_argument(
+        "--floor", type=Path, metavar="FILE", help="with --from: a result of --subject writing, as one more column"
+    )
     return parser
 
 
@@ -98,6 +101,8 @@ def main() -> int:
         parser.error(f"no such rows: {', '.join(sorted(unknown))} (there are: {', '.join(LOADS)})")
     if arguments.stored:
         result = report.merge([json.loads(path.read_text()) for path in arguments.stored])
+        if arguments.floor:
+            result = report.with_floor(result, json.loads(arguments.floor.read_text()))
     else:
         signal.signal(signal.SIGTERM, _interrupted)
         machine.raise_open_files()

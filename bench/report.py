@@ -24,6 +24,7 @@ TITLES = {
     "memory": "Memory",
     "partitions": "Growth: partitions",
     "connections": "Growth: connections",
+    "cluster": "Three nodes, three replicas",
 }
 
 
@@ -72,10 +73,28 @@ def _cell(row: Row, role: str) -> str:
     return f"{number(row.median(role))} ({number(spread[0])}..{number(spread[1])})"
 
 
-def _table(rows: list[Row], names: dict[str, str]) -> list[str]:
+def with_floor(result: dict[str, Any], floor: dict[str, Any]) -> dict[str, Any]:
+    """Beside each row the ratio that a server without promises has in a run of its own (`--subject writing`)."""
+    ratios = {" / ".join(row.key): row.ratio for row in rows_of(floor) if row.ratio is not None}
+    about = {name: value for name, value in floor.items() if name != "rows"}
+    return result | {"floor": {"ratios": ratios, "run": about}}
+
+
+def _floor_cell(row: Row, floors: dict[str, float]) -> str:
+    ratio = floors.get(" / ".join(row.key))
+    if ratio is None:
+        return "-"
+    target = row.quantity.target
+    met = target is None or target.kind != "ratio" or target.met(value=0.0, ratio=ratio)
+    return f"{ratio:.2f}x" if met else f"**{ratio:.2f}x**"
+
+
+def _table(rows: list[Row], names: dict[str, str], floors: dict[str, float]) -> list[str]:
+    floors = {key: ratio for key, ratio in floors.items() if any(" / ".join(row.key) == key for row in rows)}
+    more = ("floor | ", "---:|") if floors else ("", "")
     lines = [
-        f"| row | quantity | {names[SUBJECT]} | {names[YARDSTICK]} | ratio | target | verdict |",
-        "|---|---|---:|---:|---:|---|---|",
+        f"| row | quantity | {names[SUBJECT]} | {names[YARDSTICK]} | ratio | {more[0]}target | verdict |",
+        f"|---|---|---:|---:|---:|{more[1]}---|---|",
     ]
     for row in rows:
         quantity = row.quantity
@@ -83,6 +102,8 @@ def _table(rows: list[Row], names: dict[str, str]) -> list[str]:
         target = "-" if quantity.target is None else quantity.target.describe(quantity.unit)
         verdict = f"**{row.verdict}**" if row.verdict in {"short", "failed"} else row.verdict
         cells = [row.label, f"{quantity.name}, {quantity.unit}", _cell(row, SUBJECT), _cell(row, YARDSTICK), ratio]
+        if floors:
+            cells.append(_floor_cell(row, floors))
         lines.append("| " + " | ".join([*cells, target, verdict]) + " |")
     return lines
 
@@ -116,11 +137,14 @@ def markdown(result: dict[str, Any], images: dict[str, str]) -> str:
     for run in result.get("runs", [result]):
         lines += [*_facts(run), ""]
     lines += [f"Targets: {verdicts(rows)}.", ""]
+    floor = result.get("floor")
+    if floor is not None:
+        lines += ["The column `floor`:", "", *_facts(floor["run"]), ""]
     for load, title in TITLES.items():
         chosen = [row for row in rows if row.load == load]
         if not chosen:
             continue
-        lines += [f"### {title}", "", *_table(chosen, names), ""]
+        lines += [f"### {title}", "", *_table(chosen, names, floor["ratios"] if floor is not None else {}), ""]
         if load in images:
             lines += [f"![{title}]({images[load]})", ""]
     broken = [row for row in rows if row.errors[SUBJECT] or row.errors[YARDSTICK]]

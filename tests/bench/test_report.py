@@ -94,6 +94,16 @@ def test_merge_takes_the_later_row(table: Table) -> None:
     assert merged[0].samples[SUBJECT] == [7.0]
 
 
+def test_the_floor_stands_beside_its_row_and_says_when_it_is_short_too(table: Table) -> None:
+    floor = Table()
+    floor.add("produce", "1 KB", SUBJECT, {RATE: 105.0})
+    floor.add("produce", "1 KB", YARDSTICK, {RATE: 100.0})
+    text = report.markdown(report.with_floor(result(table), result(floor)), {})
+    assert "| 1 KB | rate, MB/s | 125 (120..130) | 95.0 (90.0..100) | 1.32x | **1.05x** | ≥ 1.1x | met |" in text
+    growth = next(line for line in text.splitlines() if line.startswith("| 10 partitions |"))
+    assert growth.count("|") == 8  # a table without a floor has no such column
+
+
 @pytest.mark.parametrize(
     ("value", "text"), [(None, "-"), (0.1234, "0.123"), (1.234, "1.23"), (12.34, "12.3"), (12345.6, "12,346")]
 )
