@@ -21,7 +21,9 @@ _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class LogDirectory:
-    __slots__ = ("_deletions", "directory_id", "offline", "on_failed", "open_files", "path", "random", "storage")
+    __slots__ = (
+        "_deletions", "cordoned", "directory_id", "offline", "on_failed", "open_files", "path", "random", "storage",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -40,6 +42,8 @@ class LogDirectory:
         self.directory_id = directory_id
         self.on_failed = on_failed
         self.offline = False
+        self.cordoned = False
+        """Gets no new partitions while there are others (cordoned.log.dirs)."""
         self._deletions: deque[tuple[TimestampMs, str]] = deque()
 
     def storage_error(self, error: OSError) -> KafkaError:

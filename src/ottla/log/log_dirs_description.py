@@ -28,6 +28,7 @@ class LogDirDescription(NamedTuple):
     total_bytes: int
     usable_bytes: int
     replicas: list[ReplicaDescription]
+    cordoned: bool
 
 
 def describe_directory(
@@ -57,9 +58,13 @@ def describe_directory(
         for log in futures
         if log.log_dir is log_dir
     ]
-    return LogDirDescription(log_dir.path, log_dir.directory_id, ErrorCode.NONE, total, usable, replicas)
+    return LogDirDescription(
+        log_dir.path, log_dir.directory_id, ErrorCode.NONE, total, usable, replicas, log_dir.cordoned
+    )
 
 
 def _offline(log_dir: LogDirectory) -> LogDirDescription:
     error = ErrorCode.KAFKA_STORAGE_ERROR
-    return LogDirDescription(log_dir.path, log_dir.directory_id, error, UNKNOWN_BYTES, UNKNOWN_BYTES, [])
+    return LogDirDescription(
+        log_dir.path, log_dir.directory_id, error, UNKNOWN_BYTES, UNKNOWN_BYTES, [], log_dir.cordoned
+    )

@@ -239,13 +239,21 @@ class LogStore:
         online = self.online_directories()
         if not online:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "All log directories are offline")
-        if len(online) == 1:
-            return online[0]
-        counts = {log_dir.path: 0 for log_dir in online}
+        open_ones = [log_dir for log_dir in online if not log_dir.cordoned] or online
+        if len(open_ones) == 1:
+            return open_ones[0]
+        counts = {log_dir.path: 0 for log_dir in open_ones}
         for log in self._all_logs():
             if log.log_dir.path in counts:
                 counts[log.log_dir.path] += 1
-        return min(online, key=lambda log_dir: counts[log_dir.path])
+        return min(open_ones, key=lambda log_dir: counts[log_dir.path])
+
+    def cordon(self, paths: Collection[str]) -> bool:
+        """These, or with "*" all, get no new partitions while there are others (KIP-1066); whether that is news."""
+        before = [log_dir.cordoned for log_dir in self.directories]
+        for log_dir in self.directories:
+            log_dir.cordoned = "*" in paths or log_dir.path in paths
+        return before != [log_dir.cordoned for log_dir in self.directories]
 
     def delete(self, partition: TopicPartition, now_ms: TimestampMs) -> None:
         """Take the partition out: its folder is renamed at once and removed by `remove_due_files`."""

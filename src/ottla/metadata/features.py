@@ -49,6 +49,7 @@ TRANSACTIONS_SINCE = 13
 DIRECTORY_ASSIGNMENT_SINCE = 17
 CONTROLLER_REGISTRATION_SINCE = 15
 ELR_SINCE = 23
+CORDONED_DIRECTORIES_SINCE = 30
 
 
 class Range(NamedTuple):
@@ -96,7 +97,7 @@ def metadata_version_from_str(text: str) -> int | None:
 
 
 def register_broker_version(metadata_version: int) -> int:
-    for since, version in ((30, 4), (DIRECTORY_ASSIGNMENT_SINCE, 3), (8, 2)):
+    for since, version in ((CORDONED_DIRECTORIES_SINCE, 4), (DIRECTORY_ASSIGNMENT_SINCE, 3), (8, 2)):
         if metadata_version >= since:
             return version
     return 1

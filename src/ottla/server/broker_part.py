@@ -166,6 +166,7 @@ class BrokerPart:
     async def start(self, let_in: Callable[[], None]) -> None:
         """Load every partition, register, take the partitions up; `let_in` opens the door to clients in between."""
         broker, config, registration = self.broker, self._config, self._registration
+        self._logs.cordon(config.cordoned_log_dirs)
         # Behind the registration the metadata is as new as the cluster's: older metadata would call new logs strays.
         await registration.register()
         self._logs.custody = self._custody() if config.encrypts_at_rest else None
@@ -257,6 +258,8 @@ class BrokerPart:
     def on_config(self, config: BrokerConfig) -> None:
         """Settings that follow the cluster's have changed."""
         self.broker.config = config
+        if self._logs.cordon(config.cordoned_log_dirs):
+            self._registration.beat_now()
         if self._housekeeping is not None:
             self._housekeeping.follow(config)
         self.broker.replicas.verify_transactions(enabled=config.transaction_partition_verification_enable)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ottla.env.config.listeners import Endpoint
 from ottla.env.logging import get_logger
-from ottla.metadata.features import SUPPORTED_FEATURES
+from ottla.metadata.features import CORDONED_DIRECTORIES_SINCE, SUPPORTED_FEATURES
 from ottla.metadata.meta_properties import MetaProperties
 from ottla.metadata.publisher import MetadataPublisher
 from ottla.model.errors import ErrorCode, KafkaError
@@ -139,6 +139,8 @@ class Registration:
             want_shut_down=want_shut_down,
             offline_log_dirs=[d.directory_id for d in self._logs.directories if d.offline],
         )
+        if self._metadata.image.metadata_version >= CORDONED_DIRECTORIES_SINCE:
+            request.cordoned_log_dirs = [d.directory_id for d in self._logs.directories if d.cordoned]
         # One that hangs must not keep the next from finding a new controller in time.
         limit_ms = config.broker_session_timeout_ms / 2 if timeout_ms is None else timeout_ms
         response: BrokerHeartbeatResponse = await self._controller.submit(request, None, timeout_ms=limit_ms)
@@ -171,7 +173,7 @@ class Registration:
             log.error("heartbeat.failed", exc_info=error)
 
     def beat_now(self) -> None:
-        """Something changed that the controller must hear of before the next interval: a directory failed."""
+        """Something changed that the controller must hear of before the next interval: a directory failed, is cordoned."""
         if self._heartbeats is not None:
             self._heartbeats.cancel()
             self._heartbeats = asyncio.ensure_future(self._beat_and_keep_alive())

@@ -28,8 +28,11 @@ def handle(context: RequestContext, request: AlterReplicaLogDirsRequest) -> Alte
 def _move(context: RequestContext, tp: TopicPartition, path: str) -> ErrorCode:
     """Begin the move; the copying goes on in the background (`Replicas.move`)."""
     broker = context.broker
-    if path not in (directory.path for directory in broker.logs.directories):
+    target = next((directory for directory in broker.logs.directories if directory.path == path), None)
+    if target is None:
         return ErrorCode.LOG_DIR_NOT_FOUND
+    if target.cordoned:
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT
     try:
         broker.replicas.move(tp, path)
     except KafkaError as error:

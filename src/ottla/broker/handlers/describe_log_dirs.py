@@ -37,4 +37,5 @@ def _result(described: LogDirDescription, wanted: set[TopicPartition] | None) ->
         [DescribeLogDirsTopic(name, partitions) for name, partitions in topics.items()],
         described.total_bytes,
         described.usable_bytes,
+        described.cordoned,
     )
