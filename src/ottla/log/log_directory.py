@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 
 from ottla.env.logging import get_logger
 from ottla.env.seams import RandomSource, Storage
@@ -89,3 +89,13 @@ class LogDirectory:
         except OSError as error:
             self.fail(error)
         return removed
+
+
+def cordon(directories: Iterable[LogDirectory], paths: Collection[str]) -> bool:
+    """`paths`, or with "*" all, get no new partitions while there are others (KIP-1066); whether that is news."""
+    changed = False
+    for directory in directories:
+        cordoned = "*" in paths or directory.path in paths
+        changed = changed or cordoned != directory.cordoned
+        directory.cordoned = cordoned
+    return changed

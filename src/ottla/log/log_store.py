@@ -248,13 +248,6 @@ class LogStore:
                 counts[log.log_dir.path] += 1
         return min(open_ones, key=lambda log_dir: counts[log_dir.path])
 
-    def cordon(self, paths: Collection[str]) -> bool:
-        """These, or with "*" all, get no new partitions while there are others (KIP-1066); whether that is news."""
-        before = [log_dir.cordoned for log_dir in self.directories]
-        for log_dir in self.directories:
-            log_dir.cordoned = "*" in paths or log_dir.path in paths
-        return before != [log_dir.cordoned for log_dir in self.directories]
-
     def delete(self, partition: TopicPartition, now_ms: TimestampMs) -> None:
         """Take the partition out: its folder is renamed at once and removed by `remove_due_files`."""
         self.abandon_future(partition, now_ms)

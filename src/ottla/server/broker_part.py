@@ -13,6 +13,7 @@ from ottla.broker.producer_ids import ProducerIds
 from ottla.env.config.overrides import resolve_topic_config
 from ottla.env.config.topic import TopicConfig
 from ottla.log.cleaner import Cleaner
+from ottla.log.log_directory import cordon
 from ottla.log.log_store import LogStore
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
@@ -166,7 +167,7 @@ class BrokerPart:
     async def start(self, let_in: Callable[[], None]) -> None:
         """Load every partition, register, take the partitions up; `let_in` opens the door to clients in between."""
         broker, config, registration = self.broker, self._config, self._registration
-        self._logs.cordon(config.cordoned_log_dirs)
+        cordon(self._logs.directories, config.cordoned_log_dirs)
         # Behind the registration the metadata is as new as the cluster's: older metadata would call new logs strays.
         await registration.register()
         self._logs.custody = self._custody() if config.encrypts_at_rest else None
@@ -258,7 +259,7 @@ class BrokerPart:
     def on_config(self, config: BrokerConfig) -> None:
         """Settings that follow the cluster's have changed."""
         self.broker.config = config
-        if self._logs.cordon(config.cordoned_log_dirs):
+        if cordon(self._logs.directories, config.cordoned_log_dirs):
             self._registration.beat_now()
         if self._housekeeping is not None:
             self._housekeeping.follow(config)
