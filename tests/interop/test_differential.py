@@ -11,11 +11,13 @@ from contextlib import ExitStack
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 
 from ottla.broker.apis import BROKER_APIS
-from tests.interop.differential import allowed, scenarios
+from tests.interop.differential import allowed, odd_requests, scenarios
 from tests.interop.differential import log_sequences as longer
 from tests.interop.differential.bad_frames import bad_frames, cut_frames
+from tests.interop.differential.odd_requests import odd_sequences
 from tests.interop.differential.pair import Pair, Side
 from tests.interop.differential.replay import recorded, replay, topics_asked_for
 from tests.interop.differential.scenario import SCENARIOS, Scenario
@@ -102,6 +104,7 @@ def test_recorded_requests_have_the_same_answers(servers: Servers) -> None:
 _examples = itertools.count()
 _made_up_ready: list[bool] = []
 _log_ready: list[bool] = []
+_odd_ready: list[bool] = []
 
 
 EXAMPLES = os.environ.get("EXAMPLES")
@@ -142,6 +145,35 @@ def test_made_up_logs_have_the_same_answers(servers: Servers, steps: list[longer
         _log_ready.append(True)
     pair = new_pair(servers, f"made-up-log.{next(_examples)}")
     longer.run(pair, steps)
+    pair.check()
+
+
+_ODD_TOPICS: tuple[dict[str, str], ...] = (
+    {},
+    {"cleanup_policy": "compact"},
+    {"compression_type": "lz4"},
+    {"message_timestamp_type": "LogAppendTime"},
+    {"message_timestamp_before_max_ms": "1000"},
+)
+
+
+@pytest.mark.timeout(3600 if EXAMPLES else 150)
+@settings(
+    max_examples=int(EXAMPLES or 20),
+    derandomize=EXAMPLES is None,
+    phases=list(Phase) if EXAMPLES else [Phase.generate],
+    suppress_health_check=list(HealthCheck),
+    database=None,
+)
+@given(steps=odd_sequences, topic=st.integers(0, len(_ODD_TOPICS) - 1))
+def test_made_up_odd_requests_have_the_same_answers(
+    servers: Servers, steps: list[odd_requests.Step], topic: int
+) -> None:
+    if not _odd_ready:
+        ids_ready(new_pair(servers, "made-up-odd"))
+        _odd_ready.append(True)
+    pair = new_pair(servers, f"made-up-odd.{next(_examples)}")
+    odd_requests.run(pair, steps, _ODD_TOPICS[topic])
     pair.check()
 
 

@@ -166,7 +166,7 @@ class FetchSessions:
         session.update(request)
         if not session.partitions:
             shard.remove(session.id)
-            return FetchContext([])
+            return FetchContext(list(_asked(request).items()))  # what it asks for and forgets at once is answered
         session.epoch = session.epoch % 0x7FFFFFFF + 1
         shard.touch(session, self._clock.monotonic_ms())
         return FetchContext([(k, c.request) for k, c in session.partitions.items()], session)
@@ -174,11 +174,7 @@ class FetchSessions:
     def _full(self, request: FetchRequest, version: int, *, privileged: bool) -> FetchContext:
         if request.session_id:
             self._cache.shard_of(request.session_id).remove(request.session_id)
-        partitions = {  # of one that is named twice the last counts
-            PartitionKey(topic.topic, topic.topic_id, item.partition): item
-            for topic in request.topics
-            for item in topic.partitions
-        }
+        partitions = _asked(request)
         wanted = list(partitions.items())
         if version < 7 or request.session_epoch == FINAL_EPOCH:
             return FetchContext(wanted)
@@ -209,3 +205,12 @@ class FetchSessions:
             cached.remember(data)
         shard.touch(session, now_ms)
         return session
+
+
+def _asked(request: FetchRequest) -> dict[PartitionKey, FetchPartition]:
+    """Of a partition that is named twice the last counts."""
+    return {
+        PartitionKey(topic.topic, topic.topic_id, item.partition): item
+        for topic in request.topics
+        for item in topic.partitions
+    }

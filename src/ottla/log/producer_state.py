@@ -145,8 +145,9 @@ class ProducerState:
         entry = self.producers.get(header.producer_id)
         transactional = header.attributes & TRANSACTIONAL_MASK
         verification = self.verifications.get(header.producer_id) if self.verifications else None
-        if entry is not None and header.producer_epoch < entry.epoch:
-            raise _invalid_epoch(header.producer_id, header.producer_epoch, entry.epoch)
+        current = NO_PRODUCER_EPOCH if entry is None else entry.epoch
+        if header.producer_epoch < current:
+            raise _invalid_epoch(header.producer_id, header.producer_epoch, current)
         if (
             transactional
             and verification_enabled
@@ -330,6 +331,8 @@ def _check_sequence(header: BatchHeader, entry: ProducerEntry | None, verificati
     if entry.epoch != header.producer_epoch:
         if sequence != 0 and entry.epoch != NO_PRODUCER_EPOCH:
             raise _out_of_order(header, "0 (new producer epoch)")
+        return
+    if entry.epoch == NO_PRODUCER_EPOCH:
         return
     last = entry.last_sequence
     if sequence != last + 1 and not (sequence == 0 and last == _INT32_MAX):

@@ -27,6 +27,7 @@ from ottla.protocol.records_header import (
     MAGIC_V2,
     SMALLEST_BATCH_BYTES,
     TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_MASK,
     BatchHeader,
     batch_size_at,
     corrupt_length,
@@ -54,6 +55,7 @@ _NEVER_AS_IT_IS = CONTROL_MASK | TIMESTAMP_TYPE_MASK
 _LONG_MAX = (1 << 63) - 1
 _new_tuple = tuple.__new__
 _BYTES_UP_TO_MAGIC = 17
+_ATTRIBUTES_LOW = 22
 _BODY_OVERHEAD = HEADER_BYTES - LOG_OVERHEAD
 MIN_RECORD_BYTES = 7
 """Length, attributes, two deltas, two lengths and the count of headers: one byte each."""
@@ -136,7 +138,7 @@ def validate_produce(
     """The one batch that a Produce request carries for a partition. Raises KafkaError or RecordValidationError."""
     header = parse_header(buf, 0) if len(buf) >= HEADER_BYTES else None
     if header is None or not _is_exactly_one(header, len(buf), version):
-        size = _single_batch(buf, version)
+        size = check_request(buf, version)
         header = parse_header(buf, 0)
         if len(buf) != size:
             buf = memoryview(buf)[:size]
@@ -203,22 +205,25 @@ def _is_exactly_one(header: BatchHeader, length: int, version: int) -> bool:
     )
 
 
-def _single_batch(buf: bytearray | memoryview, version: int) -> int:
-    """The size of the only batch; what is left after it must be too short to be another."""
+def is_transactional(buf: bytearray | memoryview) -> bool:
+    """Of the first batch, if there is one. MalformedRecordsError when the first bytes are no batch."""
+    return _first_size(buf) > 0 and magic_at(buf, 0) == MAGIC_V2 and buf[_ATTRIBUTES_LOW] & TRANSACTIONAL_MASK != 0
+
+
+def check_request(buf: bytearray | memoryview, version: int) -> int:
+    """The rules of a Produce request of this version, before any log is asked: the size of the only batch.
+
+    What is left after it must be too short to be another.
+    """
     length = len(buf)
-    if length < _BYTES_UP_TO_MAGIC:
-        raise _request_error(version, "must have at least one record batch per partition")
-    try:
-        size = _whole_batch_at(buf, 0, length)
-    except KafkaError as error:
-        raise MalformedRecordsError(error.code, error.message) from error
+    size = _first_size(buf)
     if size == 0:
         raise _request_error(version, "must have at least one record batch per partition")
     if magic_at(buf, 0) != MAGIC_V2:
         raise _request_error(version, "are only allowed to contain record batches with magic version 2")
     if size < HEADER_BYTES:
         raise corrupt_size(size)
-    codec = buf[22] & COMPRESSION_MASK
+    codec = buf[_ATTRIBUTES_LOW] & COMPRESSION_MASK
     if version < FIRST_ZSTD_VERSION and codec > ZSTD:
         unknown = unknown_codec(codec)
         raise RefusedRequestError(unknown.code, unknown.message)
@@ -227,9 +232,19 @@ def _single_batch(buf: bytearray | memoryview, version: int) -> int:
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"Produce requests with version {version} are not allowed to use ZStandard compression",
         )
-    if length - size >= _BYTES_UP_TO_MAGIC and _whole_batch_at(buf, size, length):
+    if length - size >= LOG_OVERHEAD and _whole_batch_at(buf, size, length):
         raise _request_error(version, "are only allowed to contain exactly one record batch per partition")
     return size
+
+
+def _first_size(buf: bytearray | memoryview) -> int:
+    """The size of the first batch, 0 when it is cut off."""
+    if len(buf) < LOG_OVERHEAD:
+        return 0
+    try:
+        return _whole_batch_at(buf, 0, len(buf))
+    except KafkaError as error:
+        raise MalformedRecordsError(error.code, error.message) from error
 
 
 def _whole_batch_at(buf: bytearray | memoryview, pos: int, end: int) -> int:
@@ -237,6 +252,8 @@ def _whole_batch_at(buf: bytearray | memoryview, pos: int, end: int) -> int:
     size = batch_size_at(buf, pos)
     if size - LOG_OVERHEAD < SMALLEST_BATCH_BYTES:
         raise corrupt_length(size - LOG_OVERHEAD)
+    if end - pos < _BYTES_UP_TO_MAGIC:
+        return 0
     magic = magic_at(buf, pos)
     if magic > MAGIC_V2:
         raise unsupported_magic(magic - 256 if magic > 127 else magic)

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from ottla.model.ids import TopicPartition
 
 MAX_ERRORS_IN_MESSAGE = 3
+_NO_PRODUCER = -1
+_NO_EPOCH = -1
 
 
 class RecordError(NamedTuple):
@@ -103,9 +105,7 @@ def recompress(
         ZSTD: config.compression_zstd_level,
     }.get(codec)
     shift = walked.spans[0][3]
-    if header.base_timestamp + min(span[3] for span in walked.spans) < NO_TIMESTAMP:
-        # Only where a batch is built anew, as in Kafka: the exception of its builder has no code of its own.
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "A record has a negative timestamp")
+    _check_buildable(walked, header)
     append_time = timestamp_type == LOG_APPEND_TIME
     attributes = header.attributes & ~(COMPRESSION_MASK | TIMESTAMP_TYPE_MASK) | codec | (timestamp_type << 3)
     return assemble_batch(
@@ -122,6 +122,21 @@ def recompress(
         base_sequence=header.base_sequence,
         level=level,
     )
+
+
+def _check_buildable(walked: WalkedRecords, header: BatchHeader) -> None:
+    """What is wrong only where a batch is built anew, as in Kafka: the exceptions of its builder have no code of their own."""
+    if header.base_timestamp + min(span[3] for span in walked.spans) < NO_TIMESTAMP:
+        problem = "A record has a negative timestamp"
+    elif header.producer_id == _NO_PRODUCER:
+        if not header.is_transactional:
+            return
+        problem = "A transactional batch has no producer id"
+    elif header.producer_epoch == _NO_EPOCH or header.base_sequence < 0:
+        problem = "A batch has a producer id, and no epoch or sequence"
+    else:
+        return
+    raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, problem)
 
 
 def _renumbered(walked: WalkedRecords, shift: int) -> bytearray:

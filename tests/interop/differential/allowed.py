@@ -18,6 +18,9 @@ class Allowed(NamedTuple):
 
 SETS = (
     Allowed("ProduceResponse.responses[].partition_responses", "hash order: it differs between two Apache Kafkas"),
+    Allowed("ProduceResponse.responses", "hash order of the partitions, by topic ids that are random"),
+    Allowed("DeleteRecordsResponse.topics", "hash order of the partitions"),
+    Allowed("DeleteRecordsResponse.topics[].partitions", "as above"),
     Allowed("MetadataResponse.topics", "all topics come in the order of a hash map; asked by name they come as asked"),
     Allowed("DescribeConfigsResponse.results[].configs", "hash order; clients look settings up by name"),
     Allowed("ListConfigResourcesResponse.config_resources", "hash order"),
@@ -98,6 +101,9 @@ NOT_ASKED = (
     ),
     Allowed("Fetch with the zero topic id", "UNKNOWN_SERVER_ERROR of Apache Kafka, sometimes; Ottla: of an unknown id"),
     Allowed("Fetch that adds and forgets a partition by an unknown id", "Apache Kafka keeps it, Ottla forgets it"),
+    Allowed(
+        "DescribeTopicPartitions from a partition near 2^31", "Apache Kafka's sum overflows, its cursor is below zero"
+    ),
     Allowed("Metadata v12 with neither name nor id", "a NullPointerException in Apache Kafka, answered as error -1"),
     Allowed("IncrementalAlterConfigs with an unknown operation", "as above"),
     Allowed("ShareFetch with an unknown topic id", "an exception in Apache Kafka, which then fails the whole session"),

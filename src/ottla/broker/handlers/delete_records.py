@@ -15,21 +15,19 @@ from ottla.replication.partition import Partition
 
 
 def handle(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse | Deferred:
-    topics = []
+    topics: dict[str, DeleteRecordsTopicResult] = {}
     waiting: list[Deletion] = []
-    for topic in request.topics:
-        partitions = []
-        for item in topic.partitions:
-            try:
-                partition, low = _delete(context, topic.name, item.partition_index, item.offset)
-                result = DeleteRecordsPartitionResult(item.partition_index, low, 0)
-                if low < partition.log.log_start_offset:
-                    waiting.append(Deletion(partition, result))
-            except KafkaError as error:
-                result = DeleteRecordsPartitionResult(item.partition_index, -1, int(error.code))
-            partitions.append(result)
-        topics.append(DeleteRecordsTopicResult(topic.name, partitions))
-    response = DeleteRecordsResponse(topics=topics)
+    wanted = {(topic.name, item.partition_index): item.offset for topic in request.topics for item in topic.partitions}
+    for (name, index), offset in wanted.items():  # of a partition that is named twice the last offset counts
+        try:
+            partition, low = _delete(context, name, index, offset)
+            result = DeleteRecordsPartitionResult(index, low, 0)
+            if low < partition.log.log_start_offset:
+                waiting.append(Deletion(partition, result))
+        except KafkaError as error:
+            result = DeleteRecordsPartitionResult(index, -1, int(error.code))
+        topics.setdefault(name, DeleteRecordsTopicResult(name, [])).partitions.append(result)
+    response = DeleteRecordsResponse(topics=list(topics.values()))
     return _wait(context, waiting, response, request.timeout_ms) if waiting else response
 
 

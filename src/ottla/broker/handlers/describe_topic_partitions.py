@@ -24,7 +24,11 @@ def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> 
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
         if cursor.partition_index < 0 or (not fetch_all and cursor.topic_name not in names):
-            return _refused(request)
+            return _refused(request, ErrorCode.INVALID_REQUEST)
+    if "" in names:
+        return _refused(
+            request, ErrorCode.UNKNOWN_SERVER_ERROR
+        )  # nobody can have rights on it, says Kafka's authorizer
     limit = max(min(context.broker.config.max_request_partition_size_limit, request.response_partition_limit), 1)
     response = DescribeTopicPartitionsResponse()
     for name in names:
@@ -45,10 +49,9 @@ def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> 
     return response
 
 
-def _refused(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
-    """A cursor that points nowhere."""
-    code = int(ErrorCode.INVALID_REQUEST)
-    topics = [DescribeTopicPartitionsResponseTopic(code, topic.name) for topic in request.topics]
+def _refused(request: DescribeTopicPartitionsRequest, code: ErrorCode) -> DescribeTopicPartitionsResponse:
+    """The whole request: its cursor points nowhere, or it asks for a topic without a name."""
+    topics = [DescribeTopicPartitionsResponseTopic(int(code), topic.name) for topic in request.topics]
     return DescribeTopicPartitionsResponse(topics=topics)
 
 

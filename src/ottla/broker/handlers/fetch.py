@@ -41,12 +41,12 @@ def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | De
         from ottla.broker.handlers.replica_fetch import handle_replica_fetch
 
         return handle_replica_fetch(context, request)
-    if request.isolation_level not in _ISOLATION_LEVELS:
-        return _refused(context, request, ErrorCode.UNKNOWN_SERVER_ERROR)
     if not can_be_session_id(request.session_id):
         return _refused(context, request, ErrorCode.UNKNOWN_SERVER_ERROR)
     fetch_context = context.broker.fetch_sessions.open(request, context.version)
     fetch = Fetch(context, request, fetch_context)
+    if request.isolation_level not in _ISOLATION_LEVELS and fetch.knows_a_partition():
+        return _refused(context, request, ErrorCode.UNKNOWN_SERVER_ERROR)
     fetch.read()
     if fetch.enough or request.max_wait_ms <= 0 or not fetch_context.partitions:
         return fetch.response()
@@ -112,6 +112,17 @@ class Fetch:
             return self._read_log(partition, wanted, left)
         except KafkaError as error:
             return self._failed(key, error)
+
+    def knows_a_partition(self) -> bool:
+        """Whether one of those that are asked for exists: where none does, nothing else about the request matters."""
+        for key, _ in self.fetch_context.partitions:
+            try:
+                self.partition(key)
+            except KafkaError as error:
+                if int(error.code) in _UNKNOWN_ERRORS:
+                    continue
+            return True
+        return False
 
     def _may_read(self, key: PartitionKey) -> bool:
         from ottla.broker.authorization.data import may_read

@@ -15,7 +15,8 @@ from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
 from ottla.broker.leadership import current_leader, leader_endpoints
 from ottla.broker.unverified import UnverifiedError, Verdict
-from ottla.log.validation import RefusedRequestError, response_message
+from ottla.broker.whole_produce import has_several_partitions, whole_refusal
+from ottla.log.validation import RefusedRequestError, check_request, response_message
 from ottla.log.validation_records import RecordValidationError
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Offset, TopicPartition
@@ -87,7 +88,7 @@ def _append(
     misfits: Mapping[TopicPartition, Misfits] = MappingProxyType({}),
 ) -> ProduceResponse | Deferred | None:
     append = Append(context, request, verdicts, misfits)
-    response = ProduceResponse(append.topics(request.topic_data))
+    response = ProduceResponse(append.topics())
     if request.acks == 0:
         if append.first_error is not None:
             raise CloseConnection(f"a produce request with acks=0 failed: {append.first_error.name}")
@@ -112,7 +113,7 @@ class Append:
     """One request's appends and what came of them."""
 
     __slots__ = (
-        "_acks", "_context", "_misfits", "_now_ms", "_transactional_id", "_verdicts", "_version", "first_error", "leader_errors",
+        "_acks", "_context", "_misfits", "_now_ms", "_request", "_transactional_id", "_verdicts", "_version", "first_error", "leader_errors",
         "uncommitted",
     )  # fmt: skip
 
@@ -125,6 +126,7 @@ class Append:
     ) -> None:
         self._misfits = misfits
         self._context = context
+        self._request = request
         self._acks = request.acks
         self._transactional_id = request.transactional_id
         self._verdicts = verdicts
@@ -134,29 +136,37 @@ class Append:
         self.leader_errors: set[int] = set()
         self.uncommitted: list[tuple[Partition, Offset, PartitionProduceResponse]] = []
 
-    def topics(self, requested: list[TopicProduceData]) -> list[TopicProduceResponse]:
+    def topics(self) -> list[TopicProduceResponse]:
         answers = []
-        for topic in requested:
+        several = has_several_partitions(self._request)
+        refusal = whole_refusal(self._request) if several else None
+        for topic in self._request.topic_data:
             partitions = []
             for data in topic.partition_data:
                 try:
+                    if refusal is not None:
+                        raise refusal
                     partitions.append(self._partition(topic, data.index, data.records))
                 except KafkaError as error:
-                    partitions.append(self._failed(topic, data.index, error))
+                    found = error if several else whole_refusal(self._request) or error
+                    partitions.append(self._failed(topic, data.index, found))
                     self._count_failure(topic)
             answers.append(TopicProduceResponse(topic.name, topic.topic_id, partitions))
         return answers
 
     def _partition(self, topic: TopicProduceData, index: int, records: Any) -> PartitionProduceResponse:
         partition = find_partition(self._context, topic, index)
-        if partition.topic_partition.topic in INTERNAL_TOPICS:
-            self._check_internal(partition)
-        if not -1 <= self._acks <= 1:
-            raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
         if records is None:
             raise KafkaError(ErrorCode.INVALID_RECORD)
+        if not -1 <= self._acks <= 1:
+            check_request(records, self._version)
+            raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
+        if partition.topic_partition.topic in INTERNAL_TOPICS:
+            check_request(records, self._version)
+            self._check_internal(partition)
         if self._transactional_id is None and len(records) > ATTRIBUTES_LOW and records[ATTRIBUTES_LOW] & TRANSACTIONAL:
-            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            check_request(records, self._version)
+            raise RefusedRequestError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         guard = self._verdicts.get(partition.topic_partition) if self._verdicts else None
         if isinstance(guard, UnverifiedError):
             raise guard

@@ -76,6 +76,7 @@ def fetch_offsets(pair: Pair, version: int) -> None:
     fetch(8, min_bytes=1)
     fetch(3, min_bytes=MIB)
     fetch(3, partition=4)
+    fetch(3, partition=4, isolation=7)
     fetch(3, partition=-1)
     for epoch in (0, 1, 5, -2):
         fetch(3, epoch=epoch)

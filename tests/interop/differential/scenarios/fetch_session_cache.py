@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from tests.interop.differential.batches import batch, produce
 from tests.interop.differential.pair import Pair, Side
 from tests.interop.differential.scenario import scenario
@@ -107,6 +107,25 @@ def fetch_partition_twice(pair: Pair, version: int) -> None:
             fetch((1, 9), (1, 2), (0, 1), epoch=1, apart=apart)
             fetch(epoch=2)
             fetch((0, 0), (0, 0), epoch=-1, apart=apart)
+
+
+@scenario(FetchRequest, versions=range(7, 19, 5))
+def fetch_session_asks_and_forgets(pair: Pair, version: int) -> None:
+    """A session that is empty afterwards ends; what the request asked for is answered all the same."""
+    topic = pair.create(pair.name("t"), 1)
+    pair.send(produce(topic, batch(b"a", b"b"), version=9), 9)
+    pair.send(FetchRequest(max_wait_ms=0, session_epoch=0), version)
+    pair.remember("session", lambda answer: answer.session_id)
+
+    def both(side: Side) -> FetchRequest:
+        where = {"topic_id": side.topic_id(topic)} if version >= 13 else {"topic": topic}
+        return FetchRequest(
+            max_wait_ms=0, session_id=side.memory["session"], session_epoch=1, topics=_wanted(side, topic, version, (0, 0)),
+            forgotten_topics_data=[ForgottenTopic(**where, partitions=[0])],
+        )  # fmt: skip
+
+    pair.send(both, version)
+    pair.send(lambda side: FetchRequest(max_wait_ms=0, session_id=side.memory["session"], session_epoch=2), version)
 
 
 @scenario(FetchRequest, versions=range(7, 19, 5))

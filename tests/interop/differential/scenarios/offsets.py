@@ -124,6 +124,8 @@ def delete_records(pair: Pair, version: int) -> None:
     delete(1, name=both)
     delete(1, name=neither)
     pair.send(DeleteRecordsRequest([], 5_000), version)
+    twice = [DeleteRecordsTopic(topic, [DeleteRecordsPartition(1, 9), DeleteRecordsPartition(1, 0)]) for _ in range(2)]
+    pair.send(DeleteRecordsRequest(twice, 5_000), version)  # of each partition the last counts
     pair.send(produce(topic, batch(b"c"), version=9), 9)
 
 

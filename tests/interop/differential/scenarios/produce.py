@@ -12,7 +12,7 @@ from ottla.protocol.generated.init_producer_id_request import InitProducerIdRequ
 from ottla.protocol.generated.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.records import SimpleRecord, assemble_batch, build_batch, encode_record, write_crc
 from tests.interop.differential.batches import T0, batch, produce, raw
-from tests.interop.differential.odd_batches import OddBatch, OddRecord
+from tests.interop.differential.odd_batches import OddBatch, OddRecord, old_message
 from tests.interop.differential.pair import Pair, Side
 from tests.interop.differential.scenario import scenario
 
@@ -208,8 +208,44 @@ def produce_rebuilt(pair: Pair, version: int) -> None:
             for codec in (0,) if opaque else (0, GZIP):
                 for at in (0, T0):
                     pair.send(produce(topic, OddBatch(records, codec, at).encoded(), version=version), version)
+        one = [OddRecord(0, 0, b"k", b"v")]
+        for fields in (
+            (1000, -1, 0), (1000, 0, -1), (-2, 0, 0), (-2, -1, -1), (-1, 3, 5), (1001, -2, 0), (1001, 0, 0), (1000, -1, 7),
+            (1000, -1, 0), (1000, 0, 7), (1000, 0, 8), (1000, -1, 1),
+        ):  # fmt: skip
+            odd_producer = tuple(zip(("producer_id", "producer_epoch", "base_sequence"), fields, strict=True))
+            pair.send(produce(topic, OddBatch(one, 0, T0, odd_producer).encoded(), version=version), version)
         wanted = [FetchTopic(topic, partitions=[FetchPartition(0, fetch_offset=0, partition_max_bytes=1 << 20)])]
         pair.send(FetchRequest(max_wait_ms=0, topics=wanted), 12)
+
+
+@scenario(ProduceRequest, versions=range(3, 14, 5))
+def produce_refused_as_a_whole(pair: Pair, version: int) -> None:
+    """One partition's first bytes refuse the whole request, and before acks and partitions are looked at."""
+    topic = pair.create(pair.name("t"), 3)
+    good = batch(b"a")
+    transactional = OddBatch([OddRecord(0, 0, b"k", b"v")], 0, T0, (("attributes", 0x10),)).encoded()
+    bad = (
+        bytes(61), bytes(13), bytes(11), b"", raw(good, 16, b"\3"), raw(good, 16, b"\1"), good + bytes(13), good + bytes(9),
+        transactional, old_message(1, b"abc"), raw(good, 20, b"\xff"),
+    )  # fmt: skip
+
+    def send(acks: int, *records: bytes, partition: int = 0) -> None:
+        def build(side: Side) -> ProduceRequest:
+            entry = TopicProduceData(topic_id=side.topic_id(topic)) if version >= 13 else TopicProduceData(topic)
+            entry.partition_data = [PartitionProduceData(partition + i, each) for i, each in enumerate(records)]
+            return ProduceRequest(None, acks, 5_000, [entry])
+
+        pair.send(build, version)
+
+    for records in bad:
+        for acks in (-1, 2):
+            send(acks, records)
+            send(acks, records, partition=7)
+            send(acks, good, records)
+            send(acks, records, bytes(40), good)
+            send(acks, transactional, records)
+    send(-1, good)
 
 
 @scenario(ProduceRequest, versions=range(9, 14, 4))

@@ -1,0 +1,30 @@
+"""What refuses a Produce request as a whole, before any partition is asked: nothing of it is appended.
+
+That is the first batch of any partition when its first bytes are no batch, or when it is transactional and the request
+has no transactional id. A request for one partition is looked at in this way only after it failed: there the whole is
+the one partition.
+"""
+
+from __future__ import annotations
+
+from ottla.log.validation import MalformedRecordsError, RefusedRequestError, is_transactional
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.protocol.generated.produce_request import ProduceRequest
+
+
+def has_several_partitions(request: ProduceRequest) -> bool:
+    topics = request.topic_data
+    return len(topics) > 1 or (len(topics) == 1 and len(topics[0].partition_data) > 1)
+
+
+def whole_refusal(request: ProduceRequest) -> KafkaError | None:
+    try:
+        for topic in request.topic_data:
+            for data in topic.partition_data:
+                if data.records is not None and is_transactional(data.records):
+                    if request.transactional_id is not None:
+                        return None
+                    return RefusedRequestError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    except MalformedRecordsError as error:
+        return error
+    return None
