@@ -170,7 +170,8 @@ def test_made_up_odd_requests_have_the_same_answers(
     servers: Servers, steps: list[odd_requests.Step], topic: int
 ) -> None:
     if not _odd_ready:
-        ids_ready(new_pair(servers, "made-up-odd"))
+        coordinator(new_pair(servers, "made-up-odd"))
+        transaction_coordinator(new_pair(servers, "made-up-odd"))
         _odd_ready.append(True)
     pair = new_pair(servers, f"made-up-odd.{next(_examples)}")
     odd_requests.run(pair, steps, _ODD_TOPICS[topic])

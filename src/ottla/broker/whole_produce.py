@@ -7,7 +7,7 @@ the one partition.
 
 from __future__ import annotations
 
-from ottla.log.validation import MalformedRecordsError, RefusedRequestError, is_transactional
+from ottla.log.validation import RefusedRequestError, is_transactional
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.produce_request import ProduceRequest
 
@@ -25,6 +25,6 @@ def whole_refusal(request: ProduceRequest) -> KafkaError | None:
                     if request.transactional_id is not None:
                         return None
                     return RefusedRequestError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    except MalformedRecordsError as error:
+    except RefusedRequestError as error:
         return error
     return None

@@ -166,9 +166,11 @@ class ProducerState:
     def check_marker(self, header: BatchHeader, marker: EndTxnMarker, transaction_version: int) -> None:
         """Raise for a marker of an older producer epoch or from a deposed transaction coordinator."""
         entry = self.producers.get(header.producer_id)
-        if entry is None:
-            return
         epoch = header.producer_epoch
+        if entry is None:
+            if epoch < NO_PRODUCER_EPOCH:
+                raise _invalid_epoch(header.producer_id, epoch, NO_PRODUCER_EPOCH)
+            return
         if transaction_version >= _EPOCH_BUMP_VERSION and epoch == entry.epoch:
             # The coordinator's retry of a marker that was written already; or the last epoch, which cannot be bumped.
             if entry.txn_first_offset >= 0 and epoch != _INT16_MAX:

@@ -52,6 +52,7 @@ FIRST_ZSTD_VERSION = 7
 """The first Produce version that may carry zstd."""
 
 _NEVER_AS_IT_IS = CONTROL_MASK | TIMESTAMP_TYPE_MASK
+_INT_MAX = (1 << 31) - 1
 _LONG_MAX = (1 << 63) - 1
 _new_tuple = tuple.__new__
 _BYTES_UP_TO_MAGIC = 17
@@ -206,7 +207,7 @@ def _is_exactly_one(header: BatchHeader, length: int, version: int) -> bool:
 
 
 def is_transactional(buf: bytearray | memoryview) -> bool:
-    """Of the first batch, if there is one. MalformedRecordsError when the first bytes are no batch."""
+    """Of the first batch, if there is one. RefusedRequestError when the first bytes are no batch."""
     return _first_size(buf) > 0 and magic_at(buf, 0) == MAGIC_V2 and buf[_ATTRIBUTES_LOW] & TRANSACTIONAL_MASK != 0
 
 
@@ -238,9 +239,11 @@ def check_request(buf: bytearray | memoryview, version: int) -> int:
 
 
 def _first_size(buf: bytearray | memoryview) -> int:
-    """The size of the first batch, 0 when it is cut off."""
+    """The size of the first batch, 0 when it is cut off. Raises RefusedRequestError."""
     if len(buf) < LOG_OVERHEAD:
         return 0
+    if batch_size_at(buf, 0) > _INT_MAX and len(buf) >= _BYTES_UP_TO_MAGIC and magic_at(buf, 0) <= MAGIC_V2:
+        raise RefusedRequestError(ErrorCode.UNKNOWN_SERVER_ERROR)  # where Kafka's sum overflows
     try:
         return _whole_batch_at(buf, 0, len(buf))
     except KafkaError as error:

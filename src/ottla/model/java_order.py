@@ -34,6 +34,10 @@ def strings_in_java_order(items: Iterable[str], *, initial_capacity: int = 0) ->
     return _in_java_order(items, java_hash, initial_capacity=initial_capacity)
 
 
+def longs_in_java_order(items: Iterable[int]) -> list[int]:
+    return _in_java_order(items, lambda number: (number >> 32 ^ number) & _M32)
+
+
 def uuids_in_java_order(items: Iterable[Uuid]) -> list[Uuid]:
     return _in_java_order(items, _uuid_hash)
 

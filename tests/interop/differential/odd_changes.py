@@ -29,7 +29,10 @@ def _markers(side: Side, asked: Asked) -> Message:
     result, _, coordinator_epoch = asked.options
     _, epoch = _producer(asked)
     producer = side.memory["producer0"] if asked.options[1] > 0 else asked.options[1]
-    topics = [markers.WritableTxnMarkerTopic(name, [p for p, _ in items]) for name, items in asked.topics]
+    wanted = {
+        name: dict.fromkeys(p for n, items in asked.topics if n == name for p, _ in items) for name, _ in asked.topics
+    }
+    topics = [markers.WritableTxnMarkerTopic(name, list(partitions)) for name, partitions in wanted.items()]
     version = coordinator_epoch % 3 if asked.version >= 2 else 0
     marker = markers.WritableTxnMarker(producer, epoch, bool(result % 2), topics, coordinator_epoch, version)
     return markers.WriteTxnMarkersRequest([marker])

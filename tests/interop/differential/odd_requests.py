@@ -139,10 +139,14 @@ def _produce_to_both(pair: Pair, step: Produce, names: list[str]) -> None:
 
     def build(side: Side) -> ProduceRequest:
         topics: dict[str, TopicProduceData] = {}
+        seen = set()
         for (number, partition), records in step.entries:
             name = names[number]
             where = {"topic_id": known_id(side, name)} if version >= BY_ID else {"name": name}
             entry = topics.setdefault(name, TopicProduceData(**where, partition_data=[]))
+            if (*where.values(), partition) in seen:  # several have the unknown id
+                continue
+            seen.add((*where.values(), partition))
             data = records.encoded() if isinstance(records, OddBatch) else records
             entry.partition_data.append(PartitionProduceData(partition, data))
         return ProduceRequest(None, step.acks, step.timeout_ms, list(topics.values()))

@@ -80,20 +80,29 @@ def _start(context: RequestContext, transaction: AddPartitionsToTxnTransaction, 
 def _result(
     version: int, transaction: AddPartitionsToTxnTransaction, answer: Codes | KafkaError | None
 ) -> AddPartitionsToTxnResult:
-    topics = []
-    for topic in transaction.topics:
-        partitions = []
-        for index in topic.partitions:
-            code = _code(version, answer, TopicPartition(topic.name, index))
-            partitions.append(AddPartitionsToTxnPartitionResult(index, int(code)))
-        topics.append(AddPartitionsToTxnTopicResult(topic.name, partitions))
+    if answer is not None and not isinstance(answer, KafkaError):
+        return AddPartitionsToTxnResult(transaction.transactional_id, _by_topic(answer))
+    code = int(_code(version, answer))
+    topics = [
+        AddPartitionsToTxnTopicResult(
+            topic.name, [AddPartitionsToTxnPartitionResult(index, code) for index in topic.partitions]
+        )
+        for topic in transaction.topics
+    ]
     return AddPartitionsToTxnResult(transaction.transactional_id, topics)
 
 
-def _code(version: int, answer: Codes | KafkaError | None, tp: TopicPartition) -> ErrorCode:
+def _by_topic(codes: Codes) -> list[AddPartitionsToTxnTopicResult]:
+    """Each partition once, and no topic without partitions."""
+    topics: dict[str, AddPartitionsToTxnTopicResult] = {}
+    for (name, index), code in codes.items():
+        known = topics.setdefault(name, AddPartitionsToTxnTopicResult(name, []))
+        known.results_by_partition.append(AddPartitionsToTxnPartitionResult(index, int(code)))
+    return list(topics.values())
+
+
+def _code(version: int, answer: KafkaError | None) -> ErrorCode:
     if answer is None:
         return ErrorCode.NONE
-    if not isinstance(answer, KafkaError):
-        return answer[tp]
     old = version < _PRODUCER_FENCED_FROM and answer.code is ErrorCode.PRODUCER_FENCED
     return ErrorCode.INVALID_PRODUCER_EPOCH if old else answer.code

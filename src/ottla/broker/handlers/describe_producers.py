@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ottla.broker.context import RequestContext
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.java_order import longs_in_java_order
 from ottla.model.topic_names import check_topic_name
 from ottla.protocol.generated.describe_producers_request import DescribeProducersRequest
 from ottla.protocol.generated.describe_producers_response import (
@@ -35,5 +36,5 @@ def _partition(context: RequestContext, topic: str, index: int) -> PartitionResp
         partition.require_leader()
     except KafkaError as error:
         return PartitionResponse(index, int(error.code), None)
-    producers = [ProducerState(*producer) for producer in partition.log.active_producers()]
-    return PartitionResponse(index, 0, None, producers)
+    active = {producer[0]: ProducerState(*producer) for producer in partition.log.active_producers()}
+    return PartitionResponse(index, 0, None, [active[producer_id] for producer_id in longs_in_java_order(active)])

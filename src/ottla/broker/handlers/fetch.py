@@ -32,6 +32,12 @@ FIRST_ANY_REPLICA_VERSION = 11
 FIRST_LEADER_HINT_VERSION = 16
 _LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 _UNKNOWN_ERRORS = frozenset({int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), int(ErrorCode.UNKNOWN_TOPIC_ID)})
+_LAST = {
+    int(ErrorCode.UNKNOWN_TOPIC_ID): 1,
+    int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION): 2,
+    int(ErrorCode.TOPIC_AUTHORIZATION_FAILED): 2,
+}
+"""What is told behind everything that was read, and in which order."""
 _ISOLATION_LEVELS = (0, 1)
 _NO_RECORDS = b""
 
@@ -95,10 +101,9 @@ class Fetch:
         for key, wanted in self.fetch_context.partitions:
             data = self._read_partition(key, wanted, left)
             self.answers.append((key, data))
-            if data.records:
-                size = len(data.records)
-                self.bytes_read += size
-                left -= size
+            size = len(data.records) if data.records else 0
+            self.bytes_read += size
+            left = left - size if left > size else 0
 
     def _read_partition(self, key: PartitionKey, wanted: FetchPartition, left: int) -> PartitionData:
         try:
@@ -139,8 +144,6 @@ class Fetch:
 
     def _read_log(self, partition: Partition, wanted: FetchPartition, left: int) -> PartitionData:
         isolation_level = self._request.isolation_level
-        if wanted.partition_max_bytes < 0 or self._request.max_bytes < 0:
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "A fetch cannot be of less than 0 bytes")
         log = partition.log
         data = PartitionData(
             wanted.partition, 0, log.high_watermark, log.last_stable_offset, log.log_start_offset, records=_NO_RECORDS
@@ -156,8 +159,10 @@ class Fetch:
                 return data
         limit = min(wanted.partition_max_bytes, left)
         first = self.bytes_read == 0
+        end = data.last_stable_offset if isolation_level == READ_COMMITTED else data.high_watermark
+        if limit <= 0:
+            _check_unread(partition, wanted.fetch_offset, end, limit)
         if limit > 0 or first:
-            end = data.last_stable_offset if isolation_level == READ_COMMITTED else data.high_watermark
             found = log.read(wanted.fetch_offset, limit, max_offset=end, min_one_batch=first)
             if found.length:
                 data.records = found if found.length >= SENDFILE_FROM_BYTES else read_slice(partition, found)
@@ -214,7 +219,7 @@ class Fetch:
         last: tuple[Any, ...] | None = None
         answers = self.answers
         if self.stop:  # what nobody knows comes last
-            answers = sorted(answers, key=lambda answer: answer[1].error_code in _UNKNOWN_ERRORS)
+            answers = sorted(answers, key=lambda answer: _LAST.get(answer[1].error_code, 0))
         for key, data in self.fetch_context.told(answers):
             if key[:2] != last:
                 last = key[:2]
@@ -224,6 +229,15 @@ class Fetch:
         if self._leader_errors:
             response.node_endpoints = leader_endpoints(self._context, self._leader_errors, NodeEndpoint)
         return response
+
+
+def _check_unread(partition: Partition, offset: int, end: int, limit: int) -> None:
+    """What is wrong with a fetch even where nothing will be read."""
+    log = partition.log
+    if not log.log_start_offset <= offset <= log.log_end_offset:
+        raise log.out_of_range(offset, log.log_start_offset)
+    if limit < 0 and offset < end:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "A fetch cannot be of less than 0 bytes")
 
 
 def diverging_end(partition: Partition, wanted: FetchPartition) -> EpochEndOffset | None:

@@ -32,7 +32,9 @@ def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsR
         for item in topic.partitions:
             key = (topic.name, item.partition_index)
             (twice if key in seen else seen).add(key)
-    topics = []
+    if request.isolation_level not in _ISOLATION_LEVELS:
+        return _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR)
+    topics: dict[str, ListOffsetsTopicResponse] = {}
     for topic in request.topics:
         partitions = []
         for item in topic.partitions:
@@ -47,15 +49,25 @@ def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsR
                 partitions.append(_look_up(context, request, topic.name, item))
             except KafkaError as error:
                 partitions.append(ListOffsetsPartitionResponse(item.partition_index, int(error.code)))
-        topics.append(ListOffsetsTopicResponse(topic.name, partitions))
+        if partitions:  # a topic is told once, and not without partitions
+            topics.setdefault(topic.name, ListOffsetsTopicResponse(topic.name, [])).partitions += partitions
+    return ListOffsetsResponse(topics=list(topics.values()))
+
+
+def _refused(request: ListOffsetsRequest, code: ErrorCode) -> ListOffsetsResponse:
+    """The whole request, as it was asked."""
+    topics = [
+        ListOffsetsTopicResponse(
+            topic.name, [ListOffsetsPartitionResponse(item.partition_index, int(code)) for item in topic.partitions]
+        )
+        for topic in request.topics
+    ]
     return ListOffsetsResponse(topics=topics)
 
 
 def _look_up(
     context: RequestContext, request: ListOffsetsRequest, topic: str, item: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
-    if request.isolation_level not in _ISOLATION_LEVELS:
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown isolation level {request.isolation_level}")
     if item.timestamp < _EARLIEST_KNOWN:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     if item.timestamp < 0 and context.version < _SINCE_VERSION.get(item.timestamp, 0):

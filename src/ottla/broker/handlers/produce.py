@@ -19,7 +19,7 @@ from ottla.broker.whole_produce import has_several_partitions, whole_refusal
 from ottla.log.validation import RefusedRequestError, check_request, response_message
 from ottla.log.validation_records import RecordValidationError
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.model.ids import Offset, TopicPartition
+from ottla.model.ids import Offset, TopicPartition, Uuid
 from ottla.model.topic_names import INTERNAL_TOPICS
 from ottla.protocol.generated.produce_request import ProduceRequest, TopicProduceData
 from ottla.protocol.generated.produce_response import (
@@ -137,7 +137,7 @@ class Append:
         self.uncommitted: list[tuple[Partition, Offset, PartitionProduceResponse]] = []
 
     def topics(self) -> list[TopicProduceResponse]:
-        answers = []
+        answers: dict[tuple[str, Uuid], TopicProduceResponse] = {}
         several = has_several_partitions(self._request)
         refusal = whole_refusal(self._request) if several else None
         for topic in self._request.topic_data:
@@ -151,8 +151,11 @@ class Append:
                     found = error if several else whole_refusal(self._request) or error
                     partitions.append(self._failed(topic, data.index, found))
                     self._count_failure(topic)
-            answers.append(TopicProduceResponse(topic.name, topic.topic_id, partitions))
-        return answers
+            known = answers.setdefault(
+                (topic.name, topic.topic_id), TopicProduceResponse(topic.name, topic.topic_id, [])
+            )
+            known.partition_responses += partitions
+        return [answer for answer in answers.values() if answer.partition_responses]
 
     def _partition(self, topic: TopicProduceData, index: int, records: Any) -> PartitionProduceResponse:
         partition = find_partition(self._context, topic, index)

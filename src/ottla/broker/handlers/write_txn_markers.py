@@ -9,7 +9,7 @@ from ottla.broker.deferred import Deferred
 from ottla.broker.transaction_markers import write_locally
 from ottla.coordinator.runtime import EndOfTransaction
 from ottla.model.errors import ErrorCode
-from ottla.model.ids import ProducerId, TopicPartition
+from ottla.model.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerId, TopicPartition
 from ottla.protocol.generated.write_txn_markers_request import WritableTxnMarker, WriteTxnMarkersRequest
 from ottla.protocol.generated.write_txn_markers_response import (
     WritableTxnMarkerPartitionResult,
@@ -20,7 +20,7 @@ from ottla.protocol.generated.write_txn_markers_response import (
 
 
 def handle(context: RequestContext, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse | Deferred:
-    if any(marker.producer_id >= 0 > marker.producer_epoch for marker in request.markers):
+    if any(_cannot_be_built(context, marker) for marker in request.markers):
         return _refuse_all(request, ErrorCode.UNKNOWN_SERVER_ERROR)
     work = _Work(sum(len(_partitions(marker)) for marker in request.markers))
     for marker in request.markers:
@@ -38,6 +38,14 @@ def handle(context: RequestContext, request: WriteTxnMarkersRequest) -> WriteTxn
 
 def _partitions(marker: WritableTxnMarker) -> set[TopicPartition]:
     return {TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes}
+
+
+def _cannot_be_built(context: RequestContext, marker: WritableTxnMarker) -> bool:
+    """A marker without a producer, when it is for a partition that is here."""
+    if marker.producer_id != NO_PRODUCER_ID and marker.producer_epoch != NO_PRODUCER_EPOCH:
+        return False
+    known = context.broker.replicas.by_name
+    return any(partition in known.get(topic, ()) for topic, partition in _partitions(marker))
 
 
 def _refuse_all(request: WriteTxnMarkersRequest, code: ErrorCode) -> WriteTxnMarkersResponse:
@@ -70,7 +78,9 @@ class _Work:
         return self._deferred
 
     def _response(self) -> WriteTxnMarkersResponse:
-        return WriteTxnMarkersResponse([_result(producer_id, codes) for producer_id, codes in self.codes.items()])
+        """A producer whose marker is for no partition is not told of."""
+        told = [_result(producer_id, codes) for producer_id, codes in self.codes.items() if codes]
+        return WriteTxnMarkersResponse(told)
 
 
 class _Taker:

@@ -88,9 +88,9 @@ def fetch_offsets(pair: Pair, version: int) -> None:
 def fetch_several(pair: Pair, version: int) -> None:
     one, two = _filled(pair, "one", 3, 3), _filled(pair, "two", 2)
 
-    def fetch(limit: int, max_bytes: int, order: tuple[int, ...] = (0, 1, 2)) -> None:
+    def fetch(limit: int, max_bytes: int, order: tuple[int, ...] = (0, 1, 2), offset: int = 0) -> None:
         def build(side: Side) -> FetchRequest:
-            parts = [FetchPartition(i, fetch_offset=0, partition_max_bytes=limit) for i in order]
+            parts = [FetchPartition(i, fetch_offset=offset, partition_max_bytes=limit) for i in order]
             other = FetchPartition(0, fetch_offset=0, partition_max_bytes=limit)
             topics = [_topic(side, one, version, *parts), _topic(side, two, version, other)]
             return FetchRequest(max_wait_ms=0, max_bytes=max_bytes, topics=topics)
@@ -100,6 +100,9 @@ def fetch_several(pair: Pair, version: int) -> None:
     for limit, max_bytes in ((MIB, MIB), (1, MIB), (MIB, 1), (0, 0), (MIB, 0), (0, MIB)):
         fetch(limit, max_bytes)
     fetch(MIB, 1, (2, 0, 1))
+    for limit, max_bytes in ((-1, MIB), (MIB, -1), (-1, -1), (0, 0), (MIB, 1)):  # and nothing there, or out of range
+        for offset in (0, 6, 7):
+            fetch(limit, max_bytes, (0, 1, 9), offset)
     pair.send(FetchRequest(max_wait_ms=0), version)
 
 

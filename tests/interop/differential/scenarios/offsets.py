@@ -98,6 +98,19 @@ def offset_for_leader_epoch(pair: Pair, version: int) -> None:
     pair.send(OffsetForLeaderEpochRequest(-1, []), version)
 
 
+@scenario(ListOffsetsRequest, versions=range(2, 12, 3))
+def list_offsets_odd_topics(pair: Pair, version: int) -> None:
+    """A topic twice, a topic without partitions, and an isolation level that there is not."""
+    topic = pair.create(pair.name("t"), 2)
+    zero, one, gone = (ListOffsetsPartition(index, -1, -1) for index in (0, 1, 9))
+    for isolation in (0, 7):
+        for wanted in ([[zero], [one]], [[], [one, one]], [[]], [[zero, gone], [zero]], [[gone], [], [gone]]):
+            topics = [ListOffsetsTopic(topic, partitions) for partitions in wanted]
+            request = ListOffsetsRequest(-1, isolation, [*topics, ListOffsetsTopic("a b", [])])
+            request.timeout_ms = 1000 if version >= 10 else 0
+            pair.send(request, version)
+
+
 @scenario(DeleteRecordsRequest)
 def delete_records(pair: Pair, version: int) -> None:
     topic = pair.create(pair.name("t"), 2)

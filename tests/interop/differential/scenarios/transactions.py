@@ -28,6 +28,7 @@ from ottla.protocol.generated.write_txn_markers_request import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from ottla.protocol.primitives import Message
 from tests.interop.differential.pair import Pair, Side
 from tests.interop.differential.scenario import scenario
 from tests.interop.differential.scenarios.groups import coordinator as group_coordinator
@@ -127,6 +128,25 @@ def add_partitions(pair: Pair, version: int) -> None:
     producer.end(3)
     producer.add(version, (topic, 0), verify=True)
     producer.describe()
+
+
+@scenario(AddPartitionsToTxnRequest, versions=range(0, 4, 3))
+def add_odd_partitions(pair: Pair, version: int) -> None:
+    """A topic twice, a partition twice, a topic without partitions: each once where single partitions have errors."""
+    coordinator(pair)
+    topic = pair.create(pair.name("t"), 2)
+    producer = Producer(pair)
+    producer.init()
+    for wanted in ([[], [0]], [[9], [0, 0], []], [[]], [[0, 1, 0]]):
+        topics = [AddPartitionsToTxnTopic(topic, partitions) for partitions in wanted]
+        for beside in (0, 77):
+
+            def build(side: Side, topics: list[AddPartitionsToTxnTopic] = topics, beside: int = beside) -> Message:
+                producer_id = side.memory[f"{producer.transactional_id}.id"] + beside
+                return AddPartitionsToTxnRequest([], producer.transactional_id, producer_id, 0, topics)
+
+            pair.send(build, version)
+    producer.end(3, commit=False)
 
 
 @scenario(AddPartitionsToTxnRequest, versions=range(4, 6))
@@ -320,6 +340,13 @@ def write_markers(pair: Pair, version: int) -> None:
     pair.send(WriteTxnMarkersRequest([]), version)
     mark(0, 0, name="nowhere")
     mark(0, 0, 9)
+    mark(0)  # for no partition
+    mark(-3)
+    mark(-3, 1, 9)  # below what a producer that was never seen has
+    mark(-1, 0, name="nowhere")
+    pair.send(
+        WriteTxnMarkersRequest([WritableTxnMarker(-1, -3, False, [WritableTxnMarkerTopic(topic, [1, 9])], 0)]), version
+    )
     producer.produce(topic, b"a")
     read(pair, topic)
     mark(-1, 0)
