@@ -78,6 +78,8 @@ class Client:
         self.version = version
         self.ids: tuple[int, int] | None = None
         self.transaction: int | None = None
+        self.added: set[TopicPartition] = set()
+        """Of transactions v1: what the client has added to its transaction itself, before it wrote there."""
         self.last_end: EndRequest | None = None
         self.ending = False
         """It has asked for the end and has not heard of it: it asks again, or starts anew, before it writes."""
@@ -115,6 +117,7 @@ class Transactions(RuleBasedStateMachine):
             if not isinstance(answer, KafkaError):
                 client.ids = tuple(answer)
                 client.transaction = None
+                client.added.clear()
                 client.ending = False
 
         self.world.coordinator.init_producer_id(InitRequest(client.name, TIMEOUT_MS), take)
@@ -126,25 +129,40 @@ class Transactions(RuleBasedStateMachine):
         if client is None or client.ids is None or (client.ending and client.version == 0):
             return
         data = self.data[tp]
+        if client.version == 0 and not self._added(client, tp):
+            return
         try:
             guard = data.guard(*client.ids, bump=client.version == 2)
         except KafkaError:
             return
-        allowed = guard is None
-
-        def take(answer: Any) -> None:
-            nonlocal allowed
-            allowed = allowed or not isinstance(answer, KafkaError)
-
-        if guard is not None:
-            self.world.coordinator.add_partitions(client.name, *client.ids, frozenset({tp}), client.version, take)
-        if not allowed:
+        if guard is not None and not self._verified(client, tp):
             return
         if client.transaction is None:
             self.count += 1
             client.transaction = self.count
         with contextlib.suppress(KafkaError):
             data.write(*client.ids, guard, client.transaction)
+
+    def _added(self, client: Client, tp: TopicPartition) -> bool:
+        """A client of transactions v1 adds a partition and hears of it before it writes there, in each transaction: an
+        end that it has heard of may still be on its way to the partitions."""
+        if tp not in client.added and self._asked(client, tp, adds=True):
+            client.added.add(tp)
+        return tp in client.added
+
+    def _verified(self, client: Client, tp: TopicPartition) -> bool:
+        """The broker asks before a transaction's first write: for a client of v2 that adds the partition."""
+        return self._asked(client, tp, adds=client.version == 2)
+
+    def _asked(self, client: Client, tp: TopicPartition, *, adds: bool) -> bool:
+        answers: list[Any] = []
+        who = (client.name, *(client.ids or (-1, -1)), frozenset({tp}))
+        if adds:
+            self.world.coordinator.add_partitions(*who, client.version, answers.append)
+        else:
+            self.world.coordinator.verify_partitions(*who, answers.append)
+        answer = answers[0]
+        return not isinstance(answer, KafkaError) and (adds or answer[tp] is ErrorCode.NONE)
 
     @rule(number=st.integers(0, 5), committed=st.booleans(), lost=st.booleans())
     def end(self, number: int, committed: bool, lost: bool) -> None:
@@ -162,6 +180,7 @@ class Transactions(RuleBasedStateMachine):
             if transaction is not None:
                 self.promised[transaction] = committed
             client.transaction = None
+            client.added.clear()
             client.ending = False
             if answer.producer_id >= 0:
                 client.ids = tuple(answer)
