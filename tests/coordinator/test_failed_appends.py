@@ -11,8 +11,11 @@ from ottla.coordinator.settings import GroupSettings
 from ottla.coordinator.transactions.init_producer_id import InitRequest
 from ottla.coordinator.transactions.settings import TransactionSettings
 from ottla.coordinator.transactions.states import TransactionState
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import MetadataImage, PartitionRegistration, TopicImage
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.model.ids import TopicPartition
+from ottla.model.ids import TopicPartition, Uuid
+from ottla.model.topic_names import OFFSETS_TOPIC
 from ottla.protocol.generated.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from ottla.protocol.generated.offset_commit_request import (
     OffsetCommitRequest,
@@ -171,3 +174,14 @@ def test_all_transactions_that_are_late_are_aborted_however_many_they_are() -> N
     assert {found.state for found in world.transactions.values()} == {TransactionState.ONGOING}
     world.time.advance(60_000)
     assert {found.state for found in world.transactions.values()} == {TransactionState.COMPLETE_ABORT}
+
+
+def test_a_topic_that_is_made_anew_with_fewer_partitions_leaves_no_shard_behind() -> None:
+    world = World(partitions=3)
+    assert len(world.coordinator.shards) == 3
+    del world.replicas.by_name[OFFSETS_TOPIC][2]
+    registration = PartitionRegistration((1,), (1,), 1, 1, 1)
+    topic = TopicImage(OFFSETS_TOPIC, Uuid(b"another-topic-id"), dict.fromkeys(range(2), registration))
+    image = MetadataImage(topics_by_id={topic.id: topic}, topics_by_name={topic.name: topic})
+    world.coordinator.on_metadata(MetadataDelta(partitions={topic.id: {0, 1}}), image, 9)
+    assert len(world.coordinator.shards) == 2

@@ -78,7 +78,8 @@ class Shards(Generic[MachineT]):
         elif delta.reloaded:
             self._elect(set(topic.partitions) | set(self._shards))
         elif topic.id in delta.partitions:
-            self._elect(delta.partitions[topic.id])
+            # A topic that was made anew may have fewer partitions: shards of those that went go too.
+            self._elect(delta.partitions[topic.id] | (self._shards.keys() - topic.partitions.keys()))
 
     def close(self) -> None:
         """The node stops, or the topic is gone: whoever waits is sent to look for another coordinator."""
