@@ -16,6 +16,7 @@ from ottla.connect.config import connector_class, load_config
 from ottla.connect.connector import Change, Sink, Source
 from ottla.connect.exactly_once import Outgoing, Sender
 from ottla.connect.sinks.delta import read_delta
+from ottla.connect.sinks.sql import connection_url
 from ottla.connect.transforms import chain
 from ottla.connect.worker import run_connector
 from ottla.tables.query import topic_table
@@ -227,6 +228,24 @@ def test_transforms_and_predicates_by_kafkas_names():
 
 ROUTED = {"name": "x", "connector.class": "file-source", "file": "f", "topic": "t", "format": "text",
           "transforms": "r", "transforms.r.type": "RegexRouter"}  # fmt: skip
+
+
+def test_configurations_in_each_form(tmp_path):
+    (tmp_path / "a.properties").write_text("# mine\nname=a\nfile = /x=y\n")
+    (tmp_path / "a.json").write_text('{"name": "a", "config": {"file": "/x=y"}}')
+    (tmp_path / "a.yaml").write_text("name: a\nfile: /x=y\n")
+    for end in ("properties", "json", "yaml"):
+        assert load_config(str(tmp_path / f"a.{end}")) == {"name": "a", "file": "/x=y"}
+    (tmp_path / "b.yaml").write_text("name: b\ntransforms: [x]\ntransforms.x:\n  type: Filter\n  negate: true\n")
+    assert load_config(str(tmp_path / "b.yaml")) == {
+        "name": "b", "transforms": "x", "transforms.x.type": "Filter", "transforms.x.negate": "true",
+    }  # fmt: skip
+
+
+def test_urls_of_jdbc():
+    assert connection_url({"connection.url": "jdbc:sqlite:/x/y.db"}) == "sqlite:////x/y.db"
+    given = {"connection.url": "jdbc:postgresql://h:5/d", "connection.user": "me", "connection.password": "p@ss"}
+    assert connection_url(given) == "postgresql://me:p%40ss@h:5/d"
 
 
 def test_wrong_configurations_are_one_clear_error(tmp_path, client):

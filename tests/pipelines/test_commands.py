@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import subprocess
+import sys
+import time
 
 import pytest
 from click.testing import CliRunner
@@ -10,8 +15,9 @@ from click.testing import CliRunner
 from ottla.cli.commands import ottla
 from ottla.connect.exactly_once import Outgoing, Sender
 from ottla.pipelines import supervisor
+from ottla.pipelines.build import _starting
 from ottla.pipelines.pipeline import Pipeline
-from ottla.pipelines.ports import topic
+from ottla.pipelines.ports import delta, table_of, topic, view
 from ottla.pipelines.run import backfilled, plain_reason
 from ottla.tables.topics import TableError
 from ottla.testing import Broker
@@ -54,6 +60,9 @@ def test_validate_and_graph(tmp_path):
         (GOOD.replace("def first", "def second"), "already a step of this name"),
         (GOOD.replace('delta("tables/c")', "a"), "in a circle"),
         (GOOD.replace("writes=b)", 'writes=b, output_mode="sometimes")'), "output_mode is one of"),
+        ("def (:", "line 1: SyntaxError"),
+        ("x = 1\nimport no_such_module", "line 2: ModuleNotFoundError: No module named 'no_such_module'"),
+        ("def half(n):\n    return n / 0\n\n\nhalf(1)", "line 2: ZeroDivisionError: division by zero"),
     ],
 )
 def test_wrong_files_are_one_clear_error(tmp_path, text, words):
@@ -66,15 +75,59 @@ def test_wrong_files_are_one_clear_error(tmp_path, text, words):
     assert len(done.output.splitlines()) == 1
 
 
-def test_a_backfill_writes_beside_the_old_outputs():
+def test_a_backfill_writes_beside_the_old_outputs_and_reads_them():
     shop = Pipeline("shop")
-    middle = topic("middle", value="text")
-    shop.step(reads={"rows": topic("in", value="text")}, writes=middle)(lambda rows: rows)
-    shop.steps[0] = shop.steps[0]
+    middle, totals = topic("middle", value="text"), view("totals", "tables/totals", keys=["page"])
+    rows = topic("in", value="text", dead_letter="in.bad")
+    shop.step(reads={"rows": rows}, writes={"a": middle, "b": delta("tables/all"), "c": totals})(_first)
+    reads = {"one": middle, "two": table_of(middle), "three": delta("tables/all"), "four": totals, "five": totals.topic}
+    shop.step(reads=reads | {"six": table_of(topic("other", value="text"))}, writes=topic("end", value="text"))(_second)
     new = backfilled(shop, "-v2")
     assert new.name == "shop-v2"
-    assert [port.node for port in new.steps[0].writes.values()] == ["topic:middle-v2"]
-    assert [port.node for port in new.steps[0].reads.values()] == ["topic:in"]
+    first, second = new.steps
+    assert [port.node for port in first.writes.values()] == ["topic:middle-v2", "delta:tables/all-v2", "view:totals-v2"]
+    assert [(port.name, port.dead_letter) for port in first.reads.values()] == [("in", "in.bad-v2")]
+    assert [port.node for port in second.reads.values()] == [
+        "topic:middle-v2", "topic:middle-v2", "delta:tables/all-v2", "view:totals-v2", "topic:totals-v2", "topic:other",
+    ]  # fmt: skip
+    assert [step.name for level in new.levels() for step in level] == ["-first", "-second"]
+
+
+def _first(rows):
+    return rows
+
+
+def _second(one, two, three, four, five, six):
+    return one, two, three, four, five, six
+
+
+def test_offsets_of_a_backfill_are_each_topics_own():
+    given = {"startingOffsets": '{"a": {"0": 5}, "b": {"0": 7}}'}
+    assert _starting(given, "a") == {"startingOffsets": '{"a": {"0": 5}}'}
+    assert _starting(given, "made-here") == {"startingOffsets": "earliest"}
+    assert _starting({"startingOffsets": "earliest"}, "a") == {"startingOffsets": "earliest"}
+    assert _starting({"startingTimestamp": "17"}, "a") == {"startingTimestamp": "17"}
+
+
+def test_options_from_a_file(tmp_path, monkeypatch):
+    seen = {}
+    monkeypatch.setattr("ottla.cli.pipeline._run", lambda _file, _pipelines, options: seen.update(options))
+    (tmp_path / "shop.py").write_text(GOOD)
+    settings = tmp_path / "shop.yaml"
+    settings.write_text(
+        "master: local[3]\nbootstrap-servers: log:1\nmax-offsets-per-trigger: 7\nat-least-once: true\n"
+        "property:\n  security.protocol: SSL\nconf.spark.driver.memory: 2g\n"
+    )
+    words = ["pipeline", "run", str(tmp_path / "shop.py"), "--settings", str(settings)]
+    done = run(*words, "--bootstrap-servers", "mine:2")
+    assert done.exit_code == 0, done.output
+    assert (seen["master"], seen["bootstrap_servers"], seen["max_offsets_per_trigger"]) == ("local[3]", "mine:2", 7)
+    assert (seen["properties"], seen["spark_settings"]) == (("security.protocol=SSL",), ("spark.driver.memory=2g",))
+    assert seen["at_least_once"] is True
+    settings.write_text("mster: local[3]\n")
+    done = run(*words)
+    assert done.exit_code == 2
+    assert "'mster' is no setting" in done.output
 
 
 def test_started_pipelines_and_their_states(tmp_path):
@@ -88,6 +141,23 @@ def test_started_pipelines_and_their_states(tmp_path):
     assert [(one["name"], one["state"]) for one in json.loads(listed.output)] == [("x", "dead")]
     with pytest.raises(TableError, match="letters, digits"):
         supervisor.current(state, "../x")
+
+
+def test_a_process_that_was_given_the_number_since_is_left_alone(tmp_path):
+    """After a reboot the number of a pipeline's process belongs to someone else."""
+    state = supervisor.state_directory(str(tmp_path))
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as stranger:
+        try:
+            mine = {"name": "x", "words": [], "pid": stranger.pid, "started": time.time()}
+            supervisor.write_json(str(tmp_path / "x.status.json"), {"name": "x", "state": "running"})
+            supervisor.write_json(str(tmp_path / "x.json"), mine)
+            assert supervisor.current(state, "x")["state"] == "running"
+            supervisor.write_json(str(tmp_path / "x.json"), mine | {"started": time.time() - 3600})
+            assert supervisor.current(state, "x")["state"] == "dead"
+            assert not supervisor.stop(state, "x")
+            assert stranger.poll() is None
+        finally:
+            stranger.kill()
 
 
 def test_reasons_are_said_plainly():
@@ -122,6 +192,14 @@ def test_sql_over_topics(tmp_path):
         assert "32" in table.output
         assert "30" in table.output
         assert "true at web.hits-0@32" in table.output
+        sender.send([Outgoing("odd", b"\xff", '日本, "q"'.encode(), [("h", b"v"), ("n", None)])])
+        sender.flush()
+        done = run("sql", "select value, headers, key_bytes, null as none from odd", "-b", servers, "-o", "csv")
+        head, row = csv.reader(io.StringIO(done.output))
+        assert head == ["value", "headers", "key_bytes", "none"]
+        assert (row[0], json.loads(row[1]), row[3]) == (
+            '日本, "q"', [{"key": "h", "value": "v"}, {"key": "n", "value": None}], "",
+        )  # fmt: skip
         marked = run("sql", "select '[/a] [red]b' as \"[x]\"", "-b", servers)
         assert "[/a] [red]b" in marked.output, "a value is no markup"
         assert "[x]" in marked.output

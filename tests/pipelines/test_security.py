@@ -6,12 +6,13 @@ import shutil
 import subprocess
 
 import pytest
+from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
-from ottla.connect.clients import librdkafka_settings
+from ottla.connect.clients import consumer_settings, librdkafka_settings, producer_settings
 from ottla.pipelines.build import RunSettings
 from ottla.pipelines.pipeline import Pipeline
 from ottla.pipelines.ports import topic
@@ -174,3 +175,18 @@ def test_javas_names_become_librdkafkas():
     assert found["ssl.certificate.location"] == found["ssl.key.location"] == "me.pem"
     assert (found["sasl.username"], found["sasl.password"]) == ("u", "p")
     assert found["ssl.endpoint.identification.algorithm"] == "none"
+
+
+@pytest.mark.parametrize("name", sorted(
+    {"max.request.size": "9000000", "fetch.max.wait.ms": "500", "send.buffer.bytes": "131072", "metrics.num.samples": "2",
+     "partitioner.class": "RoundRobinPartitioner", "compression.zstd.level": "3", "ssl.protocol": "TLSv1.3",
+     "sasl.login.refresh.window.factor": "0.8", "partition.assignment.strategy": "RangeAssignor",
+     "socket.connection.setup.timeout.max.ms": "30000", "buffer.memory": "33554432", "max.block.ms": "60000"}.items()
+), ids=lambda pair: pair[0])  # fmt: skip
+def test_a_setting_of_javas_clients_is_no_error(name):
+    client = {"bootstrap.servers": "127.0.0.1:1", "client.id": "x", **dict([name])}
+    made = producer_settings(client)
+    Producer(made | {"log_level": 0})
+    Consumer(consumer_settings(client, "g") | {"log_level": 0})
+    if name[0] == "max.request.size":
+        assert made["message.max.bytes"] == "9000000"

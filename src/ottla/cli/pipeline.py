@@ -31,8 +31,35 @@ def _complains(function: Callable[[], None]) -> None:
         sys.exit(1)
 
 
+def _settings_file(context: click.Context, _: click.Parameter, path: str | None) -> None:
+    """Options from a file; the command line's own win. Names are those of the options, without the dashes in front."""
+    if path is None:
+        return
+    from ottla.connect.config import load_config
+    from ottla.tables.topics import TableError
+
+    try:
+        given = load_config(path)
+    except TableError as problem:
+        raise click.BadParameter(str(problem)) from problem
+    many = {"property": "properties", "conf": "spark_settings"}
+    known = {name.lstrip("-"): option.name for option in context.command.params for name in option.opts}
+    defaults: dict[str, Any] = {}
+    for name, value in given.items():
+        group, _dot, rest = name.partition(".")
+        option = known.get(name.replace(".", "-").replace("_", "-"))
+        if group in many and rest:
+            defaults.setdefault(many[group], []).append(f"{rest}={value}")
+        elif option is not None and option not in many.values():
+            defaults[option] = value
+        else:
+            raise click.BadParameter(f"{path}: {name!r} is no setting; there are {', '.join(sorted(known))}")
+    context.default_map = {**(context.default_map or {}), **defaults}
+
+
 def _run_options(command: Command) -> Command:
     for option in (
+        click.option("--settings", metavar="FILE", is_eager=True, expose_value=False, callback=_settings_file, help="Options from a YAML, JSON or properties file: master: ..., property.security.protocol: ..., conf.spark.driver.memory: ..."),
         click.option("-b", "--bootstrap-servers", envvar="OTTLA_BOOTSTRAP_SERVERS", default="127.0.0.1:9092", show_default=True, help="The cluster's brokers."),
         click.option("--name", help="Only the pipeline of this name (a file may hold several)."),
         click.option("--master", default="local[*]", show_default=True, help="Spark's master: local[*], spark://HOST:7077 ..."),
@@ -103,7 +130,15 @@ def backfill(
     else:
         starting = {"startingOffsets": "earliest"}
     given = options | {"once": True, "starting": starting, "path": path}
-    _complains(lambda: _run(file, [backfilled(one, suffix) for one in _pick(file, options["name"])], given))
+
+    def work() -> None:
+        from ottla.pipelines.topics import output_topics
+
+        renamed = [backfilled(one, suffix) for one in _pick(file, options["name"])]
+        made = frozenset(port.name for one in renamed for port in output_topics(one.steps))
+        _run(file, renamed, given | {"made_here": made})
+
+    _complains(work)
 
 
 @pipeline.command()
@@ -119,7 +154,7 @@ def start(file: str, state: str | None, name: str | None, **_options: Any) -> No
         folder = supervisor.state_directory(state)
         for one in _pick(file, name):
             words = [os.path.abspath(file), "--name", one.name, "--state", folder, *_words_again(context)]
-            pid = supervisor.start(folder, one.name, words)
+            pid = supervisor.start(folder, one.name, words, cwd=os.getcwd())
             click.echo(f"{one.name}: started as process {pid}; its log is {supervisor.paths(folder, one.name)[2]}")
 
     _complains(begin)
@@ -267,6 +302,7 @@ def _run(file: str, pipelines: list[Pipeline], options: dict[str, Any]) -> None:
         source_format=options["source_format"],
         path=options.get("path"),
         starting=options.get("starting", {}),
+        made_here=options.get("made_here", frozenset()),
         max_offsets_per_trigger=options["max_offsets_per_trigger"],
     )
     if len(pipelines) > 1 and not options.get("once"):

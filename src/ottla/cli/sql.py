@@ -54,9 +54,11 @@ def sql(
         for row in rows.to_pylist():
             click.echo(json.dumps(row, default=_plain))
     elif output == "csv":
-        import pyarrow.csv
+        import csv
 
-        pyarrow.csv.write_csv(rows, sys.stdout.buffer)
+        out = csv.writer(sys.stdout)
+        out.writerow(rows.column_names)
+        out.writerows([_cell(value) for value in row.values()] for row in rows.to_pylist())
     else:
         from rich.markup import escape
         from rich.table import Table
@@ -98,6 +100,10 @@ def _plain(value: object) -> object:
     if isinstance(value, Decimal):
         return int(value) if value == int(value) else float(value)
     return _text(value)
+
+
+def _cell(value: object) -> str:
+    return json.dumps(value, default=_plain) if isinstance(value, list | dict) else _text(value)
 
 
 def _text(value: object) -> str:

@@ -68,7 +68,7 @@ def _boolean(value: Any) -> bool:
         return value.lower() == "true"
     if not isinstance(value, int | float | Decimal):
         raise TypeError(f"a {type(value).__name__} is no boolean")
-    return value != 0
+    return (int(value) if not isinstance(value, float) or math.isfinite(value) else value) != 0
 
 
 def _string(value: Any) -> str:

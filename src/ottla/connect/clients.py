@@ -7,11 +7,26 @@ from typing import Any
 
 from ottla.client.librdkafka import TRANSLATED, security_settings
 
+_RENAMED = {
+    "max.request.size": "message.max.bytes",
+    "fetch.max.wait.ms": "fetch.wait.max.ms",
+    "send.buffer.bytes": "socket.send.buffer.bytes",
+    "receive.buffer.bytes": "socket.receive.buffer.bytes",
+    "compression.gzip.level": "compression.level",
+    "compression.lz4.level": "compression.level",
+    "compression.zstd.level": "compression.level",
+}
 _JAVA_ONLY = frozenset({
     "key.serializer", "value.serializer", "key.deserializer", "value.deserializer",
     "sasl.login.callback.handler.class", "sasl.client.callback.handler.class", "interceptor.classes",
     "metric.reporters", "max.block.ms", "max.poll.records", "buffer.memory", "default.api.timeout.ms",
+    "auto.include.jmx.reporter", "metadata.max.idle.ms", "exclude.internal.topics", "partition.assignment.strategy",
+    "socket.connection.setup.timeout.max.ms", "transaction.two.phase.commit.enable", "security.providers",
+    "ssl.enabled.protocols", "ssl.engine.factory.class", "ssl.keymanager.algorithm", "ssl.protocol", "ssl.provider",
+    "ssl.secure.random.implementation", "ssl.trustmanager.algorithm", "sasl.oauthbearer.clock.skew.seconds",
 })  # fmt: skip
+_JAVA_ONLY_KINDS = ("metrics.", "partitioner.", "sasl.login.", "sasl.kerberos.ticket.", "config.providers")
+"""A Java client's own: settings that librdkafka has no word for and whose absence changes no record."""
 _CONSUMER_ONLY = (
     "group.",
     "auto.offset.reset",
@@ -24,7 +39,11 @@ _CONSUMER_ONLY = (
 
 def librdkafka_settings(client: Mapping[str, str]) -> dict[str, Any]:
     """Settings for any librdkafka client."""
-    passed = {name: value for name, value in client.items() if name not in _JAVA_ONLY | TRANSLATED}
+    passed = {
+        _RENAMED.get(name, name): value
+        for name, value in client.items()
+        if name not in _JAVA_ONLY | TRANSLATED and not name.startswith(_JAVA_ONLY_KINDS)
+    }
     return {"log_level": 3} | passed | security_settings(client)
 
 
@@ -39,6 +58,7 @@ def producer_settings(client: Mapping[str, str]) -> dict[str, Any]:
         "linger.ms": 20,
         "batch.size": 1_000_000,
         "queue.buffering.max.kbytes": 65_536,
+        "message.max.bytes": 1_048_576,
     }
     return defaults | settings
 

@@ -1,4 +1,4 @@
-"""Connectors as configuration: YAML or JSON with Kafka Connect's names. Checked whole before anything is opened.
+"""Connectors as configuration: YAML, JSON or properties with Kafka Connect's names. Checked whole before anything is opened.
 
 name: orders-to-postgres
 connector.class: sql-sink
@@ -28,8 +28,11 @@ CONNECTORS = {
     "mirror-source": "ottla.connect.sources.cluster:ClusterSource",
     "mirror-sink": "ottla.connect.sinks.cluster:ClusterSink",
     "org.apache.kafka.connect.mirror.MirrorSourceConnector": "ottla.connect.sources.cluster:ClusterSource",
+    "org.apache.kafka.connect.file.FileStreamSourceConnector": "ottla.connect.sources.files:FileSource",
+    "io.confluent.connect.jdbc.JdbcSourceConnector": "ottla.connect.sources.tables:SqlSource",
+    "io.confluent.connect.jdbc.JdbcSinkConnector": "ottla.connect.sinks.connectors:SqlSinkConnector",
 }
-"""Short names; any other `connector.class` is MODULE:CLASS of one's own."""
+"""Short names, and those of the connectors whose settings these take; any other `connector.class` is MODULE:CLASS of one's own."""
 
 
 def load_config(path: str) -> dict[str, str]:
@@ -39,20 +42,39 @@ def load_config(path: str) -> dict[str, str]:
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read()
-        content = json.loads(text) if path.endswith(".json") else yaml.safe_load(text)
+        if path.endswith(".properties"):
+            content: Any = _properties(text)
+        else:
+            content = json.loads(text) if path.endswith(".json") else yaml.safe_load(text)
     except OSError as problem:
         raise TableError(f"{path} cannot be read: {problem.strerror}") from problem
     except (ValueError, yaml.YAMLError) as problem:
         raise TableError(f"{path} is neither YAML nor JSON: {str(problem).splitlines()[0]}") from problem
     if not isinstance(content, dict):
         raise TableError(f"{path} holds no settings")
-    flat = {**content.get("config", {}), **{name: value for name, value in content.items() if name != "config"}}
-    return {str(name): _text(value) for name, value in flat.items()}
+    nested = content.get("config")
+    rest = {name: value for name, value in content.items() if name != "config"}
+    return _flat({**nested, **rest} if isinstance(nested, dict) else content)
+
+
+def _flat(settings: Mapping[Any, Any], prefix: str = "") -> dict[str, str]:
+    """Settings inside settings are written with dots."""
+    found: dict[str, str] = {}
+    for name, value in settings.items():
+        found |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": _text(value)}
+    return found
+
+
+def _properties(text: str) -> dict[str, str]:
+    """NAME=VALUE lines, as connect-standalone takes them."""
+    lines = (line.strip() for line in text.splitlines())
+    pairs = (line.partition("=") for line in lines if line and line[0] not in "#!")
+    return {name.strip(): value.strip() for name, _, value in pairs}
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
+    if value is None or isinstance(value, bool):
+        return "" if value is None else str(value).lower()
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 

@@ -144,7 +144,7 @@ def _cast(settings: Settings, side: str) -> Transform:
         return lambda change: _changed(change, side, cast_value(_operand(change, side), wanted[0][1]))
 
     def cast(fields: dict[str, Any], _: Change) -> dict[str, Any]:
-        return fields | {name: cast_value(fields[name], kind) for name, kind in wanted if name in fields}
+        return fields | {name: cast_value(fields.get(name), kind) for name, kind in wanted}
 
     return _on_fields(cast)(side)
 
@@ -238,7 +238,7 @@ def _hoist_field(settings: Settings, side: str) -> Transform:
 def _regex_router(settings: Settings, _: str) -> Transform:
     regex, replacement = _needed(settings, "RegexRouter", "regex", "replacement")
     try:
-        pattern = re.compile(regex)
+        pattern = re.compile(re.sub(r"\(\?<(?=[A-Za-z])", "(?P<", regex))  # Java's way to name a group
     except re.error as error:
         raise TableError(f"RegexRouter: regex: {error}") from None
     # Java's $1 and ${name} in Python's words; its backslash makes the next letter plain, which Python's doubles.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
-from ottla.connect.sinks.base import DELETED, TableSink, Work
+from ottla.connect.sinks.base import DELETED, TableSink, Work, last_of_each
 from ottla.pipelines.codecs import decoded, encoded
 from ottla.pipelines.pipeline import Step
 from ottla.pipelines.ports import Delta, Parquet, Port, SqlTable, Topic, TopicTable, View
@@ -44,6 +44,8 @@ class RunSettings:
     starting: Mapping[str, str] = field(default_factory=dict)
     """Options that replace where inputs begin: startingOffsets, startingTimestamp ..."""
     max_offsets_per_trigger: int | None = None
+    made_here: frozenset[str] = frozenset()
+    """Topics that a backfill writes itself: they are read from the broker and from their beginning."""
 
     def client_options(self) -> dict[str, str]:
         given = {"bootstrap.servers": self.bootstrap_servers, **self.client}
@@ -79,10 +81,10 @@ def decoded_topic(spark: SparkSession, port: Topic, settings: RunSettings, *, st
     if streaming and settings.max_offsets_per_trigger:
         options["maxOffsetsPerTrigger"] = str(settings.max_offsets_per_trigger)
     options["kafka.isolation.level"] = "read_committed"
-    if settings.starting and streaming:
+    if settings.starting and streaming and port.name not in settings.made_here:
         options.pop("startingOffsets")
-        options |= settings.starting
-    if settings.path:
+        options |= _starting(settings.starting, port.name)
+    if settings.path and port.name not in settings.made_here:
         options["path"] = settings.path
     options |= port.options
     if not streaming:
@@ -90,6 +92,19 @@ def decoded_topic(spark: SparkSession, port: Topic, settings: RunSettings, *, st
     reader = spark.readStream if streaming else spark.read
     raw = reader.format(settings.source_format).options(**options).load()
     return decoded(raw.withColumn("raw", F.col("value")), port.value, f"{port.name}-value")
+
+
+def _starting(given: Mapping[str, str], topic: str) -> dict[str, str]:
+    """Where this topic begins: of offsets that name several topics, its own; one that they do not name at its beginning."""
+    text = given.get("startingOffsets", "")
+    try:
+        offsets = json.loads(text)
+    except ValueError:
+        return dict(given)
+    if not isinstance(offsets, dict):
+        return dict(given)
+    mine = json.dumps({topic: offsets[topic]}) if topic in offsets else "earliest"
+    return {**given, "startingOffsets": mine}
 
 
 def good_rows(frame: DataFrame, port: Topic) -> DataFrame:
@@ -235,12 +250,36 @@ def _write_topic(rows: DataFrame, name: str, settings: RunSettings, work: Work) 
 def _write_view(frame: DataFrame, port: View, settings: RunSettings, work: Work) -> None:
     """The topic first, then the table: each skips what it has, so both end equal however often this is tried."""
     keys = list(port.delta.keys)
-    key = F.col(keys[0]).cast("string") if len(keys) == 1 else F.to_json(F.struct(*keys))
+    missing = [name for name in keys if name not in frame.columns]
+    if missing:
+        raise TableError(
+            f"the key {missing[0]!r} of the view {port.topic.name} is no column of {', '.join(frame.columns)}"
+        )
+    if frame.where(" or ".join(f"{_quoted(name)} is null" for name in keys)).limit(1).count():
+        raise TableError(
+            f"a row of the view {port.topic.name} has no value in its key ({', '.join(keys)}): leave such rows out, or give "
+            "them one with coalesce"
+        )
+    table = _table(frame)
+    newest = last_of_each(table, keys)
+    if newest.num_rows < table.num_rows:
+        # Rows of one key in one batch: tasks would write them in any order, the table takes the last.
+        frame, table = (
+            frame.sparkSession.createDataFrame(newest, frame.select(*map(_quoted, table.column_names)).schema).coalesce(
+                1
+            ),
+            newest,
+        )
+    key = F.col(_quoted(keys[0])).cast("string") if len(keys) == 1 else F.to_json(F.struct(*map(_quoted, keys)))
     rows = output_rows(frame.withColumn("_view_key", key), port.topic_with_key("_view_key"))
     _write_topic(rows, port.topic.name, settings, work)
     sink = open_sink(port.delta)
-    sink.put(_table(frame), work)
+    sink.put(table, work)
     sink.close()
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
 
 
 def open_sink(port: Port) -> TableSink:

@@ -77,11 +77,7 @@ def _by_spark(frame: DataFrame, form: Format) -> DataFrame:
     full = StructType([*schema.fields, StructField(_CORRUPT, StringType())])
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, **form.options}
     text = F.col("value").cast("string")
-    parsed = (
-        F.from_json(text, full, options)
-        if form.kind == "json"
-        else F.from_csv(text, full.simpleString()[7:-1].replace(":", " "), options)
-    )
+    parsed = F.from_json(text, full, options) if form.kind == "json" else F.from_csv(text, _ddl(full), options)
     names = [F.col(f"__parsed.`{field.name}`").alias(field.name) for field in schema.fields]
     bad = F.col("value").isNotNull() & (F.col("__parsed").isNull() | F.col(f"__parsed.{_CORRUPT}").isNotNull())
     what = F.concat(F.lit(f"not {form.kind} of the schema {form.schema}: "), F.substring(text, 1, 200))
@@ -92,6 +88,14 @@ def _by_spark(frame: DataFrame, form: Format) -> DataFrame:
         .withColumnRenamed("value", "__value")
         .withColumn("value", value)
         .drop("__parsed", "__value")
+    )
+
+
+def _ddl(schema: StructType) -> str:
+    """from_csv takes its schema as text."""
+    names = (field.name.replace("`", "``") for field in schema.fields)
+    return ", ".join(
+        f"`{name}` {field.dataType.simpleString()}" for name, field in zip(names, schema.fields, strict=True)
     )
 
 

@@ -70,7 +70,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         raise TableError("the option subscribe names no topic")
     starting = _limit(options, "starting", LATEST if streaming else EARLIEST)
     ending = _limit(options, "ending", LATEST)
-    if not streaming and starting.word == LATEST:
+    if not streaming and LATEST in {starting.word, *starting.offsets.values()}:
         raise TableError("startingOffsets latest has no meaning in a batch read: everything would be before it")
     if ending.word == EARLIEST:
         raise TableError("endingOffsets earliest has no meaning: nothing is before it")
@@ -128,6 +128,8 @@ def _limit(options: Mapping[str, str], side: str, default: int) -> Limit:
         return Limit(name=f"{side}Timestamp", timestamp_ms=_number(f"{side}Timestamp", text))
     if (text := options.get(f"{side}offsetsbytimestamp")) is not None:
         stamps = _per_partition(f"{side}OffsetsByTimestamp", text)
+        if any(stamp < 0 for stamp in stamps.values()):
+            raise TableError(f"{side}OffsetsByTimestamp holds times in milliseconds from 0")
         return Limit(name=f"{side}OffsetsByTimestamp", timestamps_ms=stamps)
     text = options.get(f"{side}offsets")
     if text is None:
@@ -137,6 +139,8 @@ def _limit(options: Mapping[str, str], side: str, default: int) -> Limit:
     offsets = _per_partition(name, text)
     if any(offset < EARLIEST for offset in offsets.values()):
         raise TableError(f"{name} holds offsets from 0, -2 (earliest) and -1 (latest)")
+    if side == "ending" and EARLIEST in offsets.values():
+        raise TableError("endingOffsets -2 (earliest) has no meaning: nothing is before it")
     return Limit(name=name, offsets=offsets)
 
 
@@ -169,13 +173,16 @@ def _strategy(options: Mapping[str, str]) -> bool:
 
 def _number(name: str, text: str) -> int:
     try:
-        return int(text)
+        found = int(text)
     except ValueError:
-        raise TableError(f"{name} is a time in milliseconds, not {text!r}") from None
+        found = -1
+    if found < 0:  # the protocol has other meanings for those
+        raise TableError(f"{name} is a time in milliseconds from 0, not {text!r}")
+    return found
 
 
 def _duration_ms(text: str) -> int:
-    units = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000}
+    units = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
     digits = text.strip().rstrip("abcdefghijklmnopqrstuvwxyz ")
     unit = text.strip()[len(digits) :].strip() or "ms"
     if not digits.isdigit() or unit not in units:

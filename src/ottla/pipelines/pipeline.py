@@ -139,9 +139,25 @@ def load_pipelines(path: str) -> list[Pipeline]:
         spec.loader.exec_module(module)
         # Workers cannot import the file by its name.
         register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    except TableError:
+        raise
+    except Exception as problem:  # a supervisor: whatever the file does, it is told with its line
+        raise TableError(f"{path}{_line_in(path, problem)}: {type(problem).__name__}: {problem}") from problem
     finally:
         sys.path.pop(0)
     found = [value for value in vars(module).values() if isinstance(value, Pipeline)]
     if not found:
         raise TableError(f"{path} defines no pipeline: make one with Pipeline(NAME) and give it steps")
     return found
+
+
+def _line_in(path: str, problem: Exception) -> str:
+    """Where in the file it was, as far as it was there."""
+    if isinstance(problem, SyntaxError):
+        return f", line {problem.lineno}"
+    trace, line = problem.__traceback__, 0
+    while trace is not None:
+        if os.path.abspath(trace.tb_frame.f_code.co_filename) == os.path.abspath(path):
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return f", line {line}" if line else ""

@@ -110,7 +110,10 @@ class BatchReader(api.DataSourceReader):
             return one.start
         moment = value if value.tzinfo else value.replace(tzinfo=UTC)
         partition = TopicPartition(one.topic, one.partition)
-        found = log.at_times({partition: int(moment.timestamp() * 1000)})[partition]
+        wanted = int(moment.timestamp() * 1000)
+        if wanted <= 0:  # the protocol has other meanings for times below 0
+            return one.start
+        found = log.at_times({partition: wanted})[partition]
         return one.end if found is None else found
 
     def read(self, partition: api.InputPartition) -> Iterator[pa.RecordBatch]:

@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ottla.pipelines import build
 from ottla.pipelines.pipeline import Pipeline, Step
-from ottla.pipelines.ports import Topic
+from ottla.pipelines.ports import Port, Topic, TopicTable, View
 from ottla.pipelines.topics import ensure_topics
 from ottla.tables.topics import TableError
 
@@ -291,17 +291,28 @@ def _is_passing(problem: BaseException) -> bool:
 
 
 def backfilled(pipeline: Pipeline, suffix: str) -> Pipeline:
-    """The same steps with outputs renamed; steps that read those outputs read the new ones."""
-    names = {port.node: port.renamed(suffix) for step in pipeline.steps for port in step.writes.values()}
+    """The same steps with outputs renamed, dead letters too; steps that read those outputs read the new ones."""
+    names: dict[str, Port] = {}
+    for step in pipeline.steps:
+        for port in step.writes.values():
+            names[port.node] = new = port.renamed(suffix)
+            if isinstance(port, View) and isinstance(new, View):  # its topic and its table can be read by themselves
+                names |= {port.topic.node: new.topic, port.delta.node: new.delta}
     steps = []
     for step in pipeline.steps:
-        reads = {}
-        for name, port in step.reads.items():
-            new = names.get(port.node, port)
-            reads[name] = replace(port, name=new.name) if isinstance(port, Topic) and isinstance(new, Topic) else port
+        reads = {name: _read_from(port, names.get(port.node), suffix) for name, port in step.reads.items()}
         writes = {branch: names[port.node] for branch, port in step.writes.items()}
         steps.append(replace(step, reads=reads, writes=writes))
     return Pipeline(pipeline.name + suffix, steps)
+
+
+def _read_from(port: Port, new: Port | None, suffix: str) -> Port:
+    if isinstance(port, TopicTable):
+        return replace(port, topic=replace(port.topic, name=new.name)) if isinstance(new, Topic) else port
+    if isinstance(port, Topic):
+        letters = port.dead_letter + suffix if port.dead_letter else None
+        return replace(port, dead_letter=letters, name=new.name if isinstance(new, Topic) else port.name)
+    return port if new is None else new
 
 
 def plain_reason(problem: BaseException) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +46,8 @@ def app(state: str) -> Starlette:
 
         pipeline = await run_in_threadpool(_loaded, state, request.path_params["name"])
         path = _view_path(pipeline, request.path_params["view"])
-        rows, note = await run_in_threadpool(read_delta, path)
+        begun_in = (supervisor.read_json(supervisor.paths(state, pipeline.name)[0]) or {}).get("cwd") or ""
+        rows, note = await run_in_threadpool(read_delta, path if "://" in path else os.path.join(begun_in, path))
         limit = max(0, min(int(request.query_params.get("limit", "1000")), 100_000))
         content = {"rows": rows.slice(0, limit).to_pylist(), "true_at": json.loads(note.get("ottla.offsets", "{}"))}
         return Response(json.dumps(content, default=str), media_type="application/json")

@@ -23,6 +23,7 @@ _NAME = re.compile(r"^[A-Za-z0-9._-]{1,200}$")
 STATES = ("starting", "running", "stopped", "finished", "failed", "dead")
 _UNDER_WAY = ("starting", "running")
 _PIPELINE = ("pipeline", "run")
+_CLOCK_SLACK_S = 10.0
 
 
 def state_directory(given: str | None = None) -> str:
@@ -97,7 +98,7 @@ def stop(state: str, name: str, timeout_s: float = 60.0) -> bool:
     """SIGTERM and wait, then SIGKILL; False when it was not running."""
     definition, status, _ = paths(state, name)
     pid = _pid(definition)
-    if pid is None or not _alive(pid):
+    if pid is None:
         return False
     is_connector = (read_json(status) or {}).get("kind") == "connector"
     if is_connector:  # its process may run others, which go on
@@ -121,8 +122,12 @@ def current(state: str, name: str) -> dict[str, Any]:
     definition, status, log = paths(state, name)
     found = read_json(status) or {"name": name, "state": "stopped"}
     pid = _pid(definition)
-    if found.get("state") in _UNDER_WAY and (pid is None or not _alive(pid)):
-        found |= {"state": "dead", "error": found.get("error") or f"process {pid} is gone; its last words are in {log}"}
+    if found.get("state") in _UNDER_WAY and pid is None:
+        noted = (read_json(definition) or {}).get("pid")
+        found |= {
+            "state": "dead",
+            "error": found.get("error") or f"process {noted} is gone; its last words are in {log}",
+        }
     return found | {"pid": pid, "log": log}
 
 
@@ -140,8 +145,24 @@ def restart(state: str, name: str) -> int:
 
 
 def _pid(definition: str) -> int | None:
+    """The process, if it lives. Another one that was given its number since (after a reboot, say) is none of ours."""
     found = read_json(definition)
-    return int(found["pid"]) if found else None
+    if not found or not _alive(pid := int(found["pid"])):
+        return None
+    born = _born(pid)
+    return None if born is not None and born > float(found.get("started", born)) + _CLOCK_SLACK_S else pid
+
+
+def _born(pid: int) -> float | None:
+    """When a process began, in seconds since 1970; None where that cannot be seen."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            ticks = int(file.read().rpartition(")")[2].split()[19])
+        with open("/proc/stat", encoding="ascii") as file:
+            booted = next(int(line.split()[1]) for line in file if line.startswith("btime"))
+    except (OSError, ValueError, IndexError, StopIteration):
+        return None
+    return booted + ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _alive(pid: int) -> bool:

@@ -31,7 +31,7 @@ class SqlSinkConnector(_TableSinkConnector):
 
     def __init__(self, config: Mapping[str, str]) -> None:
         super().__init__(config)
-        from ottla.connect.sinks.sql import SqlSink, quoted, table_parts
+        from ottla.connect.sinks.sql import SqlSink, connection_url, quoted, table_parts
 
         table = config.get("table.name.format", "${topic}")
         if "${topic}" in table and len(words(config, "topics")) > 1:
@@ -42,7 +42,7 @@ class SqlSinkConnector(_TableSinkConnector):
             topic = need(config, "topics")
             table = ".".join(quoted(part.replace("${topic}", topic)) for part in table_parts(table))
         self.sink = SqlSink(
-            need(config, "connection.url"),
+            connection_url(config),
             table,
             insert_mode=config.get("insert.mode", "insert"),
             pk_fields=words(config, "pk.fields"),

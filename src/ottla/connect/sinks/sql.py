@@ -8,18 +8,34 @@ stands in double quotes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 
+from ottla.connect.config import need
 from ottla.connect.sinks.base import Work, last_of_each, without_deleted
 from ottla.tables.topics import TableError
 
 PROGRESS = "ottla_progress"
 _CREATE_PROGRESS = f"create table if not exists {PROGRESS} (application text primary key, version bigint not null)"
 _PROGRESS_OF = f"select version from {PROGRESS} where application = {{}}"  # noqa: S608 - a constant name
+
+
+def connection_url(config: Mapping[str, str]) -> str:
+    """`connection.url`, JDBC's too (jdbc:sqlite:FILE), with `connection.user` and `connection.password`."""
+    url = need(config, "connection.url").removeprefix("jdbc:")
+    if url.startswith("sqlite:") and not url.startswith("sqlite://"):
+        url = f"sqlite:///{url.removeprefix('sqlite:')}"
+    user = config.get("connection.user")
+    if user and url.startswith("postgres") and "@" not in url:
+        scheme, _, rest = url.partition("://")
+        password = config.get("connection.password")
+        login = quote(user, safe="") + (f":{quote(password, safe='')}" if password else "")
+        url = f"{scheme}://{login}@{rest}"
+    return url
 
 
 def connect_sql(uri: str) -> tuple[Any, str]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ottla.connect.config import need, number, words
 from ottla.connect.connector import Change, Place, Source
-from ottla.connect.sinks.sql import table_parts
+from ottla.connect.sinks.sql import connection_url, table_parts
 from ottla.connect.sources.sql import MODES, read_after
 from ottla.tables.topics import TableError
 
@@ -14,7 +14,7 @@ from ottla.tables.topics import TableError
 class SqlSource(Source):
     def __init__(self, config: Mapping[str, str]) -> None:
         super().__init__(config)
-        self._url = need(config, "connection.url")
+        self._url = connection_url(config)
         self._tables = words(config, "table.whitelist") or [need(config, "table.whitelist")]
         self._mode = config.get("mode", "bulk")
         self._prefix = config.get("topic.prefix", "")
