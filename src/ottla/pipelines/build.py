@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
 from ottla.connect.sinks.base import DELETED, TableSink, Work, last_of_each
-from ottla.pipelines.codecs import decoded, encoded
+from ottla.pipelines.codecs import column_name, decoded, encoded
 from ottla.pipelines.pipeline import Step
 from ottla.pipelines.ports import Delta, Parquet, Port, SqlTable, Topic, TopicTable, View
 from ottla.tables.topics import TableError
@@ -181,7 +181,7 @@ def output_rows(frame: DataFrame, port: Topic) -> DataFrame:
     if port.key is not None:
         if port.key not in frame.columns:
             raise TableError(f"the key {port.key!r} of {port.name} is no column; there are {', '.join(frame.columns)}")
-        key = F.col(f"`{port.key}`")
+        key = F.col(column_name(port.key))
         columns.append(
             (key if frame.schema[port.key].dataType.typeName() == "binary" else key.cast("string")).alias("key")
         )
@@ -255,7 +255,7 @@ def _write_view(frame: DataFrame, port: View, settings: RunSettings, work: Work)
         raise TableError(
             f"the key {missing[0]!r} of the view {port.topic.name} is no column of {', '.join(frame.columns)}"
         )
-    if frame.where(" or ".join(f"{_quoted(name)} is null" for name in keys)).limit(1).count():
+    if frame.where(" or ".join(f"{column_name(name)} is null" for name in keys)).limit(1).count():
         raise TableError(
             f"a row of the view {port.topic.name} has no value in its key ({', '.join(keys)}): leave such rows out, or give "
             "them one with coalesce"
@@ -265,21 +265,17 @@ def _write_view(frame: DataFrame, port: View, settings: RunSettings, work: Work)
     if newest.num_rows < table.num_rows:
         # Rows of one key in one batch: tasks would write them in any order, the table takes the last.
         frame, table = (
-            frame.sparkSession.createDataFrame(newest, frame.select(*map(_quoted, table.column_names)).schema).coalesce(
-                1
-            ),
+            frame.sparkSession.createDataFrame(
+                newest, frame.select(*map(column_name, table.column_names)).schema
+            ).coalesce(1),
             newest,
         )
-    key = F.col(_quoted(keys[0])).cast("string") if len(keys) == 1 else F.to_json(F.struct(*map(_quoted, keys)))
+    key = F.col(column_name(keys[0])).cast("string") if len(keys) == 1 else F.to_json(F.struct(*map(column_name, keys)))
     rows = output_rows(frame.withColumn("_view_key", key), port.topic_with_key("_view_key"))
     _write_topic(rows, port.topic.name, settings, work)
     sink = open_sink(port.delta)
     sink.put(table, work)
     sink.close()
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def open_sink(port: Port) -> TableSink:
@@ -300,7 +296,7 @@ def open_sink(port: Port) -> TableSink:
 
 def _table(frame: DataFrame) -> Any:
     kept = [name for name in frame.columns if not name.startswith("_") or name == DELETED]
-    return frame.select(*[F.col(f"`{name}`") for name in kept]).toArrow()
+    return frame.select(*[F.col(column_name(name)) for name in kept]).toArrow()
 
 
 def _query_id(checkpoint: str) -> str:

@@ -78,7 +78,7 @@ def _by_spark(frame: DataFrame, form: Format) -> DataFrame:
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, **form.options}
     text = F.col("value").cast("string")
     parsed = F.from_json(text, full, options) if form.kind == "json" else F.from_csv(text, _ddl(full), options)
-    names = [F.col(f"__parsed.`{field.name}`").alias(field.name) for field in schema.fields]
+    names = [F.col(f"__parsed.{column_name(field.name)}").alias(field.name) for field in schema.fields]
     bad = F.col("value").isNotNull() & (F.col("__parsed").isNull() | F.col(f"__parsed.{_CORRUPT}").isNotNull())
     what = F.concat(F.lit(f"not {form.kind} of the schema {form.schema}: "), F.substring(text, 1, 200))
     value = F.when(F.col("__value").isNotNull() & F.col("error").isNull(), F.struct(*names))
@@ -91,12 +91,14 @@ def _by_spark(frame: DataFrame, form: Format) -> DataFrame:
     )
 
 
+def column_name(name: str) -> str:
+    """A column by its name whatever is in it: dots, spaces, backticks."""
+    return "`" + name.replace("`", "``") + "`"
+
+
 def _ddl(schema: StructType) -> str:
     """from_csv takes its schema as text."""
-    names = (field.name.replace("`", "``") for field in schema.fields)
-    return ", ".join(
-        f"`{name}` {field.dataType.simpleString()}" for name, field in zip(names, schema.fields, strict=True)
-    )
+    return ", ".join(f"{column_name(field.name)} {field.dataType.simpleString()}" for field in schema.fields)
 
 
 def encoded(frame: DataFrame, form: Format, subject: str) -> Column:
@@ -108,7 +110,7 @@ def encoded(frame: DataFrame, form: Format, subject: str) -> Column:
                 f"an output of {form.kind} needs a column named value; there are {', '.join(frame.columns)}"
             )
         return F.col("value").cast("binary")
-    whole = F.struct(*[F.col(f"`{name}`") for name in names])
+    whole = F.struct(*[F.col(column_name(name)) for name in names])
     if form.kind == "json":
         return F.to_json(whole, {"ignoreNullFields": "false"}).cast("binary")
     if form.kind == "csv":
