@@ -13,6 +13,9 @@ import pyarrow as pa
 from ottla.connect.sinks.sql import connect_sql, database_errors, first_line, quoted, quoted_table
 from ottla.tables.topics import TableError
 
+_TYPE_OF = (
+    "select format_type(atttypid, -1) from pg_attribute where attrelid = $1::text::regclass and attname = $2::text"
+)
 MODES = ("bulk", "incrementing", "timestamp", "timestamp+incrementing")
 
 
@@ -54,12 +57,13 @@ def read_after(
     try:
         with connection.cursor() as cursor:
             order = ", ".join(map(quoted, names))
-            where, values = _behind(names, after or {}, dialect)
+            marks = _marks(cursor, table, names, dialect)
+            where, values = _behind(names, after or {}, marks)
             statement = f"select * from {quoted_table(table)} {where} order by {order} limit {int(limit)}"  # noqa: S608 - quoted names, bound values
             cursor.execute(statement, values) if values else cursor.execute(statement)
             rows = cursor.fetch_arrow_table()
             if mode == "timestamp" and rows.num_rows == limit:
-                rows = _whole_times(cursor, table, names[0], rows, dialect)
+                rows = _whole_times(cursor, table, names[0], rows, marks[0])
     except database_errors() as problem:
         raise TableError(f"the table {table} cannot be read: {first_line(problem)}") from problem
     finally:
@@ -74,18 +78,33 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, int | float | str) else str(value)
 
 
-def _whole_times(cursor: Any, table: str, column: str, rows: pa.Table, dialect: str) -> pa.Table:
+def _whole_times(cursor: Any, table: str, column: str, rows: pa.Table, mark: str) -> pa.Table:
     """The limit may have cut through rows of one time, and what is behind that time would never be asked for: all of them."""
     last = rows.column(column)[-1].as_py()
     before = sum(1 for value in rows.column(column).to_pylist() if value != last)
-    mark = "$1" if dialect == "postgresql" else "?"
-    cursor.execute(f"select * from {quoted_table(table)} where {quoted(column)} = {mark}", (_plain(last),))  # noqa: S608 - quoted names, bound values
+    value = _plain(last) if mark == "?" else str(last)
+    cursor.execute(f"select * from {quoted_table(table)} where {quoted(column)} = {mark}", (value,))  # noqa: S608 - quoted names, bound values
     return pa.concat_tables([rows.slice(0, before), cursor.fetch_arrow_table()], promote_options="permissive")
 
 
-def _behind(names: list[str], after: dict[str, Any], dialect: str) -> tuple[str, tuple[Any, ...]]:
+def _marks(cursor: Any, table: str, names: list[str], dialect: str) -> list[str]:
+    """What stands for each value. PostgreSQL compares no time with the text that a place is kept as: it is cast there."""
+    if dialect != "postgresql":
+        return ["?"] * len(names)
+    found = []
+    for number, name in enumerate(names):
+        cursor.execute(_TYPE_OF, (quoted_table(table), name))
+        row = cursor.fetchone()
+        if row is None:
+            raise TableError(f"the table {table} has no column {name}")
+        found.append(f"cast(${number + 1}::text as {row[0]})")
+    return found
+
+
+def _behind(names: list[str], after: dict[str, Any], marks: list[str]) -> tuple[str, tuple[Any, ...]]:
     """Rows after a place, in the order of the columns: (a, b) > (x, y). A row without a place is left out, as in JDBC's."""
     if not all(name in after for name in names):
         return "where " + " and ".join(f"{quoted(name)} is not null" for name in names), ()
-    marks = ", ".join(f"${number + 1}" if dialect == "postgresql" else "?" for number in range(len(names)))
-    return f"where ({', '.join(map(quoted, names))}) > ({marks})", tuple(after[name] for name in names)
+    cast = marks[0] != "?"
+    values = tuple(str(after[name]) if cast else after[name] for name in names)
+    return f"where ({', '.join(map(quoted, names))}) > ({', '.join(marks)})", values
