@@ -109,12 +109,14 @@ class MemoryPartition:
         self.high_watermark = log.log_end_offset
         self.hold_commits = False
         self.failure: KafkaError | None = None
+        self.refusals = 0
         self._waiters: list[tuple[int, Callable[[], None]]] = []
 
     def append_internal(
         self, batch: bytearray, *, now_ms: int, guard: object = None, transaction_version: int = 0
     ) -> AppendResult:
         if self.failure is not None:
+            self.refusals += 1
             raise self.failure
         if len(batch) > self.log.config.max_message_bytes:
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE)

@@ -31,6 +31,8 @@ log = get_logger(__name__)
 _RECORD_OVERHEAD = 40
 """The most that a record has besides its key and value: lengths, attributes, deltas of time and offset."""
 
+_COMPLAINT_INTERVAL_MS = 1_000
+
 AnyDecision: TypeAlias = Decision[Any, list[Answer]]
 """The records are the machine's own; the shard only hands them to its codec and back."""
 
@@ -95,6 +97,7 @@ class Shard(Generic[MachineT]):
         self.deadlines: KeyedTimers[Callable[[], AnyDecision]] = KeyedTimers(timers, clock, self.submit)
         self.machine = spec.make_machine(self)
         self._end_offset = 0
+        self._silent_until_ms = 0.0
         self._parked: dict[object, tuple[list[Answer], Timer]] = {}
         self._loader = Loader(partition.log, self.machine, spec.decode)
 
@@ -181,13 +184,20 @@ class Shard(Generic[MachineT]):
                 self._append(decision, producer)
             except KafkaError as error:
                 refusal = KafkaError(coordinator_error(error.code), error.message)
-                log.warning("shard.append_failed", partition=str(self.partition.topic_partition), reason=error.message)
+                self._complain(error)
                 self.deadlines.restore()
                 _deliver([Answer(answer.waiter, refusal) for answer in decision.response])
                 return False
         if decision.response:
             self._answer_when_committed(decision.response)
         return True
+
+    def _complain(self, error: KafkaError) -> None:
+        """Once in a while: a log that takes nothing may refuse many events a second."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms >= self._silent_until_ms:
+            self._silent_until_ms = now_ms + _COMPLAINT_INTERVAL_MS
+            log.warning("shard.append_failed", partition=str(self.partition.topic_partition), reason=error.message)
 
     def _append(self, decision: AnyDecision, producer: TransactionalProducer | None) -> None:
         now_ms = self._clock.time_ms()

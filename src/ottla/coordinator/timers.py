@@ -17,22 +17,25 @@ from ottla.env.seams import Clock, Timer, Timers
 OperationT = TypeVar("OperationT")
 
 RETRY_MS = 500
-"""Kafka's pause before an operation whose records could not be written runs again."""
+"""Kafka's pause before an operation whose records could not be written runs again; here it doubles each time."""
+_MAX_DOUBLINGS = 4
+"""Up to eight seconds: ten thousand dead members must not keep the node busy while their log takes nothing."""
 
 
 class _Entry(Generic[OperationT]):
-    __slots__ = ("deadline", "operation", "rings_at", "timer")
+    __slots__ = ("deadline", "operation", "rings_at", "timer", "tries")
 
     def __init__(self, deadline: float, operation: OperationT) -> None:
         self.deadline = deadline
         self.operation = operation
         self.rings_at = deadline
         self.timer: Timer | None = None
+        self.tries = 0
 
 
 class KeyedTimers(Generic[OperationT]):
     """`fire` gets the operation of a key whose deadline has passed; the key is free again by then. When it gives False
-    the same operation comes again, no sooner than after RETRY_MS."""
+    the same operation comes again, after a pause that grows."""
 
     def __init__(self, timers: Timers, clock: Clock, fire: Callable[[OperationT], object]) -> None:
         self._timers = timers
@@ -99,11 +102,13 @@ class KeyedTimers(Generic[OperationT]):
             return
         del self._entries[key]
         if self._fire(entry.operation) is False:
-            self._retry(key, entry.operation)
+            self._retry(key, entry)
 
-    def _retry(self, key: Hashable, operation: OperationT) -> None:
-        """An operation that had set its own next deadline gets this one instead where it would come at once."""
+    def _retry(self, key: Hashable, failed: _Entry[OperationT]) -> None:
+        """An operation that had set its own next deadline gets this one instead where it would come sooner."""
+        pause_ms = RETRY_MS << min(failed.tries, _MAX_DOUBLINGS)
         entry = self._entries.get(key)
-        if entry is None or entry.deadline < self._clock.monotonic_ms() + RETRY_MS:
+        if entry is None or entry.deadline < self._clock.monotonic_ms() + pause_ms:
             self._drop(key)
-            self.schedule(key, RETRY_MS, operation)
+            self.schedule(key, pause_ms, failed.operation)
+            self._entries[key].tries = failed.tries + 1
