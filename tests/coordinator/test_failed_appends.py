@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from ottla.coordinator.groups.classic.join import Caller
+from ottla.coordinator.runtime import EndOfTransaction
 from ottla.coordinator.settings import GroupSettings
+from ottla.coordinator.transactions.end_transaction import EndRequest
 from ottla.coordinator.transactions.init_producer_id import InitRequest
 from ottla.coordinator.transactions.settings import TransactionSettings
 from ottla.coordinator.transactions.states import TransactionState
@@ -200,3 +202,30 @@ def test_a_topic_that_is_made_anew_with_fewer_partitions_leaves_no_shard_behind(
     image = MetadataImage(topics_by_id={topic.id: topic}, topics_by_name={topic.name: topic})
     world.coordinator.on_metadata(MetadataDelta(partitions={topic.id: {0, 1}}), image, 9)
     assert len(world.coordinator.shards) == 2
+
+
+def test_a_late_word_of_one_transaction_does_not_complete_the_next() -> None:
+    """The end of the first is written and not committed for longer than anybody waits; the second times out meanwhile."""
+    marked: list[tuple[int, bool]] = []
+
+    def mark(end: EndOfTransaction, tp: TopicPartition) -> ErrorCode:
+        marked.append((tp.partition, end.committed))
+        return ErrorCode.NONE
+
+    settings = TransactionSettings(transaction_state_log_num_partitions=1)
+    world, heard = TransactionWorld(mark, settings), []
+    world.coordinator.init_producer_id(InitRequest("a", 1_000), heard.append)
+    producer_id, epoch = heard[0]
+    world.coordinator.add_partitions("a", producer_id, epoch, frozenset({TopicPartition("t", 0)}), 2, heard.append)
+    world.channel.held = True
+    world.coordinator.end(EndRequest("a", producer_id, epoch, committed=True, transaction_version=2), heard.append)
+    world.partition.hold_commits = True
+    world.channel.release()
+    world.coordinator.add_partitions("a", producer_id, epoch + 1, frozenset({TopicPartition("t", 1)}), 2, heard.append)
+    world.time.advance(settings.request_timeout_ms + 1_000)
+    assert world.transactions["a"].state is TransactionState.PREPARE_ABORT
+    world.partition.hold_commits = False
+    world.partition.commit()
+    world.time.advance(1_000)
+    assert world.transactions["a"].state is TransactionState.COMPLETE_ABORT
+    assert marked == [(0, True), (1, False)]

@@ -48,7 +48,7 @@ class Completion:
         self._channel = channel
         self._timers = timers
         self._submit = submit
-        self._missing: dict[str, set[TopicPartition]] = {}
+        self._missing: dict[str, tuple[TransactionMetadata, set[TopicPartition]]] = {}
         self._closed = False
 
     def close(self) -> None:
@@ -69,7 +69,7 @@ class Completion:
         if outcome is not None:
             self._retry(transactional_id)
             return
-        missing = self._missing.setdefault(transactional_id, set(metadata.partitions))
+        missing = self._missing_of(metadata)
         if not missing:
             self._finish(metadata)
             return
@@ -91,7 +91,7 @@ class Completion:
             self._missing.pop(transactional_id, None)
             log.error("transaction.not_completed", transactional_id=transactional_id, fenced_by=str(fenced[0]))
             return
-        missing = self._missing.get(transactional_id, set())
+        missing = self._missing_of(metadata)
         missing.difference_update(tp for tp, code in codes.items() if code is ErrorCode.NONE)
         if missing:
             reasons = sorted({codes[tp].name for tp in missing if tp in codes})
@@ -99,6 +99,13 @@ class Completion:
             self._retry(transactional_id)
         else:
             self._finish(metadata)
+
+    def _missing_of(self, metadata: TransactionMetadata) -> set[TopicPartition]:
+        """Of this very transaction: an earlier one of the same id may have ended without our hearing of it."""
+        found = self._missing.get(metadata.transactional_id)
+        if found is None or found[0] is not metadata:
+            found = self._missing[metadata.transactional_id] = metadata, set(metadata.partitions)
+        return found[1]
 
     def _retry(self, transactional_id: str) -> None:
         self._timers.schedule(
