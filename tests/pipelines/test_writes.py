@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pyarrow as pa
 import pytest
+from pyspark.sql.types import StringType, StructField, StructType
 
-from ottla.connect.exactly_once import ExactlyOnce, Outgoing, Sender
+from ottla.connect.exactly_once import ExactlyOnce, Fenced, Outgoing, Sender
+from ottla.pipelines.writer import write_options, write_task
 from ottla.tables.topics import TableError
 
 pytestmark = pytest.mark.timeout(240)
@@ -114,6 +117,37 @@ def test_an_attempt_that_dies_leaves_nothing_and_a_zombie_cannot_commit(topics, 
         assert again.done().rows == 10
     with ExactlyOnce(client, topic, 0, 1, topic) as following:
         assert following.done() is None
+
+
+@pytest.mark.parametrize("more", [0, 2000], ids=["at its end", "in its middle"])
+def test_of_two_attempts_at_once_one_writes_and_neither_fails(topics, committed, monkeypatch, more):
+    """Speculative execution: were the slower twin to fail, Spark would begin a third attempt, which fences the faster one."""
+    name = topics.new("twins", 1)
+    schema = StructType([StructField("value", StringType())])
+    options = write_options({"kafka.bootstrap.servers": topics.servers, "topic": name}, schema)
+    rows = [f"v{n}" for n in range(10 + more)]
+    batches = [pa.record_batch({"value": rows[:10]}), *([pa.record_batch({"value": rows[10:]})] if more else [])]
+    messages = []
+
+    def slower():
+        yield batches[0]
+        messages.append(write_task(options, iter(batches), name, 3))  # the twin, from its beginning to its end
+        yield from batches[1:]
+
+    messages.append(write_task(options, slower(), name, 3))
+    assert [(one.rows, one.skipped) for one in messages] == [(len(rows), False), (len(rows), True)]
+    assert sorted(row["value"].decode() for row in committed(name)) == sorted(rows)
+
+    def dying():
+        yield batches[0]
+        with ExactlyOnce({"bootstrap.servers": topics.servers}, name, 0, 4, name):
+            pass  # a twin that begins and never comes to its end
+        yield batches[0]
+
+    monkeypatch.setattr("ottla.pipelines.writer.TWIN_S", 1.0)
+    with pytest.raises(Fenced):
+        write_task(options, dying(), name, 4)
+    assert len(committed(name)) == len(rows)
 
 
 def test_a_record_that_the_broker_refuses_is_an_error(topics, committed):

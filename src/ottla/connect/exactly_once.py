@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -23,6 +22,10 @@ from ottla.tables.topics import TableError
 TIMEOUT_S = 60.0
 MARKER_TOPIC = "__ottla_exactly_once"
 _PASSING = ("NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "UNSTABLE_OFFSET_COMMIT")
+
+
+class Fenced(TableError):
+    """Another attempt at the same work has begun: this one cannot write any more."""
 
 
 class Outgoing(NamedTuple):
@@ -172,11 +175,21 @@ class ExactlyOnce:
             group = self._consumer.consumer_group_metadata()
             _call(producer.send_offsets_to_transaction, [marker], group, TIMEOUT_S)
             _call(producer.commit_transaction, TIMEOUT_S)
-        except BaseException:  # whatever it is, the transaction must not stay open; it goes on up
-            with suppress(KafkaException):  # the next attempt's init_transactions ends what is left open
+        except BaseException as problem:  # whatever it is, the transaction must not stay open; it goes on up
+            try:
                 producer.abort_transaction(10)
+            except KafkaException as left:  # the next attempt's init_transactions ends what is left open
+                if left.args[0].name() == "_FENCED":
+                    raise Fenced("another attempt at this work has begun; this one is fenced") from problem
             raise
         return written
+
+    def done_by_another(self, timeout_s: float) -> Written | None:
+        """What the attempt that fenced this one wrote, as soon as it has; None when it does not come to an end."""
+        deadline = time.monotonic() + timeout_s
+        while (done := self.done()) is None and time.monotonic() < deadline:
+            time.sleep(0.5)
+        return done
 
 
 def ensure_marker_topic(client: Mapping[str, str], name: str) -> None:
