@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import threading
+import time
 
 import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from ottla.connect.exactly_once import Outgoing, Sender
 from ottla.connect.sinks.delta import read_delta
@@ -199,3 +203,40 @@ def test_a_record_that_is_too_large_is_said_or_left_out(client, tmp_path):
         run_connector(config, client, once=True)
     run_connector(config | {"errors.tolerance": "all"}, client, once=True)
     assert [row["value"] for row in rows_of(client, "big")] == [b"a", b"b"]
+
+
+def test_a_running_sink_sees_partitions_and_topics_that_come(client, tmp_path):
+    admin = AdminClient(client)
+    admin.create_topics([NewTopic("come-a", 1)])["come-a"].result(30)
+    send(client, "come-a", {"n": 1})
+    config = {"topics.regex": "come-.*", "consumer.override.metadata.max.age.ms": "300"}
+    config = sink_of("delta", "come", tmp_path) | config
+    del config["topics"]
+    stop = threading.Event()
+    work = threading.Thread(
+        target=run_connector, args=(config, client), kwargs={"once": False, "stopping": stop.is_set}
+    )
+    work.start()
+    try:
+        _until(lambda: [row["n"] for row in table_of("delta", "come", tmp_path)] == [1])
+        admin.create_partitions([NewPartitions("come-a", 2)])["come-a"].result(30)
+        admin.create_topics([NewTopic("come-b", 1)])["come-b"].result(30)
+        sender = Sender(client)
+        sender.send([Outgoing("come-a", None, b'{"n": 2}', None, 1), Outgoing("come-b", None, b'{"n": 3}')])
+        sender.flush()
+        _until(lambda: sorted(row["n"] for row in table_of("delta", "come", tmp_path)) == [1, 2, 3])
+    finally:
+        stop.set()
+        work.join(60)
+
+
+def _until(holds):
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            if holds():
+                return
+        except TableError:
+            pass  # no table yet
+        assert time.monotonic() < deadline
+        time.sleep(0.1)

@@ -161,6 +161,7 @@ class _SinkRun:
         self._flush = number(config, "flush.size", 1000)
         self._transform = chain(config)
         self._key, self._value = converter(config, "key"), converter(config, "value")
+        self._refresh_s = number(config, "consumer.override.metadata.max.age.ms", 30_000) / 1000
         self._rows = RowsOf(config)
         self._errors = _Errors(config)
         self._settings = settings_from(client, f"connect-{self._name}")
@@ -176,7 +177,11 @@ class _SinkRun:
         try:
             with Cluster(self._settings) as cluster:
                 positions = self._begin(cluster, offsets)
+                looked_at = time.monotonic()
                 while not stopping():
+                    if time.monotonic() - looked_at > self._refresh_s:  # partitions and topics may have come
+                        positions = self._begin(cluster, offsets) | positions
+                        looked_at = time.monotonic()
                     ends = cluster.offsets(dict.fromkeys(positions, LATEST), isolation_level=READ_COMMITTED)
                     moved = 0
                     progress(count, _waiting(ends, positions))
