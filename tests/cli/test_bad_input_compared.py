@@ -104,6 +104,7 @@ ODD = calls("""
     topics --bootstrap-server SERVER --create --topic NAME-n --partitions -1
     topics --bootstrap-server SERVER --create --topic NAME-n --replication-factor 99999
     topics --bootstrap-server SERVER --create --topic NAME-n --replication-factor 0
+    topics --bootstrap-server SERVER --create --topic ""
     topics --bootstrap-server SERVER --describe --topic ""
     topics --bootstrap-server SERVER --delete --topic ""
     topics --bootstrap-server SERVER --list --list
@@ -120,6 +121,10 @@ ODD = calls("""
     configs --bootstrap-server SERVER --entity-type topics --entity-type topics --entity-name NAME --describe
     configs --bootstrap-server SERVER --broker 99999999999 --describe
     configs --bootstrap-server SERVER --user "" --describe
+    configs --bootstrap-server SERVER --topic "" --describe
+    configs --bootstrap-server SERVER --group "" --describe
+    configs --bootstrap-server SERVER --client-metrics "" --describe
+    configs --bootstrap-server SERVER --entity-type brokers --entity-name "" --describe
     get-offsets --bootstrap-server SERVER --topic ""
     get-offsets --bootstrap-server SERVER --topic NAME --time 99999999999999999999
     get-offsets --bootstrap-server SERVER --topic NAME --partitions x
@@ -131,6 +136,9 @@ ODD = calls("""
     consumer-groups --bootstrap-server SERVER --describe --group grpé
     consumer-groups --bootstrap-server SERVER --delete --group ""
     consumer-groups --bootstrap-server SERVER --list --timeout x
+    consumer-groups --bootstrap-server SERVER --reset-offsets --group NAME --topic "" --to-earliest
+    consumer-groups --bootstrap-server SERVER --reset-offsets --group NAME --from-file FOLDER/NAME-nameless.csv
+    consumer-groups --bootstrap-server SERVER --delete-offsets --group NAME --topic ""
     groups --bootstrap-server SERVER --list --list
     acls --bootstrap-server SERVER --list --topic ""
     acls --bootstrap-server SERVER --add --topic NAME --allow-principal "" --operation Read
@@ -140,10 +148,16 @@ ODD = calls("""
     log-dirs --bootstrap-server SERVER --describe --broker-list x
     log-dirs --bootstrap-server SERVER --describe --broker-list 99999999999
     delete-records --bootstrap-server SERVER --offset-json-file FOLDER/NAME-empty.csv
+    delete-records --bootstrap-server SERVER --offset-json-file FOLDER/NAME-nameless.json
+    reassign-partitions --bootstrap-server SERVER --verify --reassignment-json-file FOLDER/NAME-nameless.json
     reassign-partitions --bootstrap-server SERVER --list --timeout x
     transactions --bootstrap-server SERVER list --duration-filter 99999999999999999999
     transactions --bootstrap-server SERVER describe-producers --topic NAME --partition 99999999999
     console-consumer --bootstrap-server SERVER --topic NAME --partition 99999999999
+    console-consumer --bootstrap-server SERVER --topic "" --timeout-ms 3000
+    console-consumer --bootstrap-server SERVER --include "" --timeout-ms 3000
+    console-share-consumer --bootstrap-server SERVER --topic "" --timeout-ms 3000
+    consumer-perf-test --bootstrap-server SERVER --topic "" --num-records 1 --timeout 3000
     console-producer --bootstrap-server SERVER --topic NAME --batch-size 99999999999
     share-groups --bootstrap-server SERVER --describe --group ""
     streams-groups --bootstrap-server SERVER --describe --group ""
@@ -170,4 +184,7 @@ def test_odd_words_on_ottla(ottla_server: ApacheKafka, folder: Path) -> None:
 def odd(folder: Path) -> list[Call]:
     for name in NAMES:
         (folder / f"{name}-empty.csv").write_text("")
+        (folder / f"{name}-nameless.csv").write_text(",0,1\n")
+        row = '{"topic": "", "partition": 0, "offset": 0, "replicas": [1]}'
+        (folder / f"{name}-nameless.json").write_text(f'{{"version": 1, "partitions": [{row}]}}')
     return [Call("topics --bootstrap-server SERVER --create --topic NAME --partitions 3"), *ODD]

@@ -164,7 +164,7 @@ def test_the_end_of_an_interactive_metadata_shell(shims: Path, broker: Broker, h
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_server_that_is_told_to_stop(shims: Path, tmp_path: Path, number: signal.Signals) -> None:
-    """It closes its logs and says 0 (Java's says 128 + the signal: docs/differences.md)."""
+    """It closes its logs and ends as a JVM does, with 128 and the signal."""
     properties = tmp_path / "server.properties"
     port, controller = free_port(), free_port()
     properties.write_text(
@@ -192,6 +192,6 @@ def test_a_server_that_is_told_to_stop(shims: Path, tmp_path: Path, number: sign
     finally:
         process.kill()
         process.wait(10)
-    assert process.returncode == 0, said
+    assert process.returncode == 128 + number, said
     assert "Traceback" not in "".join(said) + rest
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()

@@ -117,6 +117,7 @@ VERIFIABLE = calls("""
     verifiable-consumer --bootstrap-server nonsense --topic a --group-id g --max-messages 1
     verifiable-consumer --bootstrap-server SERVER --topic NAME-v --group-id g --command-config FOLDER/none
     verifiable-consumer --bootstrap-server SERVER --topic NAME-v --group-id NAME-va --max-messages 10 --verbose --enable-autocommit
+    verifiable-consumer --bootstrap-server SERVER --topic NAME-v --group-id NAME-vl --max-messages 3 --verbose
     verifiable-consumer --bootstrap-server SERVER --topic NAME-v --group-id NAME-vb --max-messages 10 --assignment-strategy org.apache.kafka.clients.consumer.RoundRobinAssignor --session-timeout 20000 --group-instance-id NAME-i
 """, masks=FIGURES, json_lines=True)  # fmt: skip
 NEW_PROTOCOL = [

@@ -90,6 +90,11 @@ def end_offsets(cluster: Cluster, partitions: Iterable[Partition], *, earliest: 
     return {where: answer.offset for where, answer in found.items() if isinstance(answer, FoundOffset)}
 
 
+def no_such_name(topic: str, partition: int) -> KafkaError:
+    words = f"Failed to fetch metadata for partition {topic}-{partition} due to invalid topic `{topic}`"
+    return KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, words)
+
+
 def delete_records(cluster: Cluster, before: Mapping[Partition, int]) -> dict[Partition, int | KafkaError]:
     """Delete up to these offsets (-1: up to the high watermark); the new low watermark of each, or its error."""
     from ottla.protocol.generated.delete_records_request import (
@@ -101,12 +106,17 @@ def delete_records(cluster: Cluster, before: Mapping[Partition, int]) -> dict[Pa
 
     found: dict[Partition, int | KafkaError] = {}
     leaders: dict[Partition, int] = {}
+    bad_names = set()
     for topic in cluster.describe("deleteRecords", {topic for topic, _ in before}).topics:
         leaders.update({(topic.name or "", row.partition_index): row.leader_id for row in topic.partitions})
+        if topic.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION:
+            bad_names.add(topic.name or "")
     by_leader: dict[int, dict[str, list[DeleteRecordsPartition]]] = {}
     for (name, partition), offset in before.items():
         leader = leaders.get((name, partition), -1)
-        if leader < 0:
+        if name in bad_names:
+            found[name, partition] = no_such_name(name, partition)
+        elif leader < 0:
             found[name, partition] = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         else:
             by_leader.setdefault(leader, {}).setdefault(name, []).append(DeleteRecordsPartition(partition, offset))

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientError, check, error_of
+from ottla.client.topics import check_named
 from ottla.model.errors import ErrorCode, KafkaError
 
 Partition = tuple[str, int]
@@ -38,7 +39,9 @@ def current_placements(
     cluster: Cluster, topics: Iterable[str], *, missing_ok: bool = False
 ) -> dict[Partition, Placement]:
     """With directories as far as brokers tell them; KafkaError for a topic that is not there."""
-    described = cluster.describe("describeTopics", sorted(set(topics)))
+    names = sorted(set(topics))
+    check_named(*names)
+    described = cluster.describe("describeTopics", names)
     replicas: dict[Partition, tuple[int, ...]] = {}
     for topic in described.topics:
         if topic.error_code:

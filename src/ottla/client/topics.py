@@ -34,6 +34,15 @@ class TopicInfo:
     partitions: tuple[PartitionInfo, ...]
 
 
+NAMELESS = "The given topic name '' cannot be represented in a request."
+
+
+def check_named(*names: str) -> None:
+    """Kafka's client does not send an empty name."""
+    if "" in names:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, NAMELESS)
+
+
 def list_topics(cluster: Cluster, call: str = "listTopics") -> list[MetadataResponseTopic]:
     """All topics that may be seen, internal ones too, by name."""
     found = cluster.describe(call, None)
@@ -119,6 +128,7 @@ def create_topic(
     )
     from ottla.protocol.generated.create_topics_response import CreateTopicsResponse
 
+    check_named(name)
     topic = CreatableTopic(
         name,
         -1 if assignment else partitions,

@@ -18,9 +18,15 @@ from ottla.server.errors import StartupError
 from ottla.server.node import Node
 
 
-def run_from_file(file: Path, overrides: Sequence[str] = ()) -> int:
-    """`ottla server start`: the exit code."""
-    return exit_code(file, lambda: run(Node(load(read_properties(file, overrides)))))
+def run_from_file(file: Path, overrides: Sequence[str] = (), *, as_java: bool = False) -> int:
+    """`ottla server start`: the exit code. `as_java`: after a signal 128 and its number, as a JVM ends."""
+    signals: list[int] = []
+
+    def command() -> int:
+        code = run(Node(load(read_properties(file, overrides))), on_signal=signals.append)
+        return 128 + signals[0] if as_java and signals and code == 0 else code
+
+    return exit_code(file, command)
 
 
 def exit_code(file: Path, command: Callable[[], int], prefix: str = "ottla: ") -> int:
@@ -57,19 +63,30 @@ def run(
     node: Node,
     on_started: Callable[[Node], None] | None = None,
     on_stopping: Callable[[], None] | None = None,
+    on_signal: Callable[[int], None] = lambda _number: None,
 ) -> int:
     """Start, serve until SIGTERM or SIGINT, stop cleanly; a second signal ends at once. `on_stopping` is called in a
     thread while the node still serves.
     """
     descriptors.raise_limit()
-    return run_loop(_serve(node, on_started, on_stopping))
+    return run_loop(_serve(node, on_started, on_stopping, on_signal))
 
 
-async def _serve(node: Node, on_started: Callable[[Node], None] | None, on_stopping: Callable[[], None] | None) -> int:
+async def _serve(
+    node: Node,
+    on_started: Callable[[Node], None] | None,
+    on_stopping: Callable[[], None] | None,
+    on_signal: Callable[[int], None],
+) -> int:
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
+
+    def stop(number: int) -> None:
+        on_signal(number)
+        stopping.set()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
+        loop.add_signal_handler(number, stop, number)
     if not await _started(node, stopping):
         return 0
     # What exists now lives as long as the node: the collector need not walk it again and again.

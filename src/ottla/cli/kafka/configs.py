@@ -270,12 +270,12 @@ def _alter_users(
 
 
 def _describe(cluster: Cluster, kind: str, name: str | None, *, everything: bool) -> None:
-    if kind == "topics" and name:
+    if kind == "topics" and name is not None:
         try:
             check_topic_name(name)
         except KafkaError as reason:
             raise ValueError(str(reason)) from None
-    if name and kind != "broker-loggers" and name not in _entities(cluster, kind):
+    if name is not None and kind != "broker-loggers" and name not in _entities(cluster, kind):
         print(f"The {kind[:-1]} '{name}' doesn't exist and doesn't have dynamic config.")
         return
     for entity in _entities(cluster, kind) if name is None else [name]:

@@ -10,7 +10,15 @@ from typing import Any
 
 from ottla.cli.kafka.admin import REFUSED
 from ottla.cli.kafka.client_properties import RenamedOption, made_client, merged_properties, next_batch
-from ottla.cli.kafka.console_options import FORMATTER, PROPERTY, RENAMED, check_groups, formatter_of, reading_options
+from ottla.cli.kafka.console_options import (
+    FORMATTER,
+    PROPERTY,
+    RENAMED,
+    check_groups,
+    check_subscription,
+    formatter_of,
+    reading_options,
+)
 from ottla.cli.kafka.formatters import BadRecord, PrintedRecord, Write
 from ottla.cli.kafka.options import CTRL_C, INTERRUPTED, Exit, Option, OptionError, OptionParser, Options
 
@@ -36,6 +44,7 @@ def main(arguments: list[str]) -> int:
         write = formatter_of(options)
         limit = options.integer("max-messages")
         idle = options.value("timeout-ms")
+        check_subscription(options)
         return Session(
             options, properties, write, -1 if limit is None else limit, None if idle is None else int(idle)
         ).run()

@@ -51,6 +51,14 @@ def formatter_of(options: Options) -> Write:
         options.usage(str(reason))
 
 
+def check_subscription(options: Options) -> None:
+    """ValueError for a name or a pattern that is empty, which Kafka's consumer does not subscribe to."""
+    if options.value("topic") == "":
+        raise ValueError("Topic collection to subscribe to cannot contain null or empty topic")
+    if options.value("include") == "":
+        raise ValueError("Topic pattern to subscribe to cannot be empty")
+
+
 def check_groups(options: Options, properties: dict[str, str], old: tuple[str, str]) -> str | None:
     """The one group that --group and the properties name; the help when they name two. `old` are the spellings it uses."""
     groups = [name for name in (options.value("group"), properties.get("group.id")) if name is not None]

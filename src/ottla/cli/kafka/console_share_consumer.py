@@ -8,7 +8,15 @@ import time
 
 from ottla.cli.kafka.admin import REFUSED, ClientNotMade, open_cluster
 from ottla.cli.kafka.client_properties import RenamedOption, check_numbers, merged_properties
-from ottla.cli.kafka.console_options import FORMATTER, PROPERTY, RENAMED, check_groups, formatter_of, reading_options
+from ottla.cli.kafka.console_options import (
+    FORMATTER,
+    PROPERTY,
+    RENAMED,
+    check_groups,
+    check_subscription,
+    formatter_of,
+    reading_options,
+)
 from ottla.cli.kafka.formatters import BadRecord, PrintedRecord, Write
 from ottla.cli.kafka.options import CTRL_C, INTERRUPTED, Exit, Option, OptionError, OptionParser, Options
 from ottla.client.cluster import Cluster
@@ -58,6 +66,7 @@ def _consume(options: Options, write: Write, properties: dict[str, str]) -> int:
         return 1
     kind = REJECT if options.has("reject") else RELEASE if options.has("release") else ACCEPT
     group = check_groups(options, properties, ("consumer-property", "consumer-config")) or "console-share-consumer"
+    check_subscription(options)
     count, code = 0, 0
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     properties.setdefault("client.id", "console-share-consumer")

@@ -10,7 +10,7 @@ from ottla.cli.kafka.options import Exit, Option, OptionError, OptionParser, Opt
 from ottla.client.cluster import Cluster
 from ottla.client.errors import CallTimeout, java_name
 from ottla.client.groups import consumer_groups, delete_group, delete_offsets
-from ottla.client.topics import describe_topics
+from ottla.client.topics import check_named, describe_topics
 from ottla.model.errors import ErrorCode, KafkaError
 
 ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets", "validate-regex")
@@ -239,6 +239,7 @@ def _delete(cluster: Cluster, groups: list[str]) -> None:
 def topic_partitions(cluster: Cluster, topics: list[str]) -> list[tuple[str, int]]:
     """`topic` as all of its partitions, `topic:0,2` as those two."""
     found: list[tuple[str, int]] = []
+    check_named(*topics)
     whole = [topic for topic in topics if ":" not in topic]
     for topic in topics:
         if ":" not in topic:

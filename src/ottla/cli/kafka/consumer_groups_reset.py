@@ -14,8 +14,8 @@ from pathlib import Path
 from ottla.cli.kafka.options import OptionError, Options
 from ottla.client.cluster import Cluster
 from ottla.client.groups import commit_offsets, committed_offsets, describe_group
-from ottla.client.offsets import EARLIEST, LATEST, offsets_or_raise
-from ottla.client.topics import list_topics
+from ottla.client.offsets import EARLIEST, LATEST, no_such_name, offsets_or_raise
+from ottla.client.topics import NAMELESS, list_topics
 from ottla.model.errors import ErrorCode, KafkaError
 
 Partition = tuple[str, int]
@@ -84,6 +84,8 @@ def _partitions(cluster: Cluster, options: Options, group: str) -> list[Partitio
     if options.has("all-topics"):
         return sorted(committed_offsets(cluster, group))
     if options.has("topic"):
+        if "" in options.values("topic"):
+            raise OptionError(NAMELESS)
         return _existing(cluster, topic_partitions(cluster, options.values("topic")))
     if not options.has("from-file"):
         options.usage("One of the reset scopes should be defined: --all-topics, --topic.")
@@ -209,6 +211,11 @@ def before_now(text: str) -> int:
 def _of_file(cluster: Cluster, wanted: Plan) -> Plan:
     topics = {topic.name for topic in list_topics(cluster)}
     for topic, partition in wanted:
+        if not topic:
+            raise OptionError(
+                "java.util.concurrent.ExecutionException: org.apache.kafka.common.errors.InvalidTopicException: "
+                f"{no_such_name(topic, partition).message}"
+            )
         if topic not in topics:
             raise OptionError(
                 "java.util.concurrent.ExecutionException: org.apache.kafka.common.errors.UnknownTopicOrPartitionException: "

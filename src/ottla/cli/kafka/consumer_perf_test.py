@@ -9,6 +9,7 @@ from typing import Any
 
 from ottla.cli.kafka.admin import REFUSED, command_properties_of
 from ottla.cli.kafka.client_properties import RenamedOption, key_values, made_client, next_batch
+from ottla.cli.kafka.console_options import check_subscription
 from ottla.cli.kafka.java_dates import java_moment
 from ottla.cli.kafka.options import Exit, Option, OptionError, OptionParser, Options
 from ottla.cli.kafka.perf_stats import ClientMetrics
@@ -75,6 +76,7 @@ def _run(options: Options) -> int:
     wanted = _long(options, "num-records" if options.has("num-records") else "messages")
     if _long(options, "reporting-interval") <= 0:
         raise OptionError("Reporting interval must be greater than 0.")
+    check_subscription(options)
     properties = {**command_properties_of(_CONFIG.value(options)), **key_values(options.values("command-property"))}
     properties |= {
         "bootstrap.servers": options.required("bootstrap-server"),

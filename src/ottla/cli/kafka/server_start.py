@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> int:
         return _behind(file, overrides)
     from ottla.server.run import run_from_file
 
-    return run_from_file(Path(file), tuple(overrides))
+    return run_from_file(Path(file), tuple(overrides), as_java=True)
 
 
 def _behind(file: str, overrides: list[str]) -> int:

@@ -109,10 +109,10 @@ def _consume(consumer: Any, given: Namespace) -> None:
 
     seen = 0
     while given.max_messages < 0 or seen < given.max_messages:
-        limit = 500 if given.max_messages < 0 else min(500, given.max_messages - seen)
-        messages = [one for one in next_batch(consumer, limit, 0.2) if one.error() is None]
-        if not messages:
+        polled = [one for one in next_batch(consumer, 500, 0.2) if one.error() is None]
+        if not polled:
             continue
+        messages = polled if given.max_messages < 0 else polled[: given.max_messages - seen]
         ranges: dict[tuple[str, int], list[int]] = {}
         for one in messages:
             ranges.setdefault((one.topic(), one.partition()), []).append(one.offset())
@@ -129,7 +129,7 @@ def _consume(consumer: Any, given: Namespace) -> None:
                     offset=one.offset(),
                 )
         seen += len(messages)
-        tell("records_consumed", count=len(messages), partitions=[
+        tell("records_consumed", count=len(polled), partitions=[
             {"topic": topic, "partition": partition, "count": len(offsets), "minOffset": min(offsets), "maxOffset": max(offsets)}
             for (topic, partition), offsets in ranges.items()
         ])  # fmt: skip
