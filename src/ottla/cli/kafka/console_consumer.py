@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
         write = formatter_of(options)
         limit = options.integer("max-messages")
         idle = options.value("timeout-ms")
-        check_subscription(options)
+        check_subscription(options.value("topic"), options.value("include"))
         return Session(
             options, properties, write, -1 if limit is None else limit, None if idle is None else int(idle)
         ).run()

@@ -51,11 +51,11 @@ def formatter_of(options: Options) -> Write:
         options.usage(str(reason))
 
 
-def check_subscription(options: Options) -> None:
+def check_subscription(topic: str | None, pattern: str | None = None) -> None:
     """ValueError for a name or a pattern that is empty, which Kafka's consumer does not subscribe to."""
-    if options.value("topic") == "":
+    if topic == "":
         raise ValueError("Topic collection to subscribe to cannot contain null or empty topic")
-    if options.value("include") == "":
+    if pattern == "":
         raise ValueError("Topic pattern to subscribe to cannot be empty")
 
 

@@ -66,7 +66,7 @@ def _consume(options: Options, write: Write, properties: dict[str, str]) -> int:
         return 1
     kind = REJECT if options.has("reject") else RELEASE if options.has("release") else ACCEPT
     group = check_groups(options, properties, ("consumer-property", "consumer-config")) or "console-share-consumer"
-    check_subscription(options)
+    check_subscription(options.value("topic"))
     count, code = 0, 0
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     properties.setdefault("client.id", "console-share-consumer")

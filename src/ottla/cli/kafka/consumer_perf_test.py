@@ -76,7 +76,7 @@ def _run(options: Options) -> int:
     wanted = _long(options, "num-records" if options.has("num-records") else "messages")
     if _long(options, "reporting-interval") <= 0:
         raise OptionError("Reporting interval must be greater than 0.")
-    check_subscription(options)
+    check_subscription(options.value("topic"), options.value("include"))
     properties = {**command_properties_of(_CONFIG.value(options)), **key_values(options.values("command-property"))}
     properties |= {
         "bootstrap.servers": options.required("bootstrap-server"),
