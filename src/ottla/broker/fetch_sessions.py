@@ -8,7 +8,8 @@ decided in `fetch_session_cache`.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ottla.broker.fetch_session_cache import EvictableKey, FetchSessionCache
@@ -19,6 +20,7 @@ from ottla.protocol.generated.fetch_response import PartitionData
 
 if TYPE_CHECKING:
     from ottla.env.seams import Clock, RandomSource
+    from ottla.metadata.image import TopicImage
 
 FIRST_TOPIC_ID_VERSION = 13
 INITIAL_EPOCH = 0
@@ -34,13 +36,14 @@ class PartitionKey(NamedTuple):
 class CachedPartition:
     """A partition of a session: the client's request for it, and what the last response said."""
 
-    __slots__ = ("high_watermark", "known", "log_start_offset", "request")
+    __slots__ = ("high_watermark", "log_start_offset", "name", "request")
 
     def __init__(self, request: FetchPartition) -> None:
         self.request = request
         self.high_watermark = -1
         self.log_start_offset = -1
-        self.known = False  # whether its topic id ever had a topic
+        self.name: str | None = None
+        """Of the topic that had its topic id when it was last looked for: it keeps the name when the topic is deleted."""
 
     def remember(self, told: PartitionData) -> bool:
         """Keep what is being told; whether it is worth telling."""
@@ -52,7 +55,6 @@ class CachedPartition:
             or told.error_code != 0
             or told.diverging_epoch.epoch >= 0
         )
-        self.known = self.known or told.error_code != ErrorCode.UNKNOWN_TOPIC_ID
         self.high_watermark = -1 if told.error_code else told.high_watermark
         self.log_start_offset = told.log_start_offset
         return changed
@@ -92,6 +94,7 @@ class FetchSession:
 
 
 Wanted: TypeAlias = list[tuple[PartitionKey, FetchPartition]]
+Topics: TypeAlias = "Mapping[Uuid, TopicImage]"
 Begin: TypeAlias = Callable[[list[Answer]], FetchSession | None]
 
 
@@ -115,16 +118,19 @@ class FetchContext:
         """Whether the session went on with another request while this one waited."""
         return self.session is not None and self._epoch not in (0, self.session.epoch)
 
-    def was_known(self, key: PartitionKey) -> bool:
-        """Whether this session has seen the partition's topic."""
+    def known_name(self, key: PartitionKey) -> str | None:
+        """The name of the partition's topic, if this session has seen it."""
         cached = None if self.session is None else self.session.partitions.get(key)
-        return cached is not None and cached.known
+        return None if cached is None else cached.name
 
-    def told(self, answers: list[Answer]) -> list[Answer]:
+    def told(self, answers: list[Answer], topics: Topics = MappingProxyType({})) -> list[Answer]:
         """What to put into the response; partitions that had data go to the end of the session's order."""
         if self._begin is not None:
             self.session = self._begin(answers)
             self._begin = None
+            if self.session is not None:
+                for key, begun in self.session.partitions.items():
+                    _note_name(begun, key, topics)
             return answers
         session = self.session
         if session is None:
@@ -134,6 +140,8 @@ class FetchContext:
             cached = session.partitions.get(key)
             if cached is None:
                 continue
+            if cached.name is None:
+                _note_name(cached, key, topics)
             if cached.remember(data):
                 kept.append((key, data))
             if data.records:
@@ -205,6 +213,13 @@ class FetchSessions:
             cached.remember(data)
         shard.touch(session, now_ms)
         return session
+
+
+def _note_name(cached: CachedPartition, key: PartitionKey, topics: Topics) -> None:
+    if key.topic:
+        cached.name = key.topic
+    elif (topic := topics.get(key.topic_id)) is not None:
+        cached.name = topic.name
 
 
 def _asked(request: FetchRequest) -> dict[PartitionKey, FetchPartition]:

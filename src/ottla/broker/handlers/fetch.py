@@ -188,8 +188,10 @@ class Fetch:
     def _failed(self, key: PartitionKey, error: KafkaError) -> PartitionData:
         self.stop = True
         code = error.code
-        if code is ErrorCode.UNKNOWN_TOPIC_ID and self.fetch_context.was_known(key):
-            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # the topic of this id was deleted while the session lasts
+        if code is ErrorCode.UNKNOWN_TOPIC_ID and (name := self.fetch_context.known_name(key)) is not None:
+            # The topic of this id was deleted while the session lasts; there may be a namesake.
+            namesake = self._context.broker.image.partition(name, key.partition)
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if namesake is None else ErrorCode.INCONSISTENT_TOPIC_ID
         data = _unread(key.partition, code)
         if code not in _UNKNOWN_ERRORS:
             data.aborted_transactions = None
@@ -220,7 +222,7 @@ class Fetch:
         answers = self.answers
         if self.stop:  # what nobody knows comes last
             answers = sorted(answers, key=lambda answer: _LAST.get(answer[1].error_code, 0))
-        for key, data in self.fetch_context.told(answers):
+        for key, data in self.fetch_context.told(answers, self._context.broker.image.topics_by_id):
             if key[:2] != last:
                 last = key[:2]
                 topics.append(FetchableTopicResponse(key.topic, key.topic_id, []))

@@ -217,3 +217,6 @@ def fetch_session_topic_gone(pair: Pair, version: int) -> None:
     pair.settle()
     pair.send(lambda side: FetchRequest(session_id=side.memory["session"], session_epoch=1), version)
     pair.send(lambda side: FetchRequest(session_id=side.memory["session"], session_epoch=2), version)
+    pair.create(topic, 1)  # a namesake, whose id is another
+    pair.send(lambda side: FetchRequest(session_id=side.memory["session"], session_epoch=3), version)
+    pair.send(lambda side: FetchRequest(session_id=side.memory["session"], session_epoch=4), version)
