@@ -171,7 +171,7 @@ def _reassign(_side: Side, asked: Asked) -> Message:
 def _create_partitions(_side: Side, asked: Asked) -> Message:
     count, assigned, dry = asked.options
     assignments = [grow.CreatePartitionsAssignment([1])] * assigned if 0 < assigned < 4 else None
-    topics = [grow.CreatePartitionsTopic(name, min(count, 20_000), assignments) for name, _ in asked.topics]
+    topics = [grow.CreatePartitionsTopic(name, min(count, 100), assignments) for name, _ in asked.topics]
     return grow.CreatePartitionsRequest(topics, 5_000, dry != 1)
 
 

@@ -154,9 +154,7 @@ def _produce_to_both(pair: Pair, step: Produce, names: list[str]) -> None:
     if step.acks:
         pair.send(build, version)
     else:
-        pair.start(build, version)
-        for side in pair.sides:
-            side.close()  # it may close the connection, or not
+        pair.send_unanswered(build, version)  # an error closes the connection
 
 
 def _continue(pair: Pair, step: Sequence, name: str) -> None:
