@@ -140,6 +140,8 @@ def validate_produce(
     header = parse_header(buf, 0) if len(buf) >= HEADER_BYTES else None
     if header is None or not _is_exactly_one(header, len(buf), version):
         size = check_request(buf, version)
+        if size < HEADER_BYTES:
+            raise corrupt_size(size)
         header = parse_header(buf, 0)
         if len(buf) != size:
             buf = memoryview(buf)[:size]
@@ -222,8 +224,6 @@ def check_request(buf: bytearray | memoryview, version: int) -> int:
         raise _request_error(version, "must have at least one record batch per partition")
     if magic_at(buf, 0) != MAGIC_V2:
         raise _request_error(version, "are only allowed to contain record batches with magic version 2")
-    if size < HEADER_BYTES:
-        raise corrupt_size(size)
     codec = buf[_ATTRIBUTES_LOW] & COMPRESSION_MASK
     if version < FIRST_ZSTD_VERSION and codec > ZSTD:
         unknown = unknown_codec(codec)

@@ -227,7 +227,8 @@ def produce_refused_as_a_whole(pair: Pair, version: int) -> None:
     transactional = OddBatch([OddRecord(0, 0, b"k", b"v")], 0, T0, (("attributes", 0x10),)).encoded()
     bad = (
         bytes(61), bytes(13), bytes(11), b"", raw(good, 16, b"\3"), raw(good, 16, b"\1"), good + bytes(13), good + bytes(9),
-        transactional, old_message(1, b"abc"), raw(good, 20, b"\xff"),
+        transactional, old_message(1, b"abc"), raw(good, 20, b"\xff"), raw(good, 8, struct.pack(">i", 2**31 - 1)),
+        raw(good, 8, struct.pack(">i", 48)), raw(raw(good, 8, struct.pack(">i", 48)), 22, b"\4"), raw(good, 22, b"\4"),
     )  # fmt: skip
 
     def send(acks: int, *records: bytes, partition: int = 0) -> None:
