@@ -7,6 +7,7 @@ import pty
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -84,7 +85,7 @@ def test_top_says_that_nobody_answers() -> None:
         [*OTTLA, "top", *config, "--count", "1"], capture_output=True, text=True, timeout=50, check=False
     )
     assert done.returncode == 1
-    assert "does not answer" in done.stderr
+    assert "nothing listens on 127.0.0.1:1" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -120,3 +121,15 @@ def test_bad_arguments_are_said_in_one_line(arguments: list[str], says: str) -> 
     assert done.returncode != 0
     assert says in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_port_of_another_is_said_in_one_line() -> None:
+    """As `ottla up` starts it, with an input that stays open: the reader of it aborted the interpreter at its end."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        command = [*OTTLA, "console", "--listen", address, "--until-stdin-closes"]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stderr is not None
+            said = process.stderr.read()
+            assert process.wait(50) == 1
+    assert said == f"ottla console: cannot listen on {address}: Address already in use\n"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import socket
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any
 
 from ottla.console.app import make_app
+from ottla.console.errors import ConsoleError
 from ottla.console.settings import ConsoleSettings
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]", "::1")
@@ -22,7 +23,7 @@ def serve(
     on_up: Callable[[int], None] | None = None,
     until_stdin_closes: bool = False,
 ) -> None:
-    """Until it is stopped by a signal. `on_up` hears the port once it is bound."""
+    """Until it is stopped by a signal. `on_up` hears the port once it is served. ConsoleError when it is another's."""
     import uvicorn
 
     class Server(uvicorn.Server):
@@ -44,13 +45,27 @@ def serve(
             **settings.web_access().uvicorn_options(),
         )
     )
-    if until_stdin_closes:
-        threading.Thread(target=_end_with_stdin, args=(server,), daemon=True).start()
-    server.run()
+    with _bound(host, port) as listening:
+        if until_stdin_closes:
+            threading.Thread(target=_end_with_stdin, args=(server,), daemon=True).start()
+        server.run(sockets=[listening])
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # With the protocol named: asyncio sets TCP_NODELAY only then.
+    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind((host.strip("[]"), port))
+    except OSError as error:
+        found.close()
+        raise ConsoleError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+    return found
 
 
 def _end_with_stdin(server: Any) -> None:
     """The process that started this one holds our standard input; when it is gone, so are we."""
-    while sys.stdin.buffer.read(4096):
+    while os.read(0, 4096):  # not by sys.stdin: a read that waits for its lock at the interpreter's end aborts it
         pass
     server.should_exit = True
