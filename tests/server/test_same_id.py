@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from ottla.metadata.publisher import MetadataPublisher
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.server.registration import Registration
 from tests.quorum.members import Member, running, until
@@ -78,10 +79,9 @@ def test_no_heartbeat_that_fails_is_the_last() -> None:
         controller = Controller()
         config = SimpleNamespace(node_id=1, broker_session_timeout_ms=100, broker_heartbeat_interval_ms=1)
         node: Any = SimpleNamespace(config=config)
-        metadata: Any = SimpleNamespace(offset=0)
         logs: Any = SimpleNamespace(directories=[])
         identity: Any = None
-        registration = Registration(node, controller, metadata, identity, logs, incarnation=bytes(16))  # type: ignore[arg-type]
+        registration = Registration(node, controller, MetadataPublisher(), identity, logs, incarnation=bytes(16))  # type: ignore[arg-type]
         await registration.unfence()
         registration.beat_now()
         async with asyncio.timeout(30):
