@@ -137,7 +137,7 @@ class Append:
         self.uncommitted: list[tuple[Partition, Offset, PartitionProduceResponse]] = []
 
     def topics(self) -> list[TopicProduceResponse]:
-        answers: dict[tuple[str, Uuid], TopicProduceResponse] = {}
+        answers = []
         several = has_several_partitions(self._request)
         refusal = whole_refusal(self._request) if several else None
         for topic in self._request.topic_data:
@@ -151,11 +151,8 @@ class Append:
                     found = error if several else whole_refusal(self._request) or error
                     partitions.append(self._failed(topic, data.index, found))
                     self._count_failure(topic)
-            known = answers.setdefault(
-                (topic.name, topic.topic_id), TopicProduceResponse(topic.name, topic.topic_id, [])
-            )
-            known.partition_responses += partitions
-        return [answer for answer in answers.values() if answer.partition_responses]
+            answers.append(TopicProduceResponse(topic.name, topic.topic_id, partitions))
+        return answers if len(answers) == 1 and answers[0].partition_responses else _told_once(answers)
 
     def _partition(self, topic: TopicProduceData, index: int, records: Any) -> PartitionProduceResponse:
         partition = find_partition(self._context, topic, index)
@@ -258,6 +255,16 @@ class Append:
         for key, (partition, end_offset, _) in list(waiting.items()):
             keys[key] = partition.when_committed(end_offset, partial(committed, key))
         return deferred
+
+
+def _told_once(answers: list[TopicProduceResponse]) -> list[TopicProduceResponse]:
+    """A topic that was named twice in one, and none without partitions."""
+    topics: dict[tuple[str, Uuid], TopicProduceResponse] = {}
+    for answer in answers:
+        known = topics.setdefault((answer.name, answer.topic_id), answer)
+        if known is not answer:
+            known.partition_responses += answer.partition_responses
+    return [answer for answer in topics.values() if answer.partition_responses]
 
 
 def _uncommit(response: PartitionProduceResponse, code: ErrorCode) -> None:
