@@ -78,10 +78,13 @@ class History:
         codec: int = 0,
         producer_id: int = -1,
         transactional: bool = False,
+        headers: Sequence[tuple[str, bytes | None]] = (),
     ) -> int:
         """One batch; returns its first offset."""
         sequence = self.sequences.get(producer_id, 0)
-        records = [SimpleRecord(self.clock.now_ms + i, key, value) for i, (key, value) in enumerate(pairs)]
+        records = [
+            SimpleRecord(self.clock.now_ms + i, key, value, tuple(headers)) for i, (key, value) in enumerate(pairs)
+        ]
         data = build_batch(
             records,
             compression=codec,
