@@ -175,9 +175,10 @@ class LogStore:
         logs[log.topic_partition] = log
 
     def _read_checkpoint(self, log_dir: LogDirectory, name: str) -> dict[TopicPartition, Offset]:
+        refused = CorruptCheckpointError if name != CLEANER_CHECKPOINT else (CorruptCheckpointError, OSError)
         try:
             return read_offsets(self._storage, f"{log_dir.path}/{name}")
-        except CorruptCheckpointError as error:
+        except refused as error:
             _log.warning("checkpoint.rejected", error=str(error))
             return {}
 

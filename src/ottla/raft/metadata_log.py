@@ -158,8 +158,17 @@ class MetadataLog:
         for segment in self._segments[:-1]:
             segment.file.close()
         if self._segments:
-            self._segments[-1].close()
+            self._close_active(self._segments[-1])
         self._segments = []
+
+    @staticmethod
+    def _close_active(segment: Segment) -> None:
+        try:
+            segment.finish()
+        except OSError as error:
+            # What was acknowledged is synced; the indexes are made again at the next start.
+            log.warning("metadata_log.unfinished", path=segment.file.path, error=str(error))
+        segment.file.close()
 
     def _is_full(self, active: Segment, incoming: int) -> bool:
         if active.base_offset in self._plain or active.size + incoming > self._config.segment_bytes:

@@ -53,7 +53,10 @@ def load_quorum_state(storage: Storage, log_dir: str) -> QuorumState | None:
             voted_directory_id=uuid_from_str(raw["votedDirectoryId"]) if version == 1 else ZERO_UUID,
         )
     except (ValueError, KeyError, TypeError) as error:
-        raise QuorumStateError(f"{path} is not a quorum state: {error}") from error
+        raise QuorumStateError(
+            f"{path} is not a quorum state: {error}. Put back a copy of it; a node that is the only controller may go "
+            "without it"
+        ) from error
 
 
 def store_quorum_state(

@@ -116,10 +116,6 @@ class Segment:
         for suffix in ("log", "index", "timeindex", "snapshot"):
             self._storage.remove(segment_path(self._dir, self.base_offset, suffix))
 
-    def close(self) -> None:
-        self.finish()
-        self.file.close()
-
     def _reset(self) -> None:
         self.size = 0
         self.next_offset = self._max_timestamp_offset = self.base_offset

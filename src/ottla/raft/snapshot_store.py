@@ -48,7 +48,8 @@ class SnapshotStore:
         if not self.ids:
             return None
         name = self.ids[-1].file_name()
-        return decode_snapshot(self._storage.read_bytes(f"{self._dir}/{name}"), name)
+        path = f"{self._dir}/{name}"
+        return decode_snapshot(self._storage.read_bytes(path), path)
 
     def grown(self, record_bytes: int, now_ms: int) -> None:
         """Count bytes that no snapshot holds yet."""

@@ -51,6 +51,8 @@ class Replicas:
         self.by_id: dict[Uuid, dict[int, Partition]] = {}
         self.names: dict[Uuid, str] = {}
         self._moving: set[TopicPartition] = set()
+        self._unmade: set[tuple[Uuid, int]] = set()
+        """Replicas of this node whose log could not be made: the disk was full, or their directory is offline."""
         self._verification_enabled = False
         self._on_added: list[Callable[[Partition], None]] = []
         self._on_removed: list[Callable[[Partition], None]] = []
@@ -190,8 +192,11 @@ class Replicas:
         try:
             partition_log = self._log_of(tp, topic, directory_id)
         except KafkaError as error:
-            log.error("partition.offline", partition=str(tp), reason=error.message)
+            if (topic.id, index) not in self._unmade:
+                log.error("partition.offline", partition=str(tp), reason=error.message)
+            self._unmade.add((topic.id, index))
             return None
+        self._unmade.discard((topic.id, index))
         partition_log.verification_enabled = self._verification_enabled
         partition = Partition(self.context, tp, topic.id, partition_log)
         partitions = self.by_id.setdefault(topic.id, {})
@@ -218,6 +223,15 @@ class Replicas:
             found.assign_topic_id(topic.id)
         found.config = config
         return found
+
+    def make_unmade(self) -> None:
+        """Once more: there may be space again."""
+        for topic_id, index in list(self._unmade):
+            topic = self.context.image.topics_by_id.get(topic_id)
+            if topic is None or index not in topic.partitions:
+                self._unmade.discard((topic_id, index))
+            else:
+                self._apply_topic(topic, {index})
 
     def _remove_topic(self, topic_id: Uuid) -> None:
         name = self.names.pop(topic_id, None)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 DELETED_FILES_CHECK_MS = 1_000
+UNMADE_CHECK_MS = 1_000
+"""How often a replica that had no room on the disk is tried again."""
 ROLLED_SEGMENTS_CHECK_MS = 5_000
 MOVE_CHUNK_BYTES = 1024 * 1024
 MOVE_PAUSE_MS = 10
@@ -76,6 +78,7 @@ class Housekeeping:
         )
         self._every(config.producer_id_expiration_check_interval_ms, self._expire_producers)
         self._every(DELETED_FILES_CHECK_MS, self._remove_files)
+        self._every(UNMADE_CHECK_MS, self._replicas.make_unmade)
         self._every(config.log_flush_scheduler_interval_ms, self._flush_due)
         self._every(ROLLED_SEGMENTS_CHECK_MS, self._flush_rolled)
         self._every(MOVE_PAUSE_MS, self._move, idle_ms=DELETED_FILES_CHECK_MS)

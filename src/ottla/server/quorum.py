@@ -22,7 +22,7 @@ from ottla.model.ids import METADATA_DIR, ZERO_UUID, NodeId
 from ottla.protocol.primitives import Message
 from ottla.raft.answers import known_leader
 from ottla.raft.config import Address, RaftConfig
-from ottla.raft.errors import RaftError
+from ottla.raft.errors import RaftError, SnapshotError
 from ottla.raft.metadata_log import MetadataLogConfig
 from ottla.raft.node import RaftNode
 from ottla.raft.outbound import Outbound, Reply
@@ -41,6 +41,10 @@ TICK_MS = 250
 RESIGN_TIMEOUT_MS = 1_000
 """How long a stopping leader waits for the others to know."""
 
+_SNAPSHOT_ADVICE = (
+    "Move the file away if an older one is beside it or the metadata log still begins at offset 0; otherwise put back a "
+    "copy of it, which every other controller has"
+)
 CAUGHT_UP_CHECK_SECONDS = 0.01
 """How often a broker that waits for metadata looks whether it has it."""
 
@@ -138,6 +142,8 @@ class QuorumMember:
                 self.runtime.start(read_bootstrap(self._storage, directory))
             else:
                 self.driver.start()
+        except SnapshotError as error:
+            raise StartupError(f"{error}. {_SNAPSHOT_ADVICE}") from error
         except RaftError as error:
             raise StartupError(str(error)) from error
         except OSError as error:
