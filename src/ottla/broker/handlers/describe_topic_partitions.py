@@ -25,10 +25,9 @@ def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> 
         names = [name for name in names if name >= cursor.topic_name]
         if cursor.partition_index < 0 or (not fetch_all and cursor.topic_name not in names):
             return _refused(request, ErrorCode.INVALID_REQUEST)
-    if "" in names:
-        return _refused(
-            request, ErrorCode.UNKNOWN_SERVER_ERROR
-        )  # nobody can have rights on it, says Kafka's authorizer
+    elif "" in names:
+        # Kafka takes it for the topic of the cursor, and there is none.
+        return _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR)
     limit = max(min(context.broker.config.max_request_partition_size_limit, request.response_partition_limit), 1)
     response = DescribeTopicPartitionsResponse()
     for name in names:

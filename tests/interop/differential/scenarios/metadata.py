@@ -92,6 +92,7 @@ def describe_topic_partitions(pair: Pair, version: int) -> None:
     describe(["a b", first])
     describe(["", first, "", first])
     describe(["", first], 10, Cursor(first, 0))
+    describe(["", first], 10, Cursor("", 0))
     for limit in (1, 2, 3, 4, 7, 9, 0, -1):
         describe(names, limit)
     for at in (0, 1, 2, 3, 9, -1):
