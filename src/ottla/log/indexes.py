@@ -162,7 +162,8 @@ class _Index:
             return
         file = self._storage.open(self.path, create=True)
         try:
-            file.pwrite(self._tail, self._written)
+            # A copy: the error of a full disk keeps its frames, and with them a hold on what they were writing.
+            file.pwrite(bytes(self._tail), self._written)
             self._written += len(self._tail)
             self._tail.clear()
             if file.size() != self._written:
