@@ -288,7 +288,7 @@ def test_a_crash_that_takes_the_end_takes_the_note(tmp_path: Path) -> None:
     with last.open("r+b") as file:
         file.truncate(last.stat().st_size - 5)
     (directory / ".kafka_cleanshutdown").unlink()
-    (directory / "recovery-point-offset-checkpoint").unlink()
+    (directory / "recovery-point-offset-checkpoint").write_bytes(b"0\n0\n")
     store = opened(directory, config)
     log = log_of(store)
     assert log.log_end_offset < COUNT

@@ -78,6 +78,11 @@ def read_offsets(storage: Storage, path: str) -> dict[TopicPartition, Offset]:
         raise CorruptCheckpointError(f"{path} holds an entry that is not a number: {error}") from error
 
 
+def was_written_empty(storage: Storage, path: str) -> bool:
+    """A checkpoint that says of no partition anything; one that was lost or damaged says nothing at all."""
+    return storage.exists(path) and storage.read_bytes(path).split() == [b"0", b"0"]
+
+
 def write_partition_metadata(storage: Storage, directory: str, topic_id: Uuid) -> None:
     data = f"version: 0\ntopic_id: {uuid_to_str(topic_id)}"
     write_unsynced(storage, f"{directory}/{PARTITION_METADATA}", data.encode())

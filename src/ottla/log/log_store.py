@@ -19,6 +19,7 @@ from ottla.log.checkpoints import (
     CorruptCheckpointError,
     read_clean_shutdown,
     read_offsets,
+    was_written_empty,
     write_clean_shutdown,
     write_offsets,
 )
@@ -134,6 +135,7 @@ class LogStore:
         log_starts = self._read_checkpoint(log_dir, LOG_START_OFFSET_CHECKPOINT)
         high_watermarks = self._read_checkpoint(log_dir, HIGH_WATERMARK_CHECKPOINT)
         compacted = self._read_checkpoint(log_dir, CLEANER_CHECKPOINT)
+        lost = not recovery_points and not was_written_empty(self._storage, f"{path}/{RECOVERY_POINT_CHECKPOINT}")
         for name in self._storage.list_dir(path):
             parsed = parse_partition_dir(name)
             directory = f"{path}/{name}"
@@ -157,7 +159,7 @@ class LogStore:
                 recovery_point=recovery_points.get(partition, 0),
                 log_start_offset=log_starts.get(partition, 0),
                 # Where nobody knows any more what was synced, every hole is taken for compaction's, as Kafka does.
-                compacted_up_to=compacted.get(partition, 0) if recovery_points else EVERYTHING,
+                compacted_up_to=EVERYTHING if lost else compacted.get(partition, 0),
                 producer_id_expiration_ms=self.producer_id_expiration_ms,
             )
             log.advance_high_watermark(high_watermarks.get(partition, log.log_start_offset))

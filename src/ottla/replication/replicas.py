@@ -99,6 +99,8 @@ class Replicas:
         """Load every log of the disk; what the metadata does not give to this node is put aside. Before `on_metadata`."""
         now_ms = self._clock.time_ms()
         self._logs.load(self._topic_config, now_ms)
+        if not self._logs.logs():
+            self._logs.checkpoint_recovery_points(sync=False)  # nothing is synced: known from now on, and not lost
         self._destroy_keys_of_deleted(image)
         for tp in list(self._logs.logs()):
             registration = image.partition(tp.topic, tp.partition)

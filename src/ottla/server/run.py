@@ -15,6 +15,7 @@ from ottla.env.config.problems import ConfigError
 from ottla.env.config.properties import MalformedEscape, parse_properties
 from ottla.runtime import descriptors
 from ottla.server.errors import StartupError
+from ottla.server.loop_failures import on_loop_failure
 from ottla.server.node import Node
 
 
@@ -79,6 +80,7 @@ async def _serve(
     on_signal: Callable[[int], None],
 ) -> int:
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(on_loop_failure)
     stopping = asyncio.Event()
 
     def stop(number: int) -> None:
