@@ -7,16 +7,14 @@ must give the same member the same tasks, ties and all.
 from __future__ import annotations
 
 import random
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from ottla.coordinator.groups.streams.assignor import MemberSpec, SubtopologySpec, assign
 from ottla.coordinator.groups.streams.tasks import NO_TARGET, TargetTasks, Tasks
-from tests.support.kafka_jars import classpath, java
+from tests.support.java_cases import java_answers
 
-SOURCE = Path(__file__).parents[1] / "support" / "TaskAssignments.java"
 Members = dict[str, MemberSpec]
 Subtopologies = dict[str, SubtopologySpec]
 
@@ -65,15 +63,7 @@ def _text(tasks: Tasks) -> str:
 @pytest.mark.usefixtures("requires_apache_kafka")
 def test_same_tasks_as_apache_kafka(tmp_path: Path) -> None:
     asked = cases(1071, 2000)
-    subprocess.run(
-        ["javac", "-cp", classpath(), "-d", str(tmp_path), str(SOURCE)], check=True, capture_output=True, timeout=60
-    )
-    done = subprocess.run(
-        [java(), "-Xmx128m", "-cp", f"{tmp_path}:{classpath()}", "TaskAssignments"],
-        input="".join(f"{line(*each)}\n" for each in asked),
-        capture_output=True, text=True, timeout=120, check=True,
-    )  # fmt: skip
-    answers = done.stdout.splitlines()
+    answers = java_answers("TaskAssignments.java", "TaskAssignments", (line(*each) for each in asked), tmp_path)
     assert len(answers) == len(asked)
     wrong = [
         f"{line(*each)}\n  kafka {answer}\n  ottla {said(assign(*each))}"

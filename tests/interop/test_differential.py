@@ -110,16 +110,22 @@ _odd_ready: list[bool] = []
 EXAMPLES = os.environ.get("EXAMPLES")
 """CI asks the same every time and shows the first difference as it is. More, others and shrunk:
 `EXAMPLES=500 pytest tests/interop/test_differential.py -k made_up --hypothesis-seed=N`."""
+MADE_UP_TIMEOUT_S = 3600 if EXAMPLES else 150
 
 
-@pytest.mark.timeout(3600 if EXAMPLES else 150)
-@settings(
-    max_examples=int(EXAMPLES or 80),
-    derandomize=EXAMPLES is None,
-    phases=list(Phase) if EXAMPLES else [Phase.generate],
-    suppress_health_check=list(HealthCheck),
-    database=None,
-)
+def made_up(examples: int) -> settings:
+    """How many in CI."""
+    return settings(
+        max_examples=int(EXAMPLES or examples),
+        derandomize=EXAMPLES is None,
+        phases=list(Phase) if EXAMPLES else [Phase.generate],
+        suppress_health_check=list(HealthCheck),
+        database=None,
+    )
+
+
+@pytest.mark.timeout(MADE_UP_TIMEOUT_S)
+@made_up(80)
 @given(steps=sequences)
 def test_made_up_sequences_have_the_same_answers(servers: Servers, steps: list[Step]) -> None:
     if not _made_up_ready:
@@ -130,14 +136,8 @@ def test_made_up_sequences_have_the_same_answers(servers: Servers, steps: list[S
     pair.check()
 
 
-@pytest.mark.timeout(3600 if EXAMPLES else 150)
-@settings(
-    max_examples=int(EXAMPLES or 25),
-    derandomize=EXAMPLES is None,
-    phases=list(Phase) if EXAMPLES else [Phase.generate],
-    suppress_health_check=list(HealthCheck),
-    database=None,
-)
+@pytest.mark.timeout(MADE_UP_TIMEOUT_S)
+@made_up(25)
 @given(steps=longer.log_sequences)
 def test_made_up_logs_have_the_same_answers(servers: Servers, steps: list[longer.Step]) -> None:
     if not _log_ready:
@@ -157,14 +157,8 @@ _ODD_TOPICS: tuple[dict[str, str], ...] = (
 )
 
 
-@pytest.mark.timeout(3600 if EXAMPLES else 150)
-@settings(
-    max_examples=int(EXAMPLES or 20),
-    derandomize=EXAMPLES is None,
-    phases=list(Phase) if EXAMPLES else [Phase.generate],
-    suppress_health_check=list(HealthCheck),
-    database=None,
-)
+@pytest.mark.timeout(MADE_UP_TIMEOUT_S)
+@made_up(20)
 @given(steps=odd_sequences, topic=st.integers(0, len(_ODD_TOPICS) - 1))
 def test_made_up_odd_requests_have_the_same_answers(
     servers: Servers, steps: list[odd_requests.Step], topic: int

@@ -7,7 +7,6 @@ are random in both.
 from __future__ import annotations
 
 import random
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -16,9 +15,8 @@ from ottla.broker.fetch_session_cache import FetchSessionShard
 from ottla.broker.fetch_sessions import CachedPartition, FetchSession, PartitionKey
 from ottla.model.ids import ZERO_UUID
 from ottla.protocol.generated.fetch_request import FetchPartition
-from tests.support.kafka_jars import classpath, java
+from tests.support.java_cases import java_answers
 
-SOURCE = Path(__file__).parents[1] / "support" / "FetchSessionCases.java"
 Step = tuple[str, ...]
 
 
@@ -91,15 +89,8 @@ def fill(session: FetchSession, size: int) -> None:
 @pytest.mark.usefixtures("requires_apache_kafka")
 def test_same_sessions_as_apache_kafka(tmp_path: Path) -> None:
     asked = cases(227, 1000)
-    subprocess.run(
-        ["javac", "-cp", classpath(), "-d", str(tmp_path), str(SOURCE)], check=True, capture_output=True, timeout=60
-    )
-    done = subprocess.run(
-        [java(), "-Xmx128m", "-cp", f"{tmp_path}:{classpath()}", "org.apache.kafka.server.FetchSessionCases"],
-        input="".join(f"{slots};{';'.join(','.join(step) for step in steps)}\n" for slots, steps in asked),
-        capture_output=True, text=True, timeout=120, check=True,
-    )  # fmt: skip
-    answers = done.stdout.splitlines()
+    lines = [f"{slots};{';'.join(','.join(step) for step in steps)}" for slots, steps in asked]
+    answers = java_answers("FetchSessionCases.java", "org.apache.kafka.server.FetchSessionCases", lines, tmp_path)
     assert len(answers) == len(asked)
     wrong = [
         f"{slots} {steps}\n  kafka {answer}\n  ottla {said(slots, steps)}"

@@ -295,11 +295,9 @@ class Segment:
 
         if start > 0 and not self._doubted:
             self._doubted = True
-            try:
+            with contextlib.suppress(KafkaError):
                 self._reindex()
-            except KafkaError:
-                return position_over_damage(self, offset, start)
-            start = self.offset_index.lookup(offset)
+                start = self.offset_index.lookup(offset)
         return position_over_damage(self, offset, start)
 
     def _reindex(self) -> None:
