@@ -55,9 +55,9 @@ class Lineage:
 
 
 def find_listeners(cluster: Cluster, snapshot: Snapshot) -> dict[int, str]:
-    """Broker -> its HTTP address, of those that have one."""
+    """Broker -> its HTTP address, of those that have one and answer."""
     found = {}
-    for broker in snapshot.brokers:
+    for broker in (row for row in snapshot.brokers if row.answers):
         for config in describe_configs(cluster, ResourceType.BROKER, [str(broker.id)]).get(str(broker.id), []):
             if config.name == HTTP_LISTENER and config.value:
                 host, _, port = config.value.rpartition(":")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import partial
 from typing import TypeVar
 
 from ottla.client.cluster import Cluster
@@ -38,11 +37,9 @@ def collect(cluster: Cluster) -> Snapshot:
     starts = _try(problems, "start offsets", lambda: leader_offsets(cluster, leaders, EARLIEST)) or {}
     brokers = [BrokerRow(id=b.node_id, host=b.host, port=b.port, rack=b.rack or "") for b in found.brokers]
     sizes: dict[tuple[int, Partition], int] = {}
-    brokers = [
-        _try(problems, f"log directories of broker {row.id}", partial(_log_dirs, cluster, row, sizes)) or row
-        for row in brokers
-    ]
-    groups = _try(problems, "groups", lambda: _groups(cluster, [row.id for row in brokers])) or {}
+    brokers = [_asked(problems, cluster, row, sizes) for row in brokers]
+    answering = [row.id for row in brokers if row.answers]
+    groups = _try(problems, "groups", lambda: _groups(cluster, answering)) or {}
     topics = _topics(found, starts, ends, sizes)
     return Snapshot(
         taken_ms=int(time.time() * 1000),
@@ -91,6 +88,18 @@ def _topics(
         )
         topics[name] = TopicRow(name=name, id=uuid_to_str(topic.topic_id), internal=topic.is_internal, partitions=rows)
     return topics
+
+
+def _asked(problems: list[str], cluster: Cluster, row: BrokerRow, sizes: dict[tuple[int, Partition], int]) -> BrokerRow:
+    """The broker with what its log directories tell; one that may not be asked for them answers nevertheless."""
+    try:
+        return _log_dirs(cluster, row, sizes)
+    except KafkaError as refusal:
+        problems.append(f"log directories of broker {row.id}: {refusal}")
+        return row
+    except ClientError as silence:
+        problems.append(f"log directories of broker {row.id}: {silence}")
+        return replace(row, answers=False)
 
 
 def _log_dirs(cluster: Cluster, row: BrokerRow, sizes: dict[tuple[int, Partition], int]) -> BrokerRow:

@@ -19,6 +19,8 @@ class BrokerRow:
     disk_total: int | None = None
     disk_free: int | None = None
     offline_dirs: tuple[str, ...] = ()
+    answers: bool = True
+    """A broker that has died is listed for some seconds more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +101,11 @@ class Snapshot:
     took_s: float
     problems: tuple[str, ...] = ()
     """What could not be asked, in words."""
+
+    @property
+    def answering(self) -> list[int]:
+        """The brokers to ask, by id."""
+        return [row.id for row in self.brokers if row.answers]
 
     def ends(self) -> dict[Partition, int]:
         return {

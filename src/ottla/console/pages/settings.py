@@ -7,15 +7,23 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ottla.client.configs import DELETE, SET, ResourceType, Source, alter_configs, describe_configs
+from ottla.console.cluster.snapshot import Snapshot
+from ottla.console.errors import ConsoleError
 from ottla.console.pages.config_table import config_rows, until_changed
 from ottla.console.site import site_of
 from ottla.console.web import back, form, page_response, text
 
 
+def _first_answering(snapshot: Snapshot) -> str:
+    if not snapshot.answering:
+        raise ConsoleError("No broker answers.", status=503)
+    return str(snapshot.answering[0])
+
+
 async def show(request: Request) -> Response:
     site = site_of(request)
     snapshot = await site.sampler.current()
-    node = str(snapshot.brokers[0].id)
+    node = _first_answering(snapshot)
     found = await site.gateway.ask(
         lambda cluster: describe_configs(cluster, ResourceType.BROKER, [node], synonyms=True)
     )
@@ -30,7 +38,7 @@ async def change(request: Request) -> Response:
     site = site_of(request)
     await site.gateway.ask(lambda cluster: alter_configs(cluster, ResourceType.BROKER, "", [edit]))
     snapshot = await site.sampler.current()
-    node = str(snapshot.brokers[0].id)
+    node = _first_answering(snapshot)
     await until_changed(site.gateway, node, name, Source.DYNAMIC_DEFAULT_BROKER_CONFIG, None if reset else value)
     return back("/settings", f"{name} is back to its default." if reset else f"{name} is now {value} on all brokers.")
 

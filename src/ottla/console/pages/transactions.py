@@ -45,7 +45,7 @@ def list_transactions(cluster: Cluster, brokers: list[int]) -> list[TransactionR
 async def show(request: Request) -> Response:
     site = site_of(request)
     snapshot = await site.sampler.current()
-    brokers = [row.id for row in snapshot.brokers]
+    brokers = snapshot.answering
     rows: list[TransactionRow] = []
     reason = ""
     try:
