@@ -28,7 +28,8 @@ from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from confluent_kafka.cimpl import NewTopic
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from tests.interop.ottla_server import OttlaServer
-from tests.support.apache_kafka import BENCH_JVM, ApacheKafka, free_port
+from tests.support.apache_kafka import BENCH_JVM, ApacheKafka
+from tests.support.ports import free_port
 
 from bench.process import cpu_seconds
 

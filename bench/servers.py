@@ -15,8 +15,9 @@ import time
 from abc import ABC, abstractmethod
 from pathlib import Path
 
-from tests.support.apache_kafka import BENCH_JVM, free_port
+from tests.support.apache_kafka import BENCH_JVM
 from tests.support.kafka_jars import VERSION, classpath, java
+from tests.support.ports import free_port
 
 from bench.wire import Connection, WireError
 from ottla.model.ids import new_uuid, uuid_to_str

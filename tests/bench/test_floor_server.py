@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from bench.floor_server import FloorServer
 from bench.wire import Connection, batch, fetch, fetched, produce, produced
-from tests.support.apache_kafka import free_port
+from tests.support.ports import free_port
 
 
 @pytest.mark.parametrize("writing", [False, True])

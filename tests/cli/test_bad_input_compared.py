@@ -11,7 +11,8 @@ import pytest
 
 from tests.cli.compared import NAMES, Call, calls, differences
 from tests.cli.tools import javas, ours
-from tests.support.apache_kafka import ApacheKafka, free_port
+from tests.support.apache_kafka import ApacheKafka
+from tests.support.ports import free_port
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("requires_apache_kafka"), pytest.mark.timeout(240)]
 

@@ -53,7 +53,7 @@ from ottla.protocol.generated.offset_fetch_response import (
 from ottla.protocol.generated.sasl_authenticate_response import SaslAuthenticateResponse
 from ottla.protocol.generated.sasl_handshake_response import SaslHandshakeResponse
 from ottla.testing import Broker
-from tests.support.apache_kafka import free_port
+from tests.support.ports import free_port
 
 from .fake_broker import FakeBroker
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from ottla.testing import Broker
-from tests.support.apache_kafka import free_port
+from tests.support.ports import free_port
 
 INTERRUPTED = 130
 

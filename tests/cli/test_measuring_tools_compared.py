@@ -24,7 +24,11 @@ FIGURES = (
     r"(?<=MASKEDth = )\d+",
 )
 TIMES = (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[:,]\d{3}", r"(?<=, )\d+, \d+(?=, MASKED, MASKED$)", r"^\d\d:\d\d, \d\d:\d\d")
-PERF = "producer-perf-test --bootstrap-server SERVER --topic NAME --num-records 10 --throughput -1"
+# Both tools print one line more for each interval that passes (5 s unless told), which a busy machine reaches with ten
+# records; and they stop reading after 10 s without one, which may be over before the group is joined.
+ONE_LINE = "--reporting-interval 600000"
+PATIENT = "--timeout 60000"
+PERF = f"producer-perf-test --bootstrap-server SERVER --topic NAME --num-records 10 --throughput -1 {ONE_LINE}"
 
 PRODUCER = calls(f"""
     producer-perf-test
@@ -38,11 +42,11 @@ PRODUCER = calls(f"""
     producer-perf-test --bootstrap-server SERVER --topic NAME --num-records 0 --throughput -1 --record-size 10
     producer-perf-test --bootstrap-server SERVER --topic NAME --num-records x --throughput -1 --record-size 10
     producer-perf-test --bootstrap-server SERVER --topic NAME --num-records 10 --throughput x --record-size 10
-    producer-perf-test --bootstrap-server SERVER --topic NAME --num-records 10 --throughput 100 --payload-monotonic
+    producer-perf-test --bootstrap-server SERVER --topic NAME --num-records 10 --throughput 100 --payload-monotonic {ONE_LINE}
     producer-perf-test --bootstrap-server nonsense --topic NAME --num-records 10 --throughput -1 --record-size 10
-    producer-perf-test --topic NAME --num-records 10 --throughput -1 --record-size 10
-    producer-perf-test --topic NAME --num-records 10 --throughput -1 --record-size 10 --command-property acks=1
-    producer-perf-test --topic NAME --num-records 10 --throughput -1 --record-size 10 --producer-props bootstrap.servers=SERVER acks=1
+    producer-perf-test --topic NAME --num-records 10 --throughput -1 --record-size 10 {ONE_LINE}
+    producer-perf-test --topic NAME --num-records 10 --throughput -1 --record-size 10 --command-property acks=1 {ONE_LINE}
+    producer-perf-test --topic NAME --num-records 10 --throughput -1 --record-size 10 --producer-props bootstrap.servers=SERVER acks=1 {ONE_LINE}
     {PERF} --payload-monotonic --record-size 10
     {PERF} --payload-file FOLDER/NAME-payloads
     {PERF} --payload-file FOLDER/NAME-payloads --payload-delimiter ;
@@ -50,15 +54,15 @@ PRODUCER = calls(f"""
     {PERF} --record-size 10 --transaction-duration-ms 0
     {PERF} --record-size 10 --warmup-records 5
     {PERF} --record-size 10 --warmup-records 10
-    {PERF} --record-size 10 --reporting-interval 0
+    producer-perf-test --bootstrap-server SERVER --topic NAME --num-records 10 --throughput -1 --record-size 10 --reporting-interval 0
     {PERF} --record-size 10 --command-config FOLDER/none
     {PERF} --record-size 10 --producer.config FOLDER/NAME.properties
     {PERF} --record-size 10 --producer-props acks=1 --command-property acks=1
 """, masks=FIGURES)  # fmt: skip
 # The transaction's marker is an offset too, so the topic that is read has records only.
-CONSUMER = calls("""
+CONSUMER = calls(f"""
     topics --bootstrap-server SERVER --create --topic NAME-c
-    producer-perf-test --bootstrap-server SERVER --topic NAME-c --num-records 30 --throughput -1 --record-size 10
+    producer-perf-test --bootstrap-server SERVER --topic NAME-c --num-records 30 --throughput -1 --record-size 10 {ONE_LINE}
     consumer-perf-test
     consumer-perf-test --bogus
     consumer-perf-test --bootstrap-server SERVER
@@ -66,16 +70,16 @@ CONSUMER = calls("""
     consumer-perf-test --bootstrap-server SERVER --topic NAME-c --num-records x
     consumer-perf-test --bootstrap-server SERVER --topic NAME-c --num-records 5 --messages 5
     consumer-perf-test --bootstrap-server SERVER --topic NAME-c --include NAME --num-records 5
-    consumer-perf-test --bootstrap-server SERVER --topic NAME-c --num-records 30
-    consumer-perf-test --bootstrap-server SERVER --topic NAME-c --messages 30 --hide-header --group NAME-cp
-    consumer-perf-test --bootstrap-server SERVER --include NAME-c.* --num-records 30 --timeout 5000
+    consumer-perf-test --bootstrap-server SERVER --topic NAME-c --num-records 30 {PATIENT}
+    consumer-perf-test --bootstrap-server SERVER --topic NAME-c --messages 30 --hide-header --group NAME-cp {PATIENT}
+    consumer-perf-test --bootstrap-server SERVER --include NAME-c.* --num-records 30 {PATIENT}
     consumer-perf-test --bootstrap-server SERVER --topic NAME-c --num-records 30 --from-latest --timeout 400
-    consumer-perf-test --bootstrap-server SERVER --topic NAME-c --num-records 30 --show-detailed-stats --reporting-interval 1
-    consumer-perf-test --bootstrap-server SERVER --topic NAME-c --num-records 30 --date-format HH:mm --fetch-size 1000000 --socket-buffer-size 100000
+    consumer-perf-test --bootstrap-server SERVER --topic NAME-c --num-records 30 --show-detailed-stats --reporting-interval 1 {PATIENT}
+    consumer-perf-test --bootstrap-server SERVER --topic NAME-c --num-records 30 --date-format HH:mm --fetch-size 1000000 --socket-buffer-size 100000 {PATIENT}
     consumer-perf-test --bootstrap-server SERVER --topic NAME-c --num-records 30 --date-format nonsense
-    consumer-perf-test --bootstrap-server SERVER --topic NAME-c --num-records 30 --command-property fetch.min.bytes=2
-    consumer-perf-test --bootstrap-server SERVER --topic NAME-c --num-records 30 --reporting-interval 0
-    consumer-perf-test --bootstrap-server SERVER --topic NAME-c --num-records 30 --command-config FOLDER/none
+    consumer-perf-test --bootstrap-server SERVER --topic NAME-c --num-records 30 --command-property fetch.min.bytes=2 {PATIENT}
+    consumer-perf-test --bootstrap-server SERVER --topic NAME-c --num-records 30 --reporting-interval 0 {PATIENT}
+    consumer-perf-test --bootstrap-server SERVER --topic NAME-c --num-records 30 --command-config FOLDER/none {PATIENT}
     consumer-perf-test --bootstrap-server nonsense --topic NAME-c --num-records 30 --hide-header
 """, masks=(*FIGURES, *TIMES))  # fmt: skip
 LATENCY = calls("""

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from ottla.cli.commands import ottla
 from ottla.cli.kafka.table import TOOLS
 from ottla.testing import Broker
-from tests.support.apache_kafka import free_port
+from tests.support.ports import free_port
 
 SHORT = "default.api.timeout.ms=700\nrequest.timeout.ms=700\n"
 

@@ -19,8 +19,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.testing import Broker
-from tests.robustness.server_process import free_ports
 from tests.robustness.test_cluster_commands import first_line, up
+from tests.support.ports import free_ports
 
 RECORDS = 20_000
 ESCAPE = "\x1b"

@@ -18,9 +18,9 @@ from urllib.request import Request, urlopen
 import pytest
 
 from ottla.testing import Broker
-from tests.support.apache_kafka import free_port
 from tests.support.committed import committed_lines
 from tests.support.kafka_tools import jvm_command
+from tests.support.ports import free_port
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(240), pytest.mark.usefixtures("requires_apache_kafka")]
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")

@@ -10,7 +10,7 @@ from ottla.testing import Broker
 from tests.console.scene import Pipelines, Scene
 from tests.console.site import ServedConsole
 from tests.registry.instances import RegistryThread
-from tests.support.apache_kafka import free_port
+from tests.support.ports import free_port
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from ottla.client.groups import commit_offsets
 from ottla.client.settings import client_settings
 from ottla.client.topics import create_topic
 from ottla.testing import Broker
-from tests.support.apache_kafka import free_port
+from tests.support.ports import free_port
 
 OTTLA = (sys.executable, "-m", "ottla.cli.main")
 

@@ -27,7 +27,7 @@ from ottla.client.cluster import Cluster
 from ottla.client.groups import commit_offsets
 from ottla.client.settings import client_settings
 from tests.interop.ottla_server import OTTLA, OttlaServer
-from tests.support.apache_kafka import free_port
+from tests.support.ports import free_port
 
 pytestmark = [pytest.mark.soak, pytest.mark.interop, pytest.mark.timeout(600)]
 

@@ -22,11 +22,11 @@ import yaml
 from ottla.env.config.load import load
 from ottla.env.config.properties import parse_properties
 from ottla.server.exposition import METRICS
-from tests.support.apache_kafka import free_port
 from tests.support.debian import debian_command
 from tests.support.hadolint import hadolint
 from tests.support.helm import helm
 from tests.support.kafka_jars import Unavailable
+from tests.support.ports import free_ports
 
 DEPLOY = Path(__file__).resolve().parent.parent.parent / "deploy"
 CONSOLE_METRICS = {"ottla_group_lag_records", "ottla_group_lag_seconds", "ottla_console_look_seconds"}
@@ -165,8 +165,7 @@ def test_what_the_image_installs_and_runs_works(tmp_path: Path) -> None:
         archive.extractall(tmp_path / "site")
     text = (DEPLOY / "docker/Dockerfile").read_text()
     words = json.loads(re.search(r"^CMD (.*)$", text, re.MULTILINE)[1])  # type: ignore[index]  # it has one
-    first = free_port_run(3)
-    registry, console = free_port(), free_port()
+    first, _, _, registry, console = free_ports(5)
     command = [sys.executable, "-m", "ottla.cli.main", *words, "--port", str(first), "--registry-port", str(registry),
                "--console-port", str(console)]  # fmt: skip
     command[command.index("/var/lib/ottla")] = str(tmp_path / "data")
@@ -183,21 +182,6 @@ def test_what_the_image_installs_and_runs_works(tmp_path: Path) -> None:
         finally:
             process.terminate()
             process.wait(30)
-
-
-def free_port_run(count: int) -> int:
-    """The first of some free ports in a row."""
-    while True:
-        first = free_port()
-        if first + count >= 65_000:
-            continue
-        try:
-            for port in range(first, first + count):
-                with socket.create_server(("127.0.0.1", port)):
-                    pass
-        except OSError:
-            continue
-        return first
 
 
 def until(url: str, seconds: float = 60) -> bytes:

@@ -16,9 +16,10 @@ import pytest
 
 from tests.interop.ottla_server import OttlaServer
 from tests.robustness.cluster_process import wait_for
-from tests.robustness.server_process import COMMAND, environment, free_ports, ottla, write_properties
+from tests.robustness.server_process import COMMAND, environment, ottla, write_properties
 from tests.support.apache_kafka import CLUSTER_ID, ApacheKafka
 from tests.support.kafka_tools import FeatureCommand, MetadataQuorumCommand, run_tool
+from tests.support.ports import free_ports
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
 

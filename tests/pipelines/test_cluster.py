@@ -20,7 +20,8 @@ from ottla.tables.query import topic_table
 from tests.interop.ottla_server import OttlaServer
 from tests.pipelines.conftest import PROPERTIES, Topics
 from tests.pipelines.rounds import Driver, Outputs, check, send
-from tests.support.apache_kafka import ApacheKafka, free_port
+from tests.support.apache_kafka import ApacheKafka
+from tests.support.ports import free_port
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 ROWS = 600

@@ -21,7 +21,7 @@ from ottla.pipelines.session import _worker_python, use_java
 from ottla.tables.query import topic_table
 from tests.interop.ottla_server import ROOT, OttlaServer
 from tests.pipelines.conftest import PROPERTIES, Topics
-from tests.support.apache_kafka import free_port
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.timeout(1200)
 FILE = str(Path(__file__).with_name("hits_pipeline.py"))

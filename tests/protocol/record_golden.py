@@ -18,7 +18,8 @@ from tests.protocol import golden_records, golden_traffic
 from tests.protocol.java_oracle import ask, digest
 from tests.protocol.message_values import NAMES, message_class, random_message, versions
 from tests.protocol.recording_proxy import Proxy, Recorder
-from tests.support.apache_kafka import ApacheKafka, free_port
+from tests.support.apache_kafka import ApacheKafka
+from tests.support.ports import free_port
 
 GOLDEN = Path(__file__).with_name("golden")
 PER_RECORD = 2

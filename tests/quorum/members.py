@@ -17,9 +17,10 @@ from ottla.protocol.generated.create_topics_request import CreatableTopic, Creat
 from ottla.protocol.generated.describe_quorum_request import DescribeQuorumRequest, PartitionData, TopicData
 from ottla.protocol.primitives import Message
 from ottla.runtime.node_client import NodeClient, NodeUnavailable
-from tests.robustness.server_process import COMMAND, environment, free_ports, ottla, write_properties
+from tests.robustness.server_process import COMMAND, environment, ottla, write_properties
 from tests.support.apache_kafka import TEST_JVM
 from tests.support.kafka_tools import jvm_command
+from tests.support.ports import free_ports
 
 CLUSTER_ID = "b2t0bGEtcXVvcnVtLXRlc3"
 

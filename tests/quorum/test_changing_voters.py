@@ -10,8 +10,8 @@ from ottla.model.ids import ZERO_UUID, Uuid, uuid_from_str
 from ottla.protocol.generated.add_raft_voter_request import AddRaftVoterRequest, Listener
 from ottla.protocol.generated.remove_raft_voter_request import RemoveRaftVoterRequest
 from tests.quorum.members import CLUSTER_ID, Member, caught_up, leader_of, running, until
-from tests.robustness.server_process import free_ports
 from tests.support.kafka_tools import MetadataQuorumCommand, run_tool
+from tests.support.ports import free_ports
 
 DUPLICATE_VOTER, VOTER_NOT_FOUND, INCONSISTENT_CLUSTER_ID, NOT_LEADER = 126, 127, 104, 6
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.quorum.members import KafkaMember, Member, caught_up, leader_of, running, until
-from tests.robustness.server_process import free_ports
 from tests.support.kafka_tools import DumpLogSegments, MetadataQuorumCommand, run_tool
+from tests.support.ports import free_ports
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("requires_apache_kafka")]
 

@@ -12,7 +12,8 @@ from types import TracebackType
 from typing import Self
 
 from ottla.server.up_cluster import PlannedNode, answers, prepare
-from tests.robustness.server_process import COMMAND, environment, free_ports
+from tests.robustness.server_process import COMMAND, environment
+from tests.support.ports import free_ports
 
 HOST = "127.0.0.1"
 

@@ -18,9 +18,10 @@ from pathlib import Path
 
 from tests.robustness.load import CompactedReader, Reader, Sender
 from tests.robustness.proxy import LossyProxy
-from tests.robustness.server_process import ServerProcess, free_ports
+from tests.robustness.server_process import ServerProcess
 from tests.robustness.wire import Closed, commit, committed, create_topic, delete_topic, metadata
 from tests.support.frames import RawConnection
+from tests.support.ports import free_ports
 
 TOPICS = {
     "rolling": (3, {"segment.bytes": "1048576", "index.interval.bytes": "512"}),

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 import resource
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.support.frames import RawConnection
+from tests.support.ports import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 CLUSTER_ID = "b2t0bGEtcm9idXN0LXRlcw"
@@ -25,28 +24,6 @@ COMMAND = [sys.executable, "-m", "ottla.cli.main"]
 
 def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONUNBUFFERED": "1"}
-
-
-# Far apart for processes that started together: a cluster takes a dozen in a row.
-_places = itertools.count(os.getpid() * 997)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports below the range that the kernel gives to clients, so that no client of ours can take them.
-
-    None is given twice for a long time: a client that an earlier test left behind would find the new server and write
-    its own topics there.
-    """
-    found: list[int] = []
-    while len(found) < count:
-        candidate = 10_000 + next(_places) % 20_000
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", candidate))
-            except OSError:
-                continue
-        found.append(candidate)
-    return found
 
 
 def node_properties(log_dirs: list[Path], port: int, controller_port: int) -> dict[str, str]:

@@ -13,7 +13,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.robustness.cluster_process import ClusterProcess, wait_for
 from tests.robustness.load import Reader, Sender
-from tests.robustness.server_process import COMMAND, environment, free_ports, ottla
+from tests.robustness.server_process import COMMAND, environment, ottla
+from tests.support.ports import free_ports
 
 
 def status(servers: str) -> dict:

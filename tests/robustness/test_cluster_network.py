@@ -12,7 +12,7 @@ from tests.robustness.cluster_faults import PARTITIONS, create_topic, in_sync
 from tests.robustness.cluster_process import HOST, ClusterProcess, wait_for
 from tests.robustness.links import Links
 from tests.robustness.load import Reader, Sender
-from tests.support.apache_kafka import free_port
+from tests.support.ports import free_port
 
 
 class LinkedCluster(ClusterProcess):

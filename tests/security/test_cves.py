@@ -8,13 +8,14 @@ import inspect
 import json
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from joserfc import jwk, jwt
 
+from ottla.broker.sasl_gate import SaslGate
 from ottla.env.config.load import load
 from ottla.protocol.generated.alter_user_scram_credentials_request import (
     AlterUserScramCredentialsRequest,
@@ -377,28 +378,42 @@ def test_oauthbearer_takes_good_tokens_only(broker: Broker) -> None:
         assert bad not in (refused.error_message or "")
 
 
-def test_a_session_ends_unless_the_client_logs_in_again(broker: Broker) -> None:
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Moves the gate's clock on, which stands still otherwise: sessions end when the test says so, not the machine."""
+    now = [1e6]
+
+    def pass_by(ms: float) -> None:
+        now[0] += ms
+
+    monkeypatch.setattr(SaslGate, "_now", lambda _self, _connection: now[0])
+    return pass_by
+
+
+def test_a_session_ends_unless_the_client_logs_in_again(broker: Broker, later: Callable[[float], None]) -> None:
     with login(broker) as session:
         response = session.scram("SCRAM-SHA-256", "alice", PASSWORD)
         assert response.session_lifetime_ms == 2500
-        time.sleep(1.2)
+        later(1200)
         assert session.scram("SCRAM-SHA-256", "alice", PASSWORD).session_lifetime_ms == 2500
-        time.sleep(1.6)  # past the first end, within the second
+        later(2500)  # past the first end, at the very end of the second
         assert session.ask(MetadataRequest([]), 9) is not None
-        time.sleep(1.2)
+        later(1)
         with pytest.raises(Closed):
             session.ask(MetadataRequest([]), 9)
 
 
-def test_another_principal_or_mechanism_cannot_take_over_a_session(broker: Broker) -> None:
+def test_another_principal_or_mechanism_cannot_take_over_a_session(
+    broker: Broker, later: Callable[[float], None]
+) -> None:
     with login(broker).plain("alice", PASSWORD) as session:
-        time.sleep(1.05)
+        later(1050)
         session.handshake("PLAIN")
         response = session.authenticate(f"\0bob\0{PASSWORD}".encode())
         assert response.error_code == SASL_AUTHENTICATION_FAILED
         assert "Cannot change principals" in response.error_message
     with login(broker).plain("alice", PASSWORD) as session:
-        time.sleep(1.05)
+        later(1050)
         session.handshake("SCRAM-SHA-256")
         assert session.authenticate(b"n,,n=alice,r=abc").error_code == SASL_AUTHENTICATION_FAILED
 

@@ -35,7 +35,8 @@ from tests.security import logins
 from tests.security.matrix import APPLICATION, GROUP, OTHER, TOPIC, facts, grants, probes
 from tests.security.secured import PLAIN_MODULE, SCRAM_MODULE, jaas
 from tests.security.session import Closed, Session
-from tests.support.apache_kafka import ApacheKafka, free_port
+from tests.support.apache_kafka import ApacheKafka
+from tests.support.ports import free_port
 
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 PASSWORD = "matrix"

@@ -34,8 +34,9 @@ from ottla.testing import Broker
 from tests.interop.ottla_server import OttlaServer
 from tests.security.secured import jaas
 from tests.security.session import Session
-from tests.support.apache_kafka import TEST_JVM, ApacheKafka, free_port
+from tests.support.apache_kafka import TEST_JVM, ApacheKafka
 from tests.support.kafka_tools import ConsoleProducer, TopicCommand, jvm_command
+from tests.support.ports import free_port
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 

@@ -126,19 +126,27 @@ def test_throttle_times_and_muting(server: ApacheKafka) -> None:
         until(lambda: described(admin).get("reader") == {"consumer_byte_rate": 10_000.0})
     with Session(server.port) as quick, Session(server.port) as slow:
         assert produce(quick, "quick", 60_000).throttle_time_ms == 0
+        started = time.monotonic()
         assert produce(slow, "slow", 60_000).throttle_time_ms == 0  # 6 kB/s over the ten seconds that are assumed
         throttled = produce(slow, "slow", 54_000).throttle_time_ms
-        assert 800 <= throttled <= 2200, throttled
+        assert over(114_000, time.monotonic() - started) <= throttled <= 1450, throttled
         started = time.monotonic()
         slow.ask(MetadataRequest([]), 9, "slow")  # the answer has come, but nothing more is read for so long
         assert time.monotonic() - started >= throttled / 1000 * 0.8
     with Session(server.port) as reader:
+        started = time.monotonic()
         first, second = fetch(reader), fetch(reader)
+        most = time.monotonic() - started
         assert first.throttle_time_ms == 0
         size = sum(len(p.records or b"") for t in first.responses for p in t.partitions)
         assert size in (60_072, 70_000)  # whole batches, or up to the byte
-        assert second.throttle_time_ms == pytest.approx((2 * size - 100_000) / 10, rel=0.4)
+        assert over(2 * size, most) <= second.throttle_time_ms <= (2 * size - 100_000) / 10 + 50
         assert second.responses == []
+
+
+def over(size: int, elapsed: float) -> float:
+    """The least milliseconds for so many bytes at 10 kB/s: Kafka's window is 10 s and the begun part of an eleventh."""
+    return size / 10 - 10_000 - min(elapsed, 1) * 1000
 
 
 def fetch(session: Session) -> Any:
@@ -153,6 +161,7 @@ def test_changes_of_the_cluster_are_rationed(server: ApacheKafka) -> None:
         assert alter(session, {"client_id": "mutator"}, controller_mutation_rate=1.0) == 0
         until(lambda: "mutator" in described(session))
         codes, waits = [], []
+        started = time.monotonic()
         for number in range(3):
             request = CreateTopicsRequest([CreatableTopic(f"many-{number}", 10, 1)], 10_000)
             response = session.ask(request, 7, "mutator")
@@ -160,7 +169,8 @@ def test_changes_of_the_cluster_are_rationed(server: ApacheKafka) -> None:
             waits.append(response.throttle_time_ms)
         assert codes == [0, 0, 89]  # 11 tokens, -9 after the second
         assert waits[0] == 0
-        assert 5_000 < waits[2] < 10_000
+        refilled = (time.monotonic() - started) * 1000
+        assert 9_000 - refilled <= waits[2] <= 9_000
 
 
 @pytest.mark.interop

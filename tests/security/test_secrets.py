@@ -36,7 +36,7 @@ from tests.robustness.server_process import COMMAND, environment, ottla
 from tests.security import test_audit as audit
 from tests.security.secured import PLAIN_MODULE, Certificates, jaas
 from tests.security.session import Closed, Session
-from tests.support.apache_kafka import free_port
+from tests.support.ports import free_port
 
 OAUTH_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 USER, STORE, TOKEN, DYNAMIC = "S3cret-user-pw", "S3cret-store-pw", "S3cret-token-key", "S3cret-dynamic"

@@ -15,9 +15,10 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.robustness.server_process import COMMAND, environment, free_ports, ottla, write_properties
+from tests.robustness.server_process import COMMAND, environment, ottla, write_properties
 from tests.security.secured import PLAIN_MODULE, SCRAM_MODULE, Certificates, jaas
 from tests.security.test_encryption import master_line, storage
+from tests.support.ports import free_ports
 
 CLUSTER_ID = "b2t0bGEtc2VjdXJpdHktMg"
 NODE_PASSWORD, ADMIN_PASSWORD = "between-nodes-only", "administrators-only"

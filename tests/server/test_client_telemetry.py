@@ -19,8 +19,8 @@ from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import ZERO_UUID, Uuid
 from ottla.protocol.compression import GZIP, compress
 from ottla.testing import Broker
-from tests.support.apache_kafka import free_port
 from tests.support.kafka_tools import ProducerPerformance, start_tool
+from tests.support.ports import free_port
 
 CLIENT = Client("app-1", "librdkafka", "2.6.0", "10.0.0.1", 5000)
 

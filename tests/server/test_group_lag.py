@@ -21,7 +21,7 @@ from ottla.testing import Broker
 from tests.console.site import ServedConsole
 from tests.robustness.cluster_process import ClusterProcess
 from tests.server.test_monitoring import get, samples
-from tests.support.apache_kafka import free_port
+from tests.support.ports import free_port
 
 HOUR_MS = 3_600_000
 

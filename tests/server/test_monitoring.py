@@ -18,10 +18,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ottla.server.exposition import METRICS
 from ottla.testing import Broker
-from tests.support.apache_kafka import TEST_JVM, ApacheKafka, free_port
+from tests.support.apache_kafka import TEST_JVM, ApacheKafka
 from tests.support.debian import debian_command
 from tests.support.jmx_exporter import RULES, agent
 from tests.support.kafka_jars import Unavailable
+from tests.support.ports import free_port
 
 
 def get(address: str, path: str) -> str:

@@ -12,7 +12,7 @@ from ottla.metadata.publisher import MetadataPublisher
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.server.registration import Registration
 from tests.quorum.members import Member, running, until
-from tests.robustness.server_process import free_ports
+from tests.support.ports import free_ports
 
 CONTROLLER = 100
 

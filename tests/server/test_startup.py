@@ -18,11 +18,11 @@ from tests.robustness.server_process import (
     COMMAND,
     ServerProcess,
     environment,
-    free_ports,
     node_properties,
     ottla,
     write_properties,
 )
+from tests.support.ports import free_ports
 
 
 def snapshot(directory: Path) -> dict[str, tuple[int, int, bytes]]:

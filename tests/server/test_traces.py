@@ -18,7 +18,7 @@ from ottla.broker.tracing import MAX_WAITING, TracingMetrics
 from ottla.env.config.load import load
 from ottla.env.config.problems import ConfigError
 from ottla.testing import Broker
-from tests.support.apache_kafka import free_port
+from tests.support.ports import free_port
 
 
 class Collector(http.server.BaseHTTPRequestHandler):

@@ -7,10 +7,8 @@ context manager. Tests use a JVM that starts fast (TEST_JVM), bench the one that
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import signal
-import socket
 import struct
 import subprocess
 import tempfile
@@ -23,26 +21,15 @@ from typing import Self
 from tests.support.frames import RawConnection
 from tests.support.kafka_jars import Unavailable, fetch, schemas
 from tests.support.kafka_tools import StorageTool, jvm_command, run_tool, start_tool
+from tests.support.ports import free_ports
 
 __all__ = [
-    "BENCH_JVM", "TEST_JVM", "ApacheKafka", "Unavailable", "fetch", "free_port", "run_tool", "schemas", "start_tool",
+    "BENCH_JVM", "TEST_JVM", "ApacheKafka", "Unavailable", "fetch", "run_tool", "schemas", "start_tool",
 ]  # fmt: skip
 
 CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
 TEST_JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 BENCH_JVM = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
-
-
-def free_port() -> int:
-    """A port that nothing listens on, from below the ephemeral range, so that no outgoing connection takes it first."""
-    while True:
-        port = random.SystemRandom().randrange(20000, 32000)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        return port
 
 
 class ApacheKafka:
@@ -56,8 +43,7 @@ class ApacheKafka:
     ) -> None:
         self._temporary = directory is None
         self.directory = directory or Path(tempfile.mkdtemp(prefix="apache-kafka-"))
-        self.port = free_port()
-        self.controller_port = free_port()
+        self.port, self.controller_port = free_ports(2)
         self.data_dir = self.directory / "data"
         self.log_file = self.directory / "server.log"
         self.properties = {**self._defaults(), **(properties or {})}
@@ -75,7 +61,7 @@ class ApacheKafka:
             raise RuntimeError("Apache Kafka is not running")
         return self._process.pid
 
-    def start(self, timeout: float = 45) -> Self:
+    def start(self, timeout: float = 90) -> Self:
         self.directory.mkdir(parents=True, exist_ok=True)
         config = self.directory / "server.properties"
         config.write_text("".join(f"{name}={value}\n" for name, value in self.properties.items()))

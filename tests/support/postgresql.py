@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.apache_kafka import free_port
 from tests.support.debian import debian_command
 from tests.support.kafka_jars import Unavailable
+from tests.support.ports import free_port
 
 
 def _binaries() -> str:

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.apache_kafka import free_port
 from tests.support.kafka_jars import Unavailable, cache_dir, file_lock
+from tests.support.ports import free_port
 
 VERSION = "v1.8.0"
 _MODULE = "github.com/versity/versitygw/cmd/versitygw"

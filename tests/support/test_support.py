@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.support import kafka_tools as tools
-from tests.support.apache_kafka import ApacheKafka, free_port, schemas
+from tests.support.apache_kafka import ApacheKafka, schemas
 from tests.support.frames import RawConnection, frame, request_header
+from tests.support.ports import free_port
 
 Tool = Callable[..., tools.Result]
 

@@ -120,14 +120,16 @@ class _Measurement:
         detailed = self._options.has("show-detailed-stats")
         consumer.subscribe([topic], on_assign=self._assigned)
         while self._count < self._wanted and time.time() - last_record < self._timeout:
-            for message in next_batch(consumer, _BATCH, 0.1):
+            batch = next_batch(consumer, _BATCH, 0.1)
+            now = time.time()  # one moment for the whole batch, as Java's: at most one line each
+            for message in batch:
                 if message.error() is None:
                     self._count += 1
                     self._bytes += len(message)
-                    last_record = time.time()
-                    if detailed and last_record - last_report >= self._interval:
-                        self._detail(last_report, reported)
-                        last_report, reported = time.time(), (self._bytes, self._count)
+                    last_record = now
+                    if detailed and now - last_report >= self._interval:
+                        self._detail(last_report, now, reported)
+                        last_report, reported = now, (self._bytes, self._count)
         if self._count < self._wanted:
             print(
                 f"WARNING: Exiting before consuming the expected number of records: timeout ({int(self._timeout * 1000)} ms) "
@@ -152,8 +154,7 @@ class _Measurement:
             f"{int(rebalance * 1000)}, {int(fetch * 1000)}, {megabytes / fetch:.4f}, {count / fetch:.4f}"
         )
 
-    def _detail(self, since: float, before: tuple[int, int]) -> None:
-        now = time.time()
+    def _detail(self, since: float, now: float, before: tuple[int, int]) -> None:
         size, count = self._bytes - before[0], self._count - before[1]
         elapsed = max(now - since, 1e-3)
         joining = max((self._joined or now) - since, 0)  # only in the first line
