@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable, Iterator
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.kafka_jars import Unavailable, fetch
@@ -18,8 +18,10 @@ from tests.support.kcat import kcat, run_kcat
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Two shared cores stall now and then: pytest-timeout is the limit, not a per-example deadline.
-settings.register_profile("ottla", deadline=None)
+# Two shared cores stall now and then: pytest-timeout is the limit, not a per-example deadline. The same examples every
+# time, so that a change is judged by what it changed; `--hypothesis-profile=explore` asks for others.
+settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ottla", settings.get_profile("explore"), derandomize=True)
 settings.load_profile("ottla")
 
 

@@ -183,7 +183,7 @@ def test_lost_epochs_are_told_by_the_batches_and_nothing_is_cut(tmp_path: Path) 
     assert len(again.segments) == len(log.segments)
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(seed=st.integers(0, 1 << 32))
 def test_any_damage_after_a_clean_stop_costs_the_batches_it_hit(tmp_path: Path, seed: int) -> None:
     """Some bytes of any segment and any lost indexes; every batch that has none of those bytes is there."""
