@@ -104,7 +104,7 @@ def compact(bootstrap_servers: str) -> None:
     for n in range(500):
         producer.produce("cleaned", None if n % 50 == 49 else b"%d" % n * 10, key=b"%d" % (n * n % 29))
     _flush(producer)
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 60
     while len(read_all(bootstrap_servers, [("cleaned", 0)])["cleaned", 0]) > 250:
         if time.monotonic() > deadline:
             raise TimeoutError("the cleaner did nothing")

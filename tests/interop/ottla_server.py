@@ -20,7 +20,7 @@ _ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
 
 
 class OttlaServer(ApacheKafka):
-    def start(self, timeout: float = 30) -> Self:
+    def start(self, timeout: float = 60) -> Self:
         config = write_config(self)
         if not is_formatted(self):
             run_ottla("storage", "format", "-t", CLUSTER_ID, "-c", str(config))
@@ -50,7 +50,7 @@ def is_formatted(server: ApacheKafka) -> bool:
     return Path(server.properties["log.dirs"].split(",")[0], "meta.properties").exists()
 
 
-def run_ottla(*words: str, timeout: float = 30) -> str:
+def run_ottla(*words: str, timeout: float = 60) -> str:
     done = subprocess.run(
         [*OTTLA, *words], env=_ENVIRONMENT, capture_output=True, text=True, timeout=timeout, check=False
     )

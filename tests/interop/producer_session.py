@@ -53,7 +53,7 @@ class ProducerSession:
 
     def begin(self, port: int) -> None:
         """Get an id; Kafka asks for patience while it has none."""
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         with RawConnection("127.0.0.1", port) as connection:
             while True:
                 body = ask(connection, InitProducerIdRequest(None, 60_000), INIT_VERSION)

@@ -60,7 +60,7 @@ def refused(future: Any) -> int:
 
 def eventually(look: Callable[[], object], expected: object) -> None:
     """A broker of Apache Kafka follows its controller a moment later."""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while look() != expected and time.monotonic() < deadline:
         time.sleep(0.05)
     assert look() == expected

@@ -222,7 +222,7 @@ def run(server: ServerProcess, count: int, seed: int) -> str:
     Fuzz(server, Frames(seeds(topic_id), min(2000, count), seed + 1)).run()  # handlers and buffers are loaded now
     before = server.rss_bytes()
     started = time.monotonic()
-    with Pinger(server.port) as pinger:
+    with Pinger(server.port, server.pid) as pinger:
         outcomes = Fuzz(server, Frames(seeds(topic_id), count, seed)).run()
     seconds = time.monotonic() - started
     grown = (server.rss_bytes() - before) / 2**20

@@ -47,7 +47,7 @@ def write_properties(file: Path, properties: Mapping[str, str]) -> Path:
     return file
 
 
-def ottla(*arguments: object, timeout: float = 30) -> subprocess.CompletedProcess[str]:
+def ottla(*arguments: object, timeout: float = 60) -> subprocess.CompletedProcess[str]:
     """One command of the command line, to its end."""
     return subprocess.run(
         [*COMMAND, *map(str, arguments)],
@@ -102,7 +102,7 @@ class ServerProcess:
         for kind, value in self._limits.items():
             resource.setrlimit(kind, (value, value))
 
-    def start(self, timeout: float = 20) -> float:
+    def start(self, timeout: float = 60) -> float:
         """Start and wait for the first answer; the seconds that took."""
         started = time.monotonic()
         process = self.launch()
@@ -134,7 +134,7 @@ class ServerProcess:
         process.kill()
         process.wait(10)
 
-    def stop(self, number: int = signal.SIGTERM, timeout: float = 15) -> tuple[int, float]:
+    def stop(self, number: int = signal.SIGTERM, timeout: float = 60) -> tuple[int, float]:
         """A signal; the exit code and the seconds until the end."""
         process = self._running()
         started = time.monotonic()

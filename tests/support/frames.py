@@ -26,7 +26,7 @@ def frame(payload: bytes) -> bytes:
 class RawConnection:
     """One TCP connection; every wait is bounded by `timeout` seconds."""
 
-    def __init__(self, host: str, port: int, *, timeout: float = 10) -> None:
+    def __init__(self, host: str, port: int, *, timeout: float = 30) -> None:
         self.socket = socket.create_connection((host, port), timeout)
         self._correlation_id = 0
 

@@ -48,7 +48,7 @@ class OttlaProcess:
         self.address = Address("ottla", self._twin.port, self._twin.controller_port, directory, self._twin.log_file)
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self, timeout: float = 20) -> None:
+    def start(self, timeout: float = 60) -> None:
         config = self.address.directory / "server.properties"
         config.parent.mkdir(parents=True, exist_ok=True)
         config.write_text("".join(f"{name}={value}\n" for name, value in self._twin.properties.items()))
@@ -56,7 +56,7 @@ class OttlaProcess:
         command = [sys.executable, "-m", "ottla.cli.main"]
         subprocess.run(
             [*command, "storage", "format", "-t", CLUSTER_ID, "-c", str(config)],
-            env=environment, check=True, timeout=30, stdout=subprocess.DEVNULL,
+            env=environment, check=True, timeout=60, stdout=subprocess.DEVNULL,
         )  # fmt: skip
         with self.address.log_file.open("ab") as log:
             self._process = subprocess.Popen(
