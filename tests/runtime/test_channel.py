@@ -19,6 +19,7 @@ from ottla.runtime.buffers import BufferPool
 from ottla.runtime.channel import Channel
 from ottla.runtime.disk import DiskStorage
 from ottla.runtime.hangups import Hangups
+from ottla.runtime.lookout import Lookout
 from ottla.server.run import new_event_loop
 
 MIB = 1024 * 1024
@@ -40,6 +41,8 @@ class CountingSocket(socket.socket):
 
 class Owner:
     """A listener's part."""
+
+    lookout: Lookout
 
     def __init__(self) -> None:
         self.bad_frames: list[str] = []
@@ -95,6 +98,7 @@ class Rig:
         self.socket.setblocking(False)
         self.client.setblocking(False)
         self.owner, self.echo = Owner(), Echo(rule)
+        self.owner.lookout = Lookout(loop, 200)
         self.channel = Channel(loop, self.socket, BufferPool(), max_frame, self.owner)  # type: ignore[arg-type]
         self.channel.start(
             Connection(self.echo, self.channel, client_host="h", client_port=1, listener="L")  # type: ignore[arg-type]

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.log.results import LogSlice
 from ottla.runtime.buffers import BufferPool, FrameBuffer, FrameError
+from ottla.runtime.lookout import SMALL_BYTES
 
 if TYPE_CHECKING:
     from ottla.broker.connection import Connection
@@ -33,7 +34,7 @@ PRE_AUTHENTICATION_BYTES = 16 * 1024
 
 class Channel:
     __slots__ = (
-        "_corked", "_corked_bytes", "_frames", "_handling", "_listener", "_loop", "_max_frame", "_outgoing", "_reading",
+        "_corked", "_corked_bytes", "_frames", "_handling", "_listener", "_lookout", "_loop", "_max_frame", "_outgoing", "_reading",
         "_socket", "_turn_over", "_writing", "closed", "connection", "fd", "last_active",
     )  # fmt: skip
 
@@ -46,6 +47,7 @@ class Channel:
         self._frames = FrameBuffer(pool, max_frame)
         self._max_frame = max_frame
         self._listener = listener
+        self._lookout = listener.lookout
         self._outgoing: deque[Any] = deque()
         self._corked: list[bytes] | None = None
         self._corked_bytes = 0
@@ -102,6 +104,8 @@ class Channel:
             return
         self._frames.end += count
         self._handle_frames()
+        if count <= SMALL_BYTES:
+            self._lookout.on_small_request()
 
     def _handle_frames(self) -> None:
         frames, connection = self._frames, self.connection

@@ -17,6 +17,7 @@ from ottla.runtime.channel import PRE_AUTHENTICATION_BYTES, Channel
 from ottla.runtime.connection_rates import ConnectionRates
 from ottla.runtime.hangups import Hangups
 from ottla.runtime.listener_security import ListenerSecurity
+from ottla.runtime.lookout import Lookout
 
 log = get_logger(__name__)
 
@@ -26,9 +27,16 @@ _OUT_OF_FILES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 class Limits:
-    """Kafka's names: max.connections, max.connections.per.ip, connections.max.idle.ms, socket.request.max.bytes."""
+    """Kafka's names: max.connections, max.connections.per.ip, connections.max.idle.ms, socket.request.max.bytes; and ours."""
 
-    __slots__ = ("idle_ms", "max_connections", "max_connections_per_ip", "max_frame", "per_ip_overrides")
+    __slots__ = (
+        "busy_poll_us",
+        "idle_ms",
+        "max_connections",
+        "max_connections_per_ip",
+        "max_frame",
+        "per_ip_overrides",
+    )
 
     def __init__(
         self,
@@ -38,7 +46,9 @@ class Limits:
         idle_ms: int,
         max_frame: int,
         per_ip_overrides: Mapping[str, int] | None = None,
+        busy_poll_us: int = 0,
     ) -> None:
+        self.busy_poll_us = busy_poll_us
         self.per_ip_overrides = dict(per_ip_overrides or {})
         self.max_connections = max_connections
         self.max_connections_per_ip = max_connections_per_ip
@@ -53,6 +63,7 @@ class Limits:
             idle_ms=self.idle_ms,
             max_frame=self.max_frame,
             per_ip_overrides=self.per_ip_overrides,
+            busy_poll_us=self.busy_poll_us,
         )
 
     def of_address(self, host: str) -> int:
@@ -82,6 +93,7 @@ class Listener:
         self._per_ip: Counter[str] = Counter()
         self._idle_timer: asyncio.TimerHandle | None = None
         self._hangups = Hangups(self._loop)
+        self.lookout = Lookout(self._loop, limits.busy_poll_us)
 
     @property
     def port(self) -> int:

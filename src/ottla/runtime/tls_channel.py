@@ -20,6 +20,7 @@ from ottla.env.logging import get_logger
 from ottla.log.results import LogSlice
 from ottla.runtime.buffers import BufferPool
 from ottla.runtime.channel import Channel
+from ottla.runtime.lookout import SMALL_BYTES
 from ottla.security.principals import PrincipalRuleError, user
 from ottla.security.tls import TlsSource, peer_name
 
@@ -145,6 +146,8 @@ class TlsChannel(Channel):
         if total:
             self._frames.end += total
             self._handle_frames()
+            if total <= SMALL_BYTES:
+                self._lookout.on_small_request()
         if over:
             self.close()
         else:

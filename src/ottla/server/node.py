@@ -232,6 +232,7 @@ class Node:
             per_ip_overrides=config.connection_limits,
             idle_ms=config.connections_max_idle_ms,
             max_frame=config.socket_request_max_bytes,
+            busy_poll_us=config.ottla_busy_poll_us,
         )
         apis = CONTROLLER_APIS if controller else BROKER_APIS
         if isinstance(server, Broker) and server.telemetry is not None:

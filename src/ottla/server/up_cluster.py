@@ -57,6 +57,8 @@ share.coordinator.state.topic.min.isr={min_isr}
 group.initial.rebalance.delay.ms=0
 # Of Ottla's own: metrics, health and lineage over HTTP.
 ottla.http.listener={host}:{http_port}
+# The nodes share this machine's cores: none of them keeps one busy while it waits.
+ottla.busy.poll.us=0
 """
 
 

@@ -35,6 +35,7 @@ _PROPERTIES = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
+    "ottla.busy.poll.us": "0",  # the test's own threads want the interpreter
 }
 
 

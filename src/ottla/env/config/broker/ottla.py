@@ -29,6 +29,11 @@ class OttlaSettings(Settings):
         STRING, "", None,
         "HOST:PORT where the node tells its metrics, health and lineage over HTTP; empty: nowhere.", undeclared=True,
     )
+    ottla_busy_poll_us: int = setting(
+        INT, 200, between(0, 10_000),
+        "How long to look for the next small request before sleeping, while such requests come one upon the other.",
+        undeclared=True,
+    )
     ottla_traces_endpoint: str = setting(
         STRING, "", http_address,
         "OpenTelemetry collector, http://HOST:4318/v1/traces, that gets a span for each request; empty: none.",

@@ -1,0 +1,44 @@
+"""Looking for the next request a moment longer before the loop goes to sleep.
+
+A client that waits for each answer sends its next request within some 100 us. To wake a loop that has gone to sleep
+meanwhile takes about as long as to answer, on a virtual core longer. So while small requests follow one another closely,
+the loop polls instead of sleeping, for `ottla.busy.poll.us` at most after each. Where they come at leisure (heartbeats,
+long polls, large batches) nothing is looked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from time import monotonic
+
+SMALL_BYTES = 4096
+"""A read of no more is worth a look: a client that has sent more takes longer than that to send the next."""
+_REMEMBERED = 0xFF
+_ENOUGH = 4
+
+
+class Lookout:
+    __slots__ = ("_close", "_last", "_looking", "_loop", "_window_s")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, window_us: int) -> None:
+        self._loop = loop
+        self._window_s = window_us / 1e6
+        self._last = 0.0
+        self._close = 0
+        """A bit for each of the last eight small requests: it came within the window after the one before."""
+        self._looking = False
+
+    def on_small_request(self) -> None:
+        now = monotonic()
+        close = self._close = (self._close << 1 | (now - self._last < self._window_s)) & _REMEMBERED
+        self._last = now
+        if not self._looking and close.bit_count() >= _ENOUGH:
+            self._looking = True
+            self._loop.call_soon(self._look)
+
+    def _look(self) -> None:
+        """The loop does not sleep while something is to be called soon."""
+        if monotonic() - self._last < self._window_s:
+            self._loop.call_soon(self._look)
+        else:
+            self._looking = False
