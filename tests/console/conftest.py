@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ottla.console.cluster import gateway
 from ottla.testing import Broker
 from tests.console.living import living_console
 from tests.console.scene import Scene
@@ -16,6 +17,14 @@ from tests.console.site import ServedConsole
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.browser import CHROMIUM_FLAGS, chromium
 from tests.support.kafka_jars import Unavailable
+
+
+@pytest.fixture(scope="package", autouse=True)
+def patience() -> Iterator[None]:
+    """Pages wait for a change to show for 4 s, which is what a person has; a busy machine may be slower."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gateway, "_PATIENCE_S", 30.0)
+        yield
 
 
 @pytest.fixture(scope="package")

@@ -23,15 +23,20 @@ def users_file(folder: Path, *roles: str) -> str:
     return str(file)
 
 
+PATIENT = {"request.timeout.ms": "30000", "default.api.timeout.ms": "30000"}
+"""A page gives up after 8 s unless told: a busy machine may be slower."""
+
+
 class ServedConsole:
     def __init__(self, **settings: Any) -> None:
-        self.app = make_app(ConsoleSettings(**{"sample_interval_s": 0.5, **settings}))
+        given = {"sample_interval_s": 0.5, "client": PATIENT, **settings}
+        self.app = make_app(ConsoleSettings(**given))
         config = uvicorn.Config(
             self.app, host="127.0.0.1", port=0, log_level="warning", access_log=False, timeout_graceful_shutdown=1
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
-        self.http = httpx.Client(timeout=30, follow_redirects=True)
+        self.http = httpx.Client(timeout=60, follow_redirects=True)
         self.pipelines: Any = None
         """Those of the scene, where there are any."""
 

@@ -33,7 +33,7 @@ def test_a_broker_is_down(tmp_path: Path) -> None:
             producer.produce("spread", f"message {n}", partition=n % 3)
             producer.produce("safe", b"x")
         assert producer.flush(30) == 0
-        with ServedConsole(bootstrap_servers=servers) as console:
+        with ServedConsole(bootstrap_servers=servers, client={}) as console:
             assert "all well" in console.get("/").text
             down = console.site.sampler.snapshot.brokers[0].id  # the one that a page would ask first
             cluster.kill(down)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from tests.console.seen import shows_count, shows_texts
 from tests.console.site import ServedConsole
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
@@ -43,8 +44,8 @@ def test_a_person_makes_fills_searches_and_deletes_a_topic(stage_page: Any) -> N
     page.get_by_label("Value contains").fill("world")
     page.get_by_role("button", name="Search everything").click()
     page.locator("#live-state", has_text="done").wait_for()
-    assert page.locator("#live-matched").inner_text() == "1"
-    assert page.locator("#message-rows tr:not(.message-detail)").count() == 1
+    shows_texts(page.locator("#live-matched"), ["1"])
+    shows_count(page.locator("#message-rows tr:not(.message-detail)"), 1)
     page.get_by_role("link", name="Write and change").click()
     page.get_by_text("Delete the topic").first.click()
     confirm = page.locator("form[action$='/delete']")
@@ -74,8 +75,8 @@ def test_tables_sort_and_filter(page: Any, topic: str) -> None:
     page.get_by_role("button", name="Topic", exact=True).click()
     assert names.all_inner_texts() == rising[::-1]
     page.get_by_label("Filter").fill("browser.")
-    assert page.locator("#topics tbody tr:visible").count() == 1
-    assert page.locator("#topics-shown").inner_text() == "1"
+    shows_count(page.locator("#topics tbody tr:visible"), 1)
+    shows_texts(page.locator("#topics-shown"), ["1"])
 
 
 def test_the_keyboard_is_enough(page: Any) -> None:

@@ -97,14 +97,13 @@ def test_the_console_serves_and_stops(broker: Broker) -> None:
         line = process.stdout.readline()
         try:
             assert line == f"the console is up at http://127.0.0.1:{port}/\n"
-            deadline = time.monotonic() + 20
             with urlopen(f"http://127.0.0.1:{port}/topics", timeout=20) as answer:
                 assert b"<h1>Topics</h1>" in answer.read()
             with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
                 assert b"ottla_console_look_seconds" in answer.read()
         finally:
             process.send_signal(signal.SIGINT)
-        assert process.wait(max(1, deadline - time.monotonic())) in (0, -signal.SIGINT)
+        assert process.wait(50) in (0, -signal.SIGINT)
         assert "Traceback" not in process.stdout.read()
 
 

@@ -6,7 +6,7 @@ import json
 import time
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -29,6 +29,7 @@ def by_client(servers: str, topic: str, partitions: int, isolation: str = "read_
         message = consumer.poll(20)
         assert message is not None
         if message.error():
+            assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
             ended += 1
             continue
         headers = tuple(message.headers() or ())

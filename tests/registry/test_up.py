@@ -10,22 +10,7 @@ import sys
 from pathlib import Path
 
 from tests.registry.instances import call, register, until
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
-
-
-def free_pair() -> int:
-    """A port whose successor is free too, for the controller."""
-    while True:
-        port = free_port()
-        try:
-            with socket.create_server(("127.0.0.1", port + 1)):
-                return port
-        except OSError:
-            continue
+from tests.support.ports import free_port, free_ports
 
 
 class Up:
@@ -40,7 +25,7 @@ class Up:
             "--dir",
             str(directory / "d"),
             "--port",
-            str(free_pair()),
+            str(free_ports(3)[0]),
         ]
         with self.log.open("wb") as out:
             self.process = subprocess.Popen(
@@ -84,7 +69,7 @@ def test_a_port_in_use_is_one_line_and_the_node_goes_on(tmp_path: Path) -> None:
         up = Up(tmp_path, taken.getsockname()[1])
         try:
             until(lambda: up.said("cannot listen on 127.0.0.1:"), 50)
-            assert up.said("ottla is up at")
+            until(lambda: up.said("ottla is up at"), 50)
             assert up.process.poll() is None
         finally:
             up.process.send_signal(signal.SIGINT)

@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.testing import Broker
 from tests.registry.instances import RegistryThread, register
+from tests.support.ports import free_port
 
 SCHEMA = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}, {"name": "b", "type": "string"}]}
 
@@ -66,8 +67,7 @@ class Place:
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Place]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     properties = {"ottla.schema.registry.url": f"http://127.0.0.1:{port}"}
     with Broker(properties=properties) as broker, RegistryThread(broker.bootstrap_servers, at=port) as registry:
         yield Place(broker, registry.url)
