@@ -80,10 +80,12 @@ def test_top_in_a_terminal_is_live_and_leaves_it_as_it_was(broker: Broker) -> No
 
 
 def test_top_says_that_nobody_answers() -> None:
+    waiting = "from ottla.cli import main, reaching; reaching.wait_for_listener.__defaults__ = (0.3,); main.main()"
     config = ("--bootstrap-servers", "127.0.0.1:1")
     done = subprocess.run(
-        [*OTTLA, "top", *config, "--count", "1"], capture_output=True, text=True, timeout=50, check=False
-    )
+        [sys.executable, "-c", waiting, "top", *config, "--count", "1"],
+        capture_output=True, text=True, timeout=50, check=False,
+    )  # fmt: skip
     assert done.returncode == 1
     assert "nothing listens on 127.0.0.1:1" in done.stderr
     assert "Traceback" not in done.stderr

@@ -275,8 +275,9 @@ def test_librdkafka_logs_in_again_on_the_same_connection(endpoint: str, monkeypa
     with Broker(properties=settings) as broker:
         producer = Producer(librdkafka(f"127.0.0.1:{broker.node.ports['SASL_PLAINTEXT']}", token))
         failures: list[Any] = []
-        deadline = time.monotonic() + 6
-        while time.monotonic() < deadline:
+        deadline = time.monotonic() + 60
+        while len(again) < 4:
+            assert time.monotonic() < deadline, "it logged in again"
             producer.produce(TOPIC, b"x", on_delivery=lambda error, _: failures.append(error) if error else None)
             producer.flush(5)
             time.sleep(0.1)
@@ -286,6 +287,5 @@ def test_librdkafka_logs_in_again_on_the_same_connection(endpoint: str, monkeypa
         with Session(broker.node.ports["PLAINTEXT"]) as admin:
             assert admin.ask(IncrementalAlterConfigsRequest([change]), 1).responses[0].error_code == 0
         produced(librdkafka(f"127.0.0.1:{broker.node.ports['SASL_PLAINTEXT']}", token))
-        assert len(again) >= 2, "it logged in again"
         assert len(gates) <= 6, "and not by a new connection each time"
         assert all(gate.state is not State.FAILED for gate in gates)

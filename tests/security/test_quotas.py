@@ -181,11 +181,11 @@ def test_time_is_rationed(server: ApacheKafka) -> None:
         assert alter(admin, {"client_id": "busy"}, request_percentage=0.01) == 0
         until(lambda: described(admin).get("busy") == {"request_percentage": 0.01})
 
-    def first_throttle() -> int:
+    def throttled() -> bool:
         with Session(server.port) as busy:
-            return max(busy.ask(MetadataRequest(None), 9, "busy").throttle_time_ms for _ in range(20))
+            return any(busy.ask(MetadataRequest(None), 9, "busy").throttle_time_ms > 0 for _ in range(20))
 
-    until(lambda: first_throttle() > 0, 60)
+    until(throttled, 60)
     with Session(server.port) as other:
         assert max(other.ask(MetadataRequest(None), 9, "idle").throttle_time_ms for _ in range(20)) == 0
 
@@ -195,15 +195,15 @@ def test_time_is_rationed(server: ApacheKafka) -> None:
 def test_connections_of_an_address_are_rationed(server: ApacheKafka) -> None:
     with Session(server.port) as admin:
         assert alter(admin, {"ip": "127.0.0.1"}, connection_creation_rate=2.0) == 0
-        time.sleep(0.5)
-        refused = 0
-        for _ in range(60):
+        refused = tried = 0
+        while refused < 10:
+            assert tried < 200, refused  # two in a second are let in
+            tried += 1
             try:
                 with Session(server.port, timeout=0.4) as one:
                     one.ask(MetadataRequest([]), 9)
             except (Closed, TimeoutError):
                 refused += 1
-        assert refused >= 10
         request = AlterClientQuotasRequest(
             [EntryData([EntityData("ip", "127.0.0.1")], [OpData("connection_creation_rate", 0.0, True)])]
         )
