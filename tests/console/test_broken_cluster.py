@@ -59,11 +59,9 @@ def test_groups_of_any_name_have_their_page(console: ServedConsole, new_name) ->
     with Cluster(client_settings(console.site.settings.bootstrap_servers, {})) as cluster:
         for group in ODD_GROUPS:
             commit_offsets(cluster, group, {(topic, 0): 0})
-    console.site.sampler.snapshot = None  # look anew
-    listed = console.get("/groups").text
     for group in ODD_GROUPS:
         path = f"/groups/{quote(group, safe='')}"
-        assert path in listed
+        console.until("/groups", path)
         assert "Set offsets anew" in console.get(path).text, group
         assert console.post(f"{path}/delete", confirm=group).status_code == 200
     assert "with/slash" not in console.get("/groups").text

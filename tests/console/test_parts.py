@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import struct
 from datetime import UTC, datetime
@@ -11,6 +12,7 @@ import pytest
 from ottla.console.access import AccessControl
 from ottla.console.cluster.history import POINTS, History, Ring, total_lag
 from ottla.console.cluster.librdkafka import librdkafka_settings
+from ottla.console.cluster.sampler import Sampler
 from ottla.console.cluster.snapshot import GroupRow, PartitionRow, Snapshot, TopicRow
 from ottla.console.errors import ConsoleError
 from ottla.console.messages.browse import parse_time_ms
@@ -50,6 +52,37 @@ def snapshot(at_s: float, end: int, committed: int) -> Snapshot:
         groups={"g": GroupRow(id="g", kind="classic", state="Stable", protocol="", committed={("t", 0): committed})},
         took_s=0,
     )
+
+
+def test_a_page_that_changed_something_is_not_told_what_was_before() -> None:
+    """It waits for the look that was under way, which may have passed the place already, and takes a new one."""
+
+    async def looked() -> int:
+        committed, over = 3, asyncio.Event()
+
+        class SlowGateway:
+            async def ask(self, _question: object) -> Snapshot:
+                found = snapshot(0.0, 10, committed)
+                await over.wait()
+                return found
+
+        sampler = Sampler(SlowGateway(), 60)
+        under_way = asyncio.ensure_future(sampler.current())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        committed = 7
+        asking = asyncio.ensure_future(sampler.look())
+        await asyncio.sleep(0)
+        over.set()
+        assert committed_of(await under_way) == 3, "that look began before"
+        return committed_of(await asking)
+
+    assert asyncio.run(looked()) == 7
+
+
+def committed_of(seen: Snapshot) -> int:
+    (group,) = seen.groups.values()
+    return next(iter(group.committed.values()))
 
 
 class TestLagInSeconds:

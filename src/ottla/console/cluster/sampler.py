@@ -52,15 +52,22 @@ class Sampler:
         if snapshot is not None and (time.monotonic() - self._seen_at <= allowed or self.error):
             return snapshot
         if snapshot is None or max_age_s is not None:
-            return await self.look()
+            return await self._next()
         try:
             async with asyncio.timeout(_SLOW_S):
-                return await self.look()
+                return await self._next()
         except TimeoutError:
             return snapshot
 
     async def look(self) -> Snapshot:
-        """A fresh look; those who ask at the same time share it."""
+        """A look that began after this call: one that is under way may have passed what has just been changed."""
+        if self._looking is not None and not self._looking.done():
+            with contextlib.suppress(ConsoleError):
+                await asyncio.shield(self._looking)
+        return await self._next()
+
+    async def _next(self) -> Snapshot:
+        """The look that is under way, or else a new one; those who ask at the same time share it."""
         if self._looking is None or self._looking.done():
             self._looking = asyncio.ensure_future(self._look())
         return await asyncio.shield(self._looking)
@@ -83,5 +90,5 @@ class Sampler:
     async def _run(self) -> None:
         while True:
             with contextlib.suppress(ConsoleError):  # kept in `error`, shown on every page
-                await self.look()
+                await self._next()
             await asyncio.sleep(self._interval_s)
