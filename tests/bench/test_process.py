@@ -36,11 +36,11 @@ def test_family_counts_children() -> None:
 
 def test_quiet_is_awaited_with_patience() -> None:
     began = time.monotonic()
-    wait_until_quiet([], patience_s=5)
-    assert time.monotonic() - began < 2
+    wait_until_quiet([], patience_s=60)
+    assert time.monotonic() - began < 30
     burn = [sys.executable, "-c", "while True: pass"]
     with subprocess.Popen(burn) as process:
         began = time.monotonic()
         wait_until_quiet([process.pid], share=0.01, patience_s=0.6)
         process.kill()
-    assert 0.5 < time.monotonic() - began < 5
+    assert 0.5 < time.monotonic() - began < 30

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from ottla.protocol.generated.consumer_protocol_assignment import ConsumerProtocolAssignment
@@ -17,6 +16,7 @@ from ottla.protocol.generated.list_groups_request import ListGroupsRequest
 from ottla.protocol.generated.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.coordinator.consumer_exchanges import Members, beating, members_of, topic_on
 from tests.coordinator.exchanges import exchange
+from tests.coordinator.group_exchanges import await_state
 from tests.coordinator.offset_exchanges import committing
 from tests.interop.differential.pair import Pair, Side
 
@@ -189,7 +189,7 @@ def static_members_change_protocol(pair: Pair, _version: int) -> None:
         side.memory["back"], side.memory["back.generation"] = answer.member_id, answer.generation_id
     back = Classic(pair, members.group, [topic], "back")
     back.sync(group_instance_id="i")
-    time.sleep(0.1)
+    await_state(pair, members.group, "Stable")
     pair.send(DescribeGroupsRequest([members.group]), 6)
 
 

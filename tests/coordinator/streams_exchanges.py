@@ -6,7 +6,6 @@ fast the servers are; `assignment_delays` is about these two.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -342,7 +341,11 @@ def creation_fails(pair: Pair, version: int) -> None:
     threads = threads_of(pair)
     source = topic_on(pair, pair.name("t"), 1)
     threads.join("m", topology(subtopology("0", [source], changelogs=[internal(pair.name("log"), no_such="1")])))
-    time.sleep(0.5)  # the creation is on its way on both servers; nothing shows when it has failed
+
+    def beat(side: Side) -> StreamsGroupHeartbeatRequest:
+        return beating(threads.group, "m", side.memory[threads._key("m")]["epoch"])
+
+    pair.wait(beat, 0, lambda answer: any("no.such" in each.status_detail for each in answer.status or []))
     threads.beat("m")
     threads.beat("m")
 

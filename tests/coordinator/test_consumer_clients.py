@@ -47,7 +47,7 @@ def topic(broker: Broker) -> str:
     name = f"topic-{next(_names)}"
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     for future in admin.create_topics([NewTopic(name, PARTITIONS, 1)]).values():
-        future.result(10)
+        future.result(60)
     produce(broker, name, range(PARTITIONS * 2))
     return name
 
@@ -61,7 +61,7 @@ def produce(broker: Broker, topic: str, numbers: range) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     for number in numbers:
         producer.produce(topic, str(number).encode(), partition=number % PARTITIONS)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -120,7 +120,7 @@ def test_a_group_moves_from_classic_to_consumer_and_back(broker: Broker, topic: 
     classic, new = PROTOCOLS["eager"], PROTOCOLS["consumer"]
 
     def kind() -> Any:
-        return admin.describe_consumer_groups([group])[group].result(10).type
+        return admin.describe_consumer_groups([group])[group].result(60).type
 
     members = [GroupMember(servers, group, topic, f"old{i}", ledger, **classic) for i in range(3)]
     try:
@@ -188,17 +188,17 @@ def test_offsets_subscriptions_and_administration(broker: Broker, topic: str, gr
 
     await_that(has_read_all, lambda: f"read {values}")
     client.commit(asynchronous=False)
-    committed = client.committed([TopicPartition(topic, index) for index in range(PARTITIONS)], timeout=10)
+    committed = client.committed([TopicPartition(topic, index) for index in range(PARTITIONS)], timeout=60)
     assert [partition.offset for partition in committed] == [2] * PARTITIONS
     admin = AdminClient({"bootstrap.servers": servers})
-    described = admin.describe_consumer_groups([group])[group].result(10)
+    described = admin.describe_consumer_groups([group])[group].result(60)
     assert (described.state, described.type) == (ConsumerGroupState.STABLE, ConsumerGroupType.CONSUMER)
     assert described.partition_assignor == "uniform"
     assert len(described.members[0].assignment.topic_partitions) == PARTITIONS
-    listed = admin.list_consumer_groups(types={ConsumerGroupType.CONSUMER}).result(10).valid
+    listed = admin.list_consumer_groups(types={ConsumerGroupType.CONSUMER}).result(60).valid
     assert group in {found.group_id for found in listed}
     client.close()
-    admin.delete_consumer_groups([group])[group].result(10)
+    admin.delete_consumer_groups([group])[group].result(60)
 
 
 def read(client: Consumer) -> list[str]:
@@ -210,7 +210,7 @@ def test_a_regular_expression(broker: Broker, group: str) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     prefix = f"expr-{next(_names)}"
     for future in admin.create_topics([NewTopic(f"{prefix}-{i}", 1, 1) for i in range(3)]).values():
-        future.result(10)
+        future.result(60)
     client = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": group, "group.protocol": "consumer"})
     client.subscribe([f"^{prefix}-[01]"])
     await_that(
@@ -225,13 +225,13 @@ def test_groups_outlive_the_broker(tmp_path: Path) -> None:
     with Broker(directory=tmp_path, properties=SETTINGS) as first:
         port = int(first.bootstrap_servers.rpartition(":")[2])
         admin = AdminClient({"bootstrap.servers": first.bootstrap_servers})
-        admin.create_topics([NewTopic("t", PARTITIONS, 1)])["t"].result(10)
+        admin.create_topics([NewTopic("t", PARTITIONS, 1)])["t"].result(60)
         ledger = Ledger()
         members = [
             GroupMember(first.bootstrap_servers, "g", "t", f"m{i}", ledger, group_protocol="consumer") for i in range(2)
         ]
         await_balance(ledger, members, PARTITIONS)
-        before = admin.describe_consumer_groups(["g"])["g"].result(10)
+        before = admin.describe_consumer_groups(["g"])["g"].result(60)
     try:
         with Broker(directory=tmp_path, properties={**SETTINGS, **on_port(port)}) as second:
             admin = AdminClient({"bootstrap.servers": second.bootstrap_servers})
@@ -249,7 +249,7 @@ def on_port(port: int) -> dict[str, str]:
 
 def seen(admin: AdminClient) -> set[str]:
     try:
-        return ids(admin.describe_consumer_groups(["g"])["g"].result(10))
+        return ids(admin.describe_consumer_groups(["g"])["g"].result(60))
     except Exception as error:  # noqa: BLE001 - the broker is starting: anything may come
         return {str(error)}
 

@@ -34,7 +34,7 @@ def broker() -> Iterator[Broker]:
 def topic(broker: Broker) -> str:
     name = f"others-{next(_names)}"
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(10)
+    admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(60)
     return name
 
 

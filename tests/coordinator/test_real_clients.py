@@ -45,11 +45,11 @@ def topic(broker: Broker, admin: AdminClient) -> str:
     """A topic with ten records in each of its four partitions."""
     name = f"topic-{next(_names)}"
     for future in admin.create_topics([NewTopic(name, PARTITIONS, 1)]).values():
-        future.result(10)
+        future.result(60)
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     for number in range(RECORDS):
         producer.produce(name, str(number).encode(), partition=number % PARTITIONS)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     return name
 
 
@@ -85,7 +85,7 @@ def test_a_group_reads_commits_and_goes_on(broker: Broker, topic: str, group: st
 
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     producer.produce(topic, b"new", partition=2)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     second = consumer(broker, group)
     second.subscribe([topic])
     assert read(second, 1) == ["new"]
@@ -176,28 +176,28 @@ def test_administration(broker: Broker, admin: AdminClient, topic: str, group: s
     read(member, RECORDS)
     member.commit(asynchronous=False)
 
-    listed = admin.list_consumer_groups().result(10)
+    listed = admin.list_consumer_groups().result(60)
     assert group in {found.group_id for found in listed.valid}
-    described = admin.describe_consumer_groups([group])[group].result(10)
+    described = admin.describe_consumer_groups([group])[group].result(60)
     assert described.state == ConsumerGroupState.STABLE
     assert len(described.members) == 1
     assert sorted(p.partition for p in described.members[0].assignment.topic_partitions) == list(range(PARTITIONS))
 
     asked = ConsumerGroupTopicPartitions(group)
-    offsets = admin.list_consumer_group_offsets([asked])[group].result(10).topic_partitions
+    offsets = admin.list_consumer_group_offsets([asked])[group].result(60).topic_partitions
     assert {p.partition: p.offset for p in offsets} == dict.fromkeys(range(PARTITIONS), RECORDS // PARTITIONS)
     with pytest.raises(KafkaException) as refused:
-        admin.delete_consumer_groups([group])[group].result(10)
+        admin.delete_consumer_groups([group])[group].result(60)
     assert refused.value.args[0].code() == KafkaError.NON_EMPTY_GROUP
 
     member.close()
     moved = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 1, 3)])
-    admin.alter_consumer_group_offsets([moved])[group].result(10)
-    offsets = admin.list_consumer_group_offsets([asked])[group].result(10).topic_partitions
+    admin.alter_consumer_group_offsets([moved])[group].result(60)
+    offsets = admin.list_consumer_group_offsets([asked])[group].result(60).topic_partitions
     assert {p.partition: p.offset for p in offsets}[1] == 3
-    admin.delete_consumer_groups([group])[group].result(10)
+    admin.delete_consumer_groups([group])[group].result(60)
     with pytest.raises(KafkaException) as gone:
-        admin.delete_consumer_groups([group])[group].result(10)
+        admin.delete_consumer_groups([group])[group].result(60)
     assert gone.value.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND
 
 
@@ -248,7 +248,7 @@ def test_groups_outlive_the_broker(tmp_path: Any) -> None:
         producer = Producer({"bootstrap.servers": first.bootstrap_servers})
         for number in range(5):
             producer.produce("t", str(number).encode())
-        assert producer.flush(10) == 0
+        assert producer.flush(60) == 0
         client = consumer(first, "g")
         client.subscribe(["t"])
         assert len(read(client, 3)) == 3

@@ -24,16 +24,16 @@ def test_confluent_kafka(broker: Broker) -> None:
     failed: list[KafkaError] = []
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "topic.metadata.propagation.max.ms": 300})
     producer.produce("nowhere", b"x", on_delivery=lambda error, _: failed.append(error))
-    assert producer.flush(15) == 0
+    assert producer.flush(60) == 0
     assert [error.code() for error in failed] == [KafkaError.UNKNOWN_TOPIC_OR_PART]
-    assert producer.list_topics(timeout=10).topics == {}
+    assert producer.list_topics(timeout=60).topics == {}
 
 
 def test_aiokafka(broker: Broker) -> None:
     async def send() -> None:
-        producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers, request_timeout_ms=500)
+        producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers)
         async with producer:
-            await asyncio.wait_for(producer.send_and_wait("nowhere", b"x"), 2)
+            await asyncio.wait_for(producer.send_and_wait("nowhere", b"x"), 0.5)
 
     with pytest.raises(Exception, match=r"UnknownTopicOrPartition|Timeout|^$") as caught:  # its own choice of error
         asyncio.run(send())

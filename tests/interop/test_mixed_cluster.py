@@ -56,15 +56,15 @@ class Mixed:
     def create(self) -> None:
         """Partition 0 led by the head, partition 1 by the member."""
         # A client that hears of one broker first and of two then drops what it had sent to the address it began with.
-        wait_for(lambda: len(self.admin.list_topics(timeout=10).brokers) == 2, "both brokers are listed")
+        wait_for(lambda: len(self.admin.list_topics(timeout=60).brokers) == 2, "both brokers are listed")
         self.admin = AdminClient({"bootstrap.servers": self.servers})
-        assert len(self.admin.list_topics(timeout=10).brokers) == 2
+        assert len(self.admin.list_topics(timeout=60).brokers) == 2
         topic = NewTopic("t", 2, replica_assignment=[[HEAD, MEMBER], [MEMBER, HEAD]])
         self.admin.create_topics([topic])["t"].result(30)
 
     def partitions(self) -> dict[int, tuple[int, list[int]]]:
         try:
-            found = self.admin.list_topics("t", timeout=10).topics["t"].partitions
+            found = self.admin.list_topics("t", timeout=60).topics["t"].partitions
         except Exception:  # noqa: BLE001 - whatever the client says while a server is away
             return {}
         return {index: (p.leader, sorted(p.isrs)) for index, p in found.items()}

@@ -112,7 +112,7 @@ def _partitions(cluster: ClusterProcess, topic: str) -> list[PartitionMetadata]:
     """Empty while nobody answers."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     try:
-        return list(admin.list_topics(topic, timeout=10).topics[topic].partitions.values())
+        return list(admin.list_topics(topic, timeout=60).topics[topic].partitions.values())
     except Exception:  # noqa: BLE001 - whatever the client says while nodes come back
         return []
 

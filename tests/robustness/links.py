@@ -36,7 +36,7 @@ class Links:
 
             self._servers.append(await asyncio.start_server(on_connection, "127.0.0.1", port))
 
-        asyncio.run_coroutine_threadsafe(serve(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(serve(), self._loop).result(60)
 
     async def _carry(
         self, node: int, target_port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter

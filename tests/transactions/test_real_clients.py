@@ -31,7 +31,7 @@ def topic(broker: Broker) -> str:
     name = f"topic-{next(_names)}"
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     for future in admin.create_topics([NewTopic(name, 2, 1)]).values():
-        future.result(10)
+        future.result(60)
     return name
 
 
@@ -53,7 +53,7 @@ def read(broker: Broker, topic: str, isolation: str = "read_committed") -> list[
     )
     client.assign([TopicPartition(topic, partition, 0) for partition in range(2)])
     values, ended = [], 0
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while ended < 2 and time.monotonic() < until:
         message = client.poll(0.2)
         if message is not None and message.error():
@@ -84,7 +84,7 @@ def test_a_zombie_is_fenced(broker: Broker, topic: str) -> None:
     zombie = transactional(broker, "fenced")
     zombie.begin_transaction()
     zombie.produce(topic, b"zombie", partition=0)
-    assert zombie.flush(10) == 0
+    assert zombie.flush(60) == 0
     heir = transactional(broker, "fenced")
     with pytest.raises(KafkaException) as caught:
         zombie.commit_transaction(10)
@@ -101,15 +101,15 @@ def test_a_transaction_past_its_timeout_is_aborted(topic: str) -> None:
     with Broker(properties=properties) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         for future in admin.create_topics([NewTopic(topic, 2, 1)]).values():
-            future.result(10)
+            future.result(60)
         slow = transactional(broker, "slow", **{"transaction.timeout.ms": 1000})
         slow.begin_transaction()
         slow.produce(topic, b"slow", partition=0)
-        assert slow.flush(10) == 0
+        assert slow.flush(60) == 0
         plain = Producer({"bootstrap.servers": broker.bootstrap_servers})
         plain.produce(topic, b"behind", partition=0)
-        assert plain.flush(10) == 0
-        until = time.monotonic() + 20
+        assert plain.flush(60) == 0
+        until = time.monotonic() + 60
         while read(broker, topic) != ["behind"]:
             assert time.monotonic() < until, "the transaction was never aborted"
         with pytest.raises(KafkaException):
