@@ -141,6 +141,20 @@ class Sender:
         self._producer.flush(1)
 
 
+def _watermarks(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
+    """The client asks once: a leader that moves under its question is an error to it, and is asked for anew here."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=20)
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+        else:
+            return low, high
+
+
 def new_reader(servers: str) -> Consumer:
     return Consumer(
         {
@@ -193,7 +207,7 @@ class Reader:
     def _read(self, consumer: Consumer) -> None:
         ends = {}
         for topic, partition in self._offsets:
-            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=20)
+            low, high = _watermarks(consumer, topic, partition)
             assert low == 0, f"{topic}-{partition} starts at {low}"
             assert high >= self._offsets[topic, partition], f"{topic}-{partition} became shorter: {high}"
             ends[topic, partition] = high

@@ -39,8 +39,11 @@ def prepare(server: ServerProcess) -> None:
     admin = AdminClient({"bootstrap.servers": server.bootstrap_servers})
     for future in admin.create_topics([NewTopic("in", 1, 1), NewTopic("out", 2, 1)]).values():
         future.result(20)
+
+
+def feed(server: ServerProcess, numbers: range) -> None:
     producer = Producer({"bootstrap.servers": server.bootstrap_servers})
-    for number in range(RECORDS):
+    for number in numbers:
         producer.produce("in", str(number), str(number), partition=0)
     assert producer.flush(30) == 0
 
@@ -78,8 +81,11 @@ def read(server: ServerProcess, isolation: str) -> list[str]:
 
 
 def copy(directory: Path, *, kills: int, timeout_s: float) -> None:
+    """The input comes in portions, each right before a kill, so that no copier is ever done before the last of them."""
+    portions = [range(RECORDS * at // (kills + 1), RECORDS * (at + 1) // (kills + 1)) for at in range(kills + 1)]
     with ServerProcess(directory, properties=PROPERTIES) as server:
         prepare(server)
+        feed(server, portions[0])
         process = copier(server, directory / "copier.log")
         try:
             until = time.monotonic() + timeout_s
@@ -90,13 +96,14 @@ def copy(directory: Path, *, kills: int, timeout_s: float) -> None:
                 )
                 if process.poll() is not None:
                     process = copier(server, directory / "copier.log")
-                if killed < kills and done > RECORDS * killed // (kills + 1):
-                    if killed % 2:
+                if killed < kills and done > portions[killed].start:
+                    killed += 1
+                    feed(server, portions[killed])
+                    if killed % 2 == 0:
                         process.kill()
                         process.wait(10)
                     server.kill()
                     server.start()
-                    killed += 1
                 time.sleep(0.05)
         finally:
             if process.poll() is None:

@@ -7,11 +7,15 @@ from typing import Any, Protocol
 
 from ottla.coordinator.records import decode
 from ottla.env.logging import get_logger
+from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Offset, ProducerId
 from ottla.protocol.primitives import DecodeError
 from ottla.protocol.records import BatchHeader, ControlType, iterate_batches, iterate_records, parse_end_txn_marker
 
 log = get_logger(__name__)
+
+_LOGGED_CHARACTERS = 200
+"""Of a record that is not replayed: enough to tell whose it is."""
 
 
 class ReplayTarget(Protocol):
@@ -59,10 +63,20 @@ class Loader:
         before = self._next_offset
         for position, header in iterate_batches(data):
             if header.base_offset + header.last_offset_delta >= before:
-                self._replay_batch(data, position, header)
+                self._replay_readable(data, position, header)
             self._next_offset = header.base_offset + header.last_offset_delta + 1
+        if data and self._next_offset == before:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"No batch can be read at offset {before}.")
         # A log whose tail was compacted away ends in a gap: nothing more comes.
         return self._next_offset >= self._end_offset or self._next_offset == before
+
+    def _replay_readable(self, data: bytes, position: int, header: BatchHeader) -> None:
+        """The records up to the first whose bytes are damaged: those after it in its batch cannot be found."""
+        try:
+            self._replay_batch(data, position, header)
+        except KafkaError as error:
+            log.error("coordinator_batch.unreadable", base_offset=header.base_offset, reason=str(error))
+            self.skipped += 1
 
     def _replay_batch(self, data: bytes, position: int, header: BatchHeader) -> None:
         if header.is_control:
@@ -76,7 +90,15 @@ class Loader:
         for record in iterate_records(data, position):
             parsed = self._decode(record.key, record.value, record.offset)
             if parsed is not None:
-                self._target.replay(record.offset, producer_id, parsed)
+                self._replay(record.offset, producer_id, parsed)
+
+    def _replay(self, offset: Offset, producer_id: ProducerId, parsed: Any) -> None:
+        try:
+            self._target.replay(offset, producer_id, parsed)
+        except Exception as error:  # noqa: BLE001 - one odd record must not cost all that is kept in its partition
+            facts = repr(parsed)[:_LOGGED_CHARACTERS]
+            log.error("coordinator_record.not_replayed", offset=offset, record=facts, reason=repr(error))
+            self.skipped += 1
 
     def _decode(self, key: bytes | None, value: bytes | None, offset: Offset) -> Any:
         try:

@@ -7,6 +7,7 @@ durable and turns the event's answers into its error. When leadership goes, so d
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -143,7 +144,7 @@ class Shard(Generic[MachineT]):
         self.deadlines.begin()
         try:
             decision = operation(self.machine)
-        except KafkaError:
+        except Exception:
             self.deadlines.restore()
             raise
         self._settle(decision, producer)
@@ -172,11 +173,17 @@ class Shard(Generic[MachineT]):
 
     def submit(self, operation: Callable[[], AnyDecision]) -> bool:
         """An event of the machine's own: a deadline, or what follows from an answer. Nothing when we are closed. False
-        when its records could not be written, so that a deadline is not lost with them."""
+        when it failed or its records could not be written, so that a deadline is not lost with them."""
         if self.state is not ShardState.ACTIVE:
             return True
         self.deadlines.begin()
-        return self._settle(operation())
+        try:
+            decision = operation()
+        except Exception as error:  # a bug, or a group as nobody writes it: the others' deadlines and this one go on
+            log.error("shard.event_failed", partition=str(self.partition.topic_partition), exc_info=error)
+            self.deadlines.restore()
+            return False
+        return self._settle(decision)
 
     def _settle(self, decision: AnyDecision, producer: TransactionalProducer | None = None) -> bool:
         if decision.records:
@@ -202,7 +209,11 @@ class Shard(Generic[MachineT]):
     def _append(self, decision: AnyDecision, producer: TransactionalProducer | None) -> None:
         now_ms = self._clock.time_ms()
         records = decision.records
-        simple = [SimpleRecord(now_ms, *self._spec.encode(record)) for record in records]
+        try:
+            simple = [SimpleRecord(now_ms, *self._spec.encode(record)) for record in records]
+        except struct.error as error:
+            # An epoch of the log's was the last that there is: the event fails, and what was stays.
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"A record cannot be written: {error}.") from error
         if decision.atomic:
             self._append_batch(records, simple, now_ms, producer)
             return

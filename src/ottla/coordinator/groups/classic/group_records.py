@@ -42,7 +42,8 @@ def group_from_record(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
     group = ClassicGroup(group_id, state, timestamp_ms)
     group.generation_id = value.generation
     group.protocol_type = value.protocol_type or None
-    group.protocol_name = value.protocol
+    # No generation with members is without a protocol; a record that says so means the members' only one (`_member`).
+    group.protocol_name = (value.protocol or "") if value.members else value.protocol
     group.leader_id = value.leader
     for metadata in value.members:
         group.add(_member(metadata, value))

@@ -22,6 +22,9 @@ from ottla.protocol.generated.sync_group_response import SyncGroupResponse
 
 log = get_logger(__name__)
 
+_ABSENT_MEMBERS_LOOK_MS = 1_000
+"""The least between two looks for static members that are away: their rebalance timeout may be nothing at all."""
+
 
 class Rebalance:
     def __init__(self, shelf: Shelf) -> None:
@@ -66,7 +69,7 @@ class Rebalance:
                 self.drop(group, member.member_id)
         if not group.elect_joined_leader() and group.members:
             # Only static members are left and none of them is here: wait for one, or for the end of their sessions.
-            self._schedule_join_end(group)
+            self._schedule_join_end(group, at_least_ms=_ABSENT_MEMBERS_LOOK_MS)
             return
         group.new_member_added = False
         group.start_generation(self._shelf.clock.time_ms())
@@ -89,9 +92,9 @@ class Rebalance:
         member.is_new = False
         group.pending_sync_members.add(member.member_id)
 
-    def _schedule_join_end(self, group: ClassicGroup) -> None:
-        key = join_key(group.group_id)
-        self._shelf.timers.schedule(key, group.rebalance_timeout_ms, partial(self._expire_join, group.group_id))
+    def _schedule_join_end(self, group: ClassicGroup, at_least_ms: int = 0) -> None:
+        delay_ms = max(group.rebalance_timeout_ms, at_least_ms)
+        self._shelf.timers.schedule(join_key(group.group_id), delay_ms, partial(self._expire_join, group.group_id))
 
     def _expire_join(self, group_id: str) -> GroupDecision:
         draft = Draft()

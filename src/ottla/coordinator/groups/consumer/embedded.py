@@ -37,6 +37,14 @@ def read_version(data: bytes) -> int:
     return version
 
 
+def version_or_first(metadata: bytes) -> int:
+    """Of the assignment for a member that has this to say: only its first protocol's metadata was ever looked at."""
+    try:
+        return read_version(metadata)
+    except DecodeError:
+        return 0
+
+
 def write_assignment(partitions: TargetPartitions, version: int, image: MetadataImage) -> bytes:
     """In the version that the member itself speaks; topics that are gone are left out."""
     version = min(version, ConsumerProtocolAssignment.MAX_VERSION)

@@ -44,6 +44,7 @@ from ottla.protocol.generated.consumer_group_target_assignment_metadata_key impo
 from ottla.protocol.generated.consumer_group_target_assignment_metadata_value import (
     ConsumerGroupTargetAssignmentMetadataValue,
 )
+from ottla.protocol.primitives import DecodeError
 
 # Records
 
@@ -140,6 +141,8 @@ def with_metadata(member: ConsumerMember, value: ConsumerGroupMemberMetadataValu
     classic = None
     metadata = value.classic_member_metadata
     if metadata is not None:
+        if not metadata.supported_protocols:
+            raise DecodeError(f"the classic member {member.member_id} supports no protocol")
         protocols = tuple((each.name, bytes(each.metadata)) for each in metadata.supported_protocols)
         classic = ClassicMember(metadata.session_timeout_ms, protocols)
     return replace(

@@ -98,7 +98,9 @@ class Migration:
                     "default assignor before re-attempting the upgrade",
                 )
             assigned = embedded.assigned_partitions(assignment, self._shelf.image)
-        protocol_name = group.protocol_name if group.protocol_name is not None else group.select_protocol()
+        # A generation that is being formed may have members that do not know the last one's protocol.
+        known = all(group.protocol_name in each.protocol_names() for each in group.members.values())
+        protocol_name = group.protocol_name if known else group.select_protocol()
         subscription = embedded.read_subscription(member.metadata(protocol_name))
         return ConsumerMember(
             member.member_id,
@@ -121,7 +123,16 @@ class Migration:
         """Are all that stay classic members, some at least, and few enough for a classic group?"""
         staying = len(group.members) - len(leaving)
         classic = group.classic_member_count - sum(member.uses_classic_protocol for member in leaving)
-        return staying > 0 and staying == classic and self._may_downgrade(staying)
+        if not (staying > 0 and staying == classic and self._may_downgrade(staying)):
+            return False
+        gone = {member.member_id for member in leaving}
+        supported = [
+            {name for name, _ in member.classic.protocols}
+            for member in group.members.values()
+            if member.classic is not None and member.member_id not in gone
+        ]
+        # Joining members are checked; a log that nobody should have written may still hold strangers.
+        return bool(set.intersection(*supported))
 
     def must_downgrade_replacing(self, group: ConsumerGroup, replaced: ConsumerMember) -> bool:
         """Is the static member that a classic one replaces the last of the consumer protocol?"""
@@ -158,7 +169,7 @@ class Migration:
         assignments = {
             member.member_id: embedded.write_assignment(
                 targets[member.member_id],
-                embedded.read_version(member.metadata(classic.protocol_name)),
+                embedded.version_or_first(member.metadata(classic.protocol_name)),
                 self._shelf.image,
             )
             for member in classic.members.values()

@@ -46,7 +46,9 @@ class TargetAssignment:
         if group.assignment_epoch >= group_epoch or not self._is_due(group):
             return Target(group.assignment_epoch, group.target_of(updated.member_id, updated.instance_id))
         members = _members_with(group, updated)
-        name = group.preferred_assignor(old, updated) or self._shelf.settings.group_consumer_assignors[0]
+        name = group.preferred_assignor(old, updated)
+        if name not in ASSIGNORS:  # nobody prefers one, or a record names one that this node does not have
+            name = self._shelf.settings.group_consumer_assignors[0]
         spec = _spec(group, members, subscriptions, self._shelf.image)
         assignment = ASSIGNORS[name](spec)
         for member_id in members:

@@ -50,7 +50,7 @@ class _Heterogeneous:
                 if topic_id not in member.topics:
                     continue
                 for partition in partitions:
-                    if partition < len(self._owners[topic_id]):
+                    if 0 <= partition < len(self._owners[topic_id]):
                         self._assign(topic_id, partition, index)
 
     def _assign_rest(self) -> None:
