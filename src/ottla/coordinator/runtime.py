@@ -144,7 +144,7 @@ class Shard(Generic[MachineT]):
         self.deadlines.begin()
         try:
             decision = operation(self.machine)
-        except Exception:
+        except Exception:  # refused, or a bug: either way its deadlines are as before
             self.deadlines.restore()
             raise
         self._settle(decision, producer)
