@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.cimpl import NewTopic
 
 from ottla.connect.exactly_once import ExactlyOnce, Sender
 from ottla.connect.remote_topics import RemoteTopics
 from ottla.connect.sources.cluster import ClusterSource
+from ottla.connect.topic_settings import TopicSettings
 from ottla.connect.worker import run_connector
 from ottla.tables.query import topic_table
 from ottla.tables.topics import Cluster, TableError, settings_from
@@ -139,6 +143,100 @@ def test_a_cluster_as_sink(here, there, request, monkeypatch):
         assert records(there, f"east.{topic}") == records(here, topic)
 
 
+def settings_of(client, topic):
+    """What is set on the topic itself."""
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    admin = AdminClient({**client, "log_level": 3})
+    found = admin.describe_configs([resource])[resource].result(30)
+    return {name: entry.value for name, entry in found.items() if entry.source == 1}
+
+
+def change_settings(client, topic, **changes):
+    entries = [
+        ConfigEntry(
+            name.replace("_", "."),
+            value,
+            incremental_operation=AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET,
+        )
+        for name, value in changes.items()
+    ]
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
+    admin = AdminClient({**client, "log_level": 3})
+    admin.incremental_alter_configs([resource])[resource].result(30)
+
+
+@pytest.mark.parametrize("direction", ["source", "sink"])
+def test_a_mirrored_topic_has_the_settings_and_partitions_of_its_source(here, there, request, direction):
+    kind = request.node.callspec.id
+    topic, name = f"set-{kind}", f"settings-{kind}"
+    near, far = (there, here) if direction == "source" else (here, there)
+    made = {"cleanup.policy": "compact", "retention.ms": "123456", "min.insync.replicas": "1", "segment.bytes": "1048576",
+            "message.timestamp.type": "CreateTime"}  # fmt: skip
+    admin = AdminClient({**near, "log_level": 3})
+    admin.create_topics([NewTopic(topic, 5, 1, config=made)])[topic].result(30)
+    config = {"name": name, "connector.class": f"mirror-{direction}", "source.cluster.alias": "w", "topics": topic,
+              f"{'source' if direction == 'source' else 'target'}.cluster.bootstrap.servers": there["bootstrap.servers"],
+              "sync.topic.configs.interval.seconds": "1"}  # fmt: skip
+
+    def mirrored(**more):
+        write(near, topic, range(10))
+        run_connector(config | more, here, once=True)
+        return settings_of(far, f"w.{topic}")
+
+    copied = {"cleanup.policy": "compact", "retention.ms": "123456", "segment.bytes": "1048576"}
+    assert mirrored() == copied  # not what MirrorMaker leaves out if nothing is said
+    with Cluster(settings_from(far)) as cluster:
+        assert len(cluster.partitions([f"w.{topic}"])) == 5
+    # What is changed, set or taken back there follows; what was set here and is excluded stays.
+    change_settings(near, topic, retention_ms=None, segment_bytes="2097152", max_message_bytes="2000000")
+    change_settings(far, f"w.{topic}", min_insync_replicas="1", flush_messages="7")
+    expected = {
+        "cleanup.policy": "compact",
+        "segment.bytes": "2097152",
+        "max.message.bytes": "2000000",
+        "min.insync.replicas": "1",
+    }
+    assert mirrored() == expected
+    change_settings(near, topic, segment_bytes="3145728", max_message_bytes="3000000")
+    assert mirrored(**{"sync.topic.configs.enabled": "false"}) == expected
+    assert mirrored(**{"config.properties.exclude": "segment.bytes, min\\..*"}) == expected | {
+        "max.message.bytes": "3000000"
+    }
+
+
+def test_a_running_mirror_looks_again(here, there, request):
+    topic = f"again-{request.node.callspec.id}"
+    write(there, topic, range(5))
+    config = {"name": topic, "source.cluster.alias": "w", "topics": topic, "sync.topic.configs.interval.seconds": "1",
+              "source.cluster.bootstrap.servers": there["bootstrap.servers"]}  # fmt: skip
+    source = ClusterSource(config)
+    try:
+        source.begin(here)
+        assert len(source.poll(None)) == 5
+        change_settings(there, topic, retention_ms="77777")
+        deadline = time.monotonic() + 60
+        while settings_of(here, f"w.{topic}").get("retention.ms") != "77777":
+            assert time.monotonic() < deadline
+            source.poll(None)
+    finally:
+        source.close()
+
+
+def test_a_setting_that_is_refused_is_told_once_and_the_records_go_on(here, capfd):
+    write(here, "near", range(5))
+    write(here, "far", range(5))
+    change_settings(here, "near", retention_ms="88888")
+    settings = TopicSettings({})
+    settings.sync(here, here, {"near": "far", "gone": "far-gone"})
+    assert settings_of(here, "far") == {"retention.ms": "88888"}
+    assert capfd.readouterr().err == ""
+    for _ in range(2):
+        settings._alter(here, "far", {"retention.ms": "soon"})
+    told = capfd.readouterr().err
+    assert told.count("\n") == 1
+    assert "far: its settings were not copied" in told
+
+
 def test_names_and_circles():
     found = RemoteTopics({"source.cluster.alias": "a", "target.cluster.alias": "b", "topics.exclude": "x.*"})
     assert found.chosen(["t", "b.t", "xt", "c.t"]) == ["t", "c.t"]
@@ -151,5 +249,12 @@ def test_names_and_circles():
     ]:
         with pytest.raises(TableError, match=words):
             RemoteTopics(config)
+    for config, words in [
+        ({"sync.topic.configs.enabled": "maybe"}, "true or false"),
+        ({"config.properties.exclude": "("}, "config.properties.exclude is no list of regular expressions"),
+        ({"use.defaults.from": "me"}, "source or target"),
+    ]:
+        with pytest.raises(TableError, match=words):
+            TopicSettings(config)
     with pytest.raises(TableError, match=r"needs the setting source\.cluster\.bootstrap\.servers"):
         ClusterSource({"name": "x"})

@@ -81,3 +81,89 @@ def test_wrong_options_are_one_clear_error(given_options, words):
 def test_ending_offsets_have_no_meaning_in_a_stream():
     with pytest.raises(TableError, match="stream"):
         read_options({**SERVERS, "subscribe": "t", "endingOffsets": "latest"}, streaming=True)
+
+
+@pytest.mark.parametrize(
+    ("given_options", "words"),
+    [
+        ({"minOffsetsPerTrigger": "500", "maxOffsetsPerTrigger": "400"}, "larger than maxOffsetsPerTrigger"),
+        ({"minOffsetsPerTrigger": "few"}, "minoffsetspertrigger"),
+        ({"maxTriggerDelay": "soon"}, "maxTriggerDelay"),
+        ({"maxTriggerDelay": "²s"}, "maxTriggerDelay"),
+    ],
+)
+def test_wrong_limits_of_a_trigger_are_one_clear_error(given_options, words):
+    with pytest.raises(TableError, match=words):
+        read_options({**SERVERS, "subscribe": "t", **given_options}, streaming=True)
+
+
+def test_times_are_written_as_spark_writes_them():
+    for text, expected in {"15m": 900_000, "2MIN": 120_000, "30s": 30_000, "40": 40, " 1 h": 3_600_000}.items():
+        options = read_options({**SERVERS, "subscribe": "t", "maxTriggerDelay": text}, streaming=True)
+        assert options.max_trigger_delay_ms == expected
+
+
+class TwoPartitions:
+    """A log that grows when told."""
+
+    def __init__(self) -> None:
+        self.ends = {TopicPartition("t", 0): 0, TopicPartition("t", 1): 0}
+
+    def partitions(self, _options):
+        return list(self.ends)
+
+    def earliest(self, partitions):
+        return dict.fromkeys(partitions, 0)
+
+    def latest(self, partitions):
+        return {partition: self.ends[partition] for partition in partitions}
+
+
+def trigger(monkeypatch, **options):
+    """A stream over `TwoPartitions`, and a function that asks for the next batch at a time: how many offsets it has."""
+    from ottla.pipelines import reader
+
+    log = TwoPartitions()
+    monkeypatch.setattr(reader, "open_log", lambda _options: log)
+    stream = reader.StreamReader(read_options({**SERVERS, "subscribe": "t", **options}, streaming=True))
+    place = stream.initialOffset()
+
+    def ask(second: float, *ends: int) -> int:
+        nonlocal place
+        log.ends.update(zip(log.ends, ends, strict=False))
+        monkeypatch.setattr(reader.time, "monotonic", lambda: 1000.0 + second)
+        before, place = place, stream.latestOffset(place, stream.getDefaultReadLimit())
+        begun = from_json(before)
+        return sum(offset - begun[partition] for partition, offset in from_json(place).items())
+
+    return ask, stream
+
+
+def test_a_small_batch_waits_for_its_least_size_or_the_longest_delay(monkeypatch):
+    """As Spark's own source: the first batch goes at once, and each that goes starts the delay again, empty ones too."""
+    ask, _ = trigger(monkeypatch, minOffsetsPerTrigger="100", maxTriggerDelay="60s")
+    assert ask(0, 3, 4) == 7
+    assert ask(1, 50, 50) == 0
+    assert ask(2, 60, 46) == 0  # 99 wait
+    assert ask(3, 60, 47) == 100
+    assert ask(62, 61, 47) == 0
+    assert ask(63, 61, 47) == 1
+    assert ask(123, 61, 47) == 0  # nothing was there, but the delay starts again
+    assert ask(124, 62, 47) == 0
+    assert ask(183, 62, 47) == 1
+
+
+def test_least_and_most_together(monkeypatch):
+    ask, _ = trigger(monkeypatch, minOffsetsPerTrigger="10", maxOffsetsPerTrigger="20", maxTriggerDelay="60s")
+    assert ask(0, 100, 100) == 20
+    assert [ask(n) for n in range(1, 10)] == [20] * 9
+    assert ask(11, 104, 105) == 0
+    assert ask(12, 105, 105) == 10
+
+
+def test_what_is_available_now_does_not_wait(monkeypatch):
+    ask, stream = trigger(monkeypatch, minOffsetsPerTrigger="10", maxOffsetsPerTrigger="11")
+    ask(0)
+    monkeypatch.setattr(stream.log, "ends", {TopicPartition("t", 0): 6, TopicPartition("t", 1): 7})
+    stream.prepareForTriggerAvailableNow()
+    assert [ask(1), ask(2), ask(3)] == [10, 3, 0]

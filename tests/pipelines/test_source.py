@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from datetime import UTC, datetime
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
@@ -191,3 +192,39 @@ def test_streaming_reads(spark, topics, tmp_path):
     assert seen[-1][0] == 3
     assert set.union(*(rows for _, rows in seen)) == {f"v{n}" for n in range(1000)}
     assert sum(len(rows) for _, rows in seen) == 1000
+
+
+def test_a_stream_waits_for_its_least_batch(spark, topics, tmp_path):
+    topic = topics.new("least", 1)
+    topics.send(topic, [(b"k", b"first")] * 3)
+    seen: list[int] = []
+    spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "1")  # it tells of triggers that found nothing
+    stream = spark.readStream.format("ottla").options(
+        **topics.options(subscribe=topic, startingOffsets="earliest", minOffsetsPerTrigger="50", maxTriggerDelay="1h")
+    )
+    query = (
+        stream.load()
+        .writeStream.foreachBatch(lambda rows, _: seen.append(rows.count()))
+        .option("checkpointLocation", str(tmp_path / "c"))
+        .trigger(processingTime="100 milliseconds")
+        .start()
+    )
+
+    def wait_until(done) -> None:
+        deadline = time.monotonic() + 120
+        while not done():
+            assert query.isActive, query.exception()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+    try:
+        wait_until(lambda: seen == [3])
+        topics.send(topic, [(b"k", b"few")] * 20)
+        sent = datetime.now(UTC).isoformat()[:23]
+        wait_until(lambda: query.lastProgress["timestamp"] > sent)  # a trigger that began after them came by
+        topics.send(topic, [(b"k", b"more")] * 40)
+        wait_until(lambda: len(seen) > 1)
+        assert seen == [3, 60]
+    finally:
+        query.stop()
+        spark.conf.unset("spark.sql.streaming.noDataProgressEventInterval")

@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -116,6 +117,14 @@ def number(config: Mapping[str, str], name: str, default: int) -> int:
 
 def words(config: Mapping[str, str], name: str) -> list[str]:
     return [part.strip() for part in config.get(name, "").split(",") if part.strip()]
+
+
+def patterns(config: Mapping[str, str], name: str, default: str) -> list[re.Pattern[str]]:
+    """A list of regular expressions; a plain name is one, too."""
+    try:
+        return [re.compile(one) for one in words({name: config.get(name, default)}, name)]
+    except re.error as problem:
+        raise TableError(f"{name} is no list of regular expressions: {problem}") from problem
 
 
 def under(config: Mapping[str, str], prefix: str) -> dict[str, str]:

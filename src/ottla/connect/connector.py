@@ -66,6 +66,9 @@ class Sink(ABC):
     def __init__(self, config: Mapping[str, str]) -> None:
         self.config = config
 
+    def begin(self, source: Mapping[str, str]) -> None:  # noqa: B027 - most have nothing to prepare
+        """Before the first rows: the client settings of the cluster that they come from."""
+
     @abstractmethod
     def put(self, rows: pa.Table, work: Work) -> None:
         """All rows or none; work that was put before changes nothing."""

@@ -6,11 +6,10 @@ IdentityReplicationPolicy keeps it. A topic that came from the target is not sen
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from ottla.connect.clients import librdkafka_settings
-from ottla.connect.config import need, words
+from ottla.connect.config import need, patterns
 from ottla.tables.topics import TableError
 
 _TIMEOUT_S = 30.0
@@ -38,8 +37,8 @@ class RemoteTopics:
         alias = config.get("source.cluster.alias", "source")
         self._prefix = f"{alias}{self._separator}" if policy == _POLICIES[0] else ""
         self._back = config.get("target.cluster.alias", "target") + self._separator
-        self._included = _patterns(config, "topics", ".*")
-        self._excluded = _patterns(config, "topics.exclude", _EXCLUDED)
+        self._included = patterns(config, "topics", ".*")
+        self._excluded = patterns(config, "topics.exclude", _EXCLUDED)
 
     def name(self, topic: str) -> str:
         return f"{self._prefix}{topic}"
@@ -54,26 +53,27 @@ class RemoteTopics:
         return wanted and not any(pattern.fullmatch(topic) for pattern in self._excluded)
 
 
-def ensure_topic(client: Mapping[str, str], name: str, partitions: int) -> None:
-    """Makes a topic of at least so many partitions, so that a record finds its own again."""
-    from confluent_kafka import KafkaException
+def ensure_topic(
+    client: Mapping[str, str], name: str, partitions: int, settings: Callable[[], Mapping[str, str]] = dict
+) -> None:
+    """Makes a topic of at least so many partitions, so that a record finds its own again; a new one with `settings`."""
+    from confluent_kafka import KafkaException, TopicCollection
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import KafkaError, NewPartitions, NewTopic
 
     admin = AdminClient(librdkafka_settings(client))
     try:
-        found = admin.list_topics(name, timeout=_TIMEOUT_S).topics[name]
-        if found.error is not None:
-            admin.create_topics([NewTopic(name, partitions, -1)])[name].result(_TIMEOUT_S)
-        elif len(found.partitions) < partitions:
+        # Not list_topics: where brokers make topics by themselves, asking for one would make it, with their settings.
+        found = admin.describe_topics(TopicCollection([name]))[name].result(_TIMEOUT_S)
+        if len(found.partitions) < partitions:
             admin.create_partitions([NewPartitions(name, partitions)])[name].result(_TIMEOUT_S)
+    except KafkaException as problem:
+        if problem.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise TableError(f"the topic {name} cannot be made: {problem.args[0].str()}") from problem
+    else:
+        return
+    try:
+        admin.create_topics([NewTopic(name, partitions, -1, config=dict(settings()))])[name].result(_TIMEOUT_S)
     except KafkaException as problem:
         if problem.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise TableError(f"the topic {name} cannot be made: {problem.args[0].str()}") from problem
-
-
-def _patterns(config: Mapping[str, str], name: str, default: str) -> list[re.Pattern[str]]:
-    try:
-        return [re.compile(one) for one in words({name: config.get(name, default)}, name)]
-    except re.error as problem:
-        raise TableError(f"{name} is no list of regular expressions: {problem}") from problem

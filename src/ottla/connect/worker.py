@@ -172,6 +172,7 @@ class _SinkRun:
 
         from ottla.connect.clients import consumer_settings
 
+        self._sink.begin(self._client)
         offsets: Any = Consumer(consumer_settings(self._client, f"connect-{self._name}"))
         count = 0
         try:

@@ -74,6 +74,9 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         raise TableError("startingOffsets latest has no meaning in a batch read: everything would be before it")
     if ending.word == EARLIEST:
         raise TableError("endingOffsets earliest has no meaning: nothing is before it")
+    least, most = whole(options, "minoffsetspertrigger"), whole(options, "maxoffsetspertrigger")
+    if streaming and least is not None and most is not None and least > most:
+        raise TableError(f"minOffsetsPerTrigger ({least}) is larger than maxOffsetsPerTrigger ({most})")
     return ReadOptions(
         client=client,
         path=options.get("path"),
@@ -85,8 +88,8 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         latest_when_no_timestamp=_strategy(options),
         fail_on_data_loss=boolean(options, "failondataloss", default=True),
         include_headers=boolean(options, "includeheaders", default=False),
-        max_offsets_per_trigger=whole(options, "maxoffsetspertrigger"),
-        min_offsets_per_trigger=whole(options, "minoffsetspertrigger"),
+        max_offsets_per_trigger=most,
+        min_offsets_per_trigger=least,
         max_trigger_delay_ms=_duration_ms(options.get("maxtriggerdelay", "15m")),
         min_partitions=whole(options, "minpartitions"),
         max_records_per_partition=whole(options, "maxrecordsperpartition"),
@@ -183,8 +186,9 @@ def _number(name: str, text: str) -> int:
 
 def _duration_ms(text: str) -> int:
     units = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-    digits = text.strip().rstrip("abcdefghijklmnopqrstuvwxyz ")
-    unit = text.strip()[len(digits) :].strip() or "ms"
-    if not digits.isdigit() or unit not in units:
+    plain = text.strip().lower()
+    digits = plain.rstrip("abcdefghijklmnopqrstuvwxyz ")
+    unit = plain[len(digits) :].strip() or "ms"
+    if not digits.isdecimal() or not digits.isascii() or unit not in units:
         raise TableError(f"maxTriggerDelay is a time like 15m or 30s, not {text!r}")
     return int(digits) * units[unit]

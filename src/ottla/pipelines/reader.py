@@ -127,7 +127,8 @@ class StreamReader(api.DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._log: Log | None = None
         self._target: Bounds | None = None
-        self._last_trigger = time.monotonic()
+        self._last_trigger: float | None = None
+        """When the last batch was let through; the first one after a start never waits, as in Spark's own source."""
 
     def __getstate__(self) -> dict[str, Any]:
         """Workers get the options; connections stay here."""
@@ -193,7 +194,8 @@ class StreamReader(api.DataSourceStreamReader, SupportsTriggerAvailableNow):
         least = self._options.min_offsets_per_trigger
         if not least or waiting >= least:
             return True
-        return (time.monotonic() - self._last_trigger) * 1000 >= self._options.max_trigger_delay_ms
+        last = self._last_trigger
+        return last is None or (time.monotonic() - last) * 1000 >= self._options.max_trigger_delay_ms
 
     def _not_backwards(self, begun: Bounds, latest: Bounds) -> Bounds:
         """A log that ends before what was read, or a partition that is gone, lost data."""

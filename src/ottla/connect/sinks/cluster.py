@@ -10,11 +10,12 @@ from ottla.connect.connector import RecordSink
 from ottla.connect.exactly_once import ExactlyOnce, Outgoing
 from ottla.connect.remote_topics import RemoteTopics, cluster_settings, ensure_topic
 from ottla.connect.sinks.base import Work
+from ottla.connect.topic_settings import TopicSettings
 
 
 class ClusterSink(RecordSink):
     """target.cluster.bootstrap.servers (and further target.cluster.* client settings), topics or topics.regex,
-    source.cluster.alias, replication.policy.class."""
+    source.cluster.alias, replication.policy.class, sync.topic.configs.enabled and what else topic_settings reads."""
 
     raw_records: ClassVar[bool] = True
 
@@ -22,18 +23,25 @@ class ClusterSink(RecordSink):
         super().__init__(config)
         self._client = cluster_settings(config, "target")
         self._topics = RemoteTopics(config)
+        self._topic_settings = TopicSettings(config)
+        self._source: Mapping[str, str] = {}
         self._attempts: dict[str, ExactlyOnce] = {}
         self._made: dict[str, int] = {}
         self._open = ExitStack()
 
+    def begin(self, source: Mapping[str, str]) -> None:
+        self._source = source
+
     def topic(self, name: str, partitions: int) -> str:
         target = self._topics.name(name)
-        if self._made.get(target) != partitions:
-            ensure_topic(self._client, target, partitions)
-            self._made[target] = partitions
+        if self._made.get(name) != partitions:
+            ensure_topic(self._client, target, partitions, lambda: self._topic_settings.of(self._source, name))
+            self._made[name] = partitions
         return target
 
     def put_records(self, records: Sequence[Outgoing], work: Work) -> None:
+        if self._topic_settings.is_due():
+            self._topic_settings.sync(self._source, self._client, {one: self._topics.name(one) for one in self._made})
         attempt = self._attempt(work.application)
         attempt.version = work.version
         if attempt.done() is None:

@@ -6,6 +6,7 @@ committed in one transaction with the records here. Only committed records are r
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
@@ -13,6 +14,7 @@ from typing import Any, ClassVar
 from ottla.connect.config import flag, number
 from ottla.connect.connector import Change, Place, Source
 from ottla.connect.remote_topics import RemoteTopics, cluster_settings, ensure_topic
+from ottla.connect.topic_settings import TopicSettings
 from ottla.model.ids import TopicPartition
 from ottla.tables.fetch import FetchPlan, read_range
 from ottla.tables.topics import EARLIEST, LATEST, READ_COMMITTED, Cluster, settings_from
@@ -24,13 +26,15 @@ OFFSET_HEADERS = ("__mirror.topic", "__mirror.partition", "__mirror.offset")
 class ClusterSource(Source):
     """source.cluster.bootstrap.servers (and further source.cluster.* client settings), topics, topics.exclude,
     source.cluster.alias, replication.policy.class, refresh.topics.interval.seconds, batch.max.rows,
-    offset.headers.enabled."""
+    offset.headers.enabled, sync.topic.configs.enabled and what else topic_settings reads."""
 
     raw_records: ClassVar[bool] = True
 
     def __init__(self, config: Mapping[str, str]) -> None:
         super().__init__(config)
-        self._settings = settings_from(cluster_settings(config, "source"), "ottla-mirror")
+        self._client = cluster_settings(config, "source")
+        self._settings = settings_from(self._client, "ottla-mirror")
+        self._topic_settings = TopicSettings(config)
         self._topics = RemoteTopics(config)
         self._most = number(config, "batch.max.rows", 5000)
         self._refresh_s = number(config, "refresh.topics.interval.seconds", 600)
@@ -70,7 +74,12 @@ class ClusterSource(Source):
         self._cluster.close()
 
     def _look(self) -> None:
-        """Which topics there are; new ones are made here before their first record."""
+        """Which topics there are; new ones are made here before their first record, and settings follow those there."""
+        self._look_for_topics()
+        if self._topic_settings.is_due():
+            self._topic_settings.sync(self._client, self._target, {one: self._topics.name(one) for one in self._made})
+
+    def _look_for_topics(self) -> None:
         if self._looked_at is not None and time.monotonic() - self._looked_at < self._refresh_s:
             return
         chosen = self._topics.chosen(self._cluster.topics_like(".*"))
@@ -78,7 +87,8 @@ class ClusterSource(Source):
         for topic in chosen:
             count = sum(partition.topic == topic for partition in self._partitions)
             if self._made.get(topic) != count:
-                ensure_topic(self._target, self._topics.name(topic), count)
+                settings = functools.partial(self._topic_settings.of, self._client, topic)
+                ensure_topic(self._target, self._topics.name(topic), count, settings)
                 self._made[topic] = count
         self._looked_at = time.monotonic()
 
