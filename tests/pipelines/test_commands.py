@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from ottla.cli.commands import ottla
 from ottla.connect.exactly_once import Outgoing, Sender
 from ottla.pipelines import supervisor
+from ottla.pipelines import switch as switching
 from ottla.pipelines.build import _starting
 from ottla.pipelines.pipeline import Pipeline
 from ottla.pipelines.ports import delta, table_of, topic, view
@@ -99,6 +100,75 @@ def _first(rows):
 
 def _second(one, two, three, four, five, six):
     return one, two, three, four, five, six
+
+
+class Version:
+    """Says of itself, look after look, what a started pipeline would; the old one is a process that can be stopped."""
+
+    def __init__(self, folder, monkeypatch, *looks: dict) -> None:
+        self.folder, self.looks, self.started, self.stopped = str(folder), list(looks), 0, []
+        monkeypatch.setattr(supervisor, "current", self.current)
+        monkeypatch.setattr(supervisor, "stop", lambda _state, name: self.stopped.append(name) or True)
+        monkeypatch.setattr(switching, "_LOOK_S", 0.0)
+
+    def current(self, _state, name):
+        if not self.started:
+            return {"name": name, "state": "stopped", "log": "x.log"}
+        look = self.looks[0] if len(self.looks) == 1 else self.looks.pop(0)
+        return {"name": name, "log": "x.log", "lag": 7, **look}
+
+    def start(self):
+        self.started += 1
+
+    def switch(self, told, patience_s=60.0):
+        switching.switch(self.folder, "shop", "shop-v2", self.start, patience_s=patience_s, told=told.append)
+
+
+def at(*queries, state="running"):
+    return {"state": state, "queries": [dict(zip(("active", "batch", "lag"), one, strict=True)) for one in queries]}
+
+
+def test_a_switch_waits_until_each_query_has_looked_and_has_nothing_left(tmp_path, monkeypatch):
+    looks = [
+        at(state="starting"), at(), at((True, -1, 0)), at((True, 3, 0), (True, -1, 0)), at((True, 3, 0), (True, 4, 5)),
+        at((True, 3, 0), (False, 4, 0)), at((True, 3, 0), (True, 4, 0)),
+    ]  # fmt: skip
+    version = Version(tmp_path, monkeypatch, *(look for look in looks for _ in range(2)))
+    told: list[str] = []
+    version.switch(told)
+    assert version.looks == [looks[-1]]
+    assert (version.started, version.stopped) == (1, ["shop"])
+    assert told[-1] == "shop-v2: has caught up; shop is stopped"
+    version.switch(told)
+    assert version.started == 1, "one that runs is not started again"
+
+
+@pytest.mark.parametrize(
+    ("look", "words"),
+    [
+        ({"state": "failed", "error": "step x: boom"}, "shop-v2 did not get there: step x: boom. shop is as it was"),
+        ({"state": "stopped"}, "shop-v2 did not get there: it stopped"),
+        (at((True, 3, 9)), "shop-v2 is 7 records behind after 0 s; both versions run"),
+    ],
+)
+def test_a_switch_that_does_not_come_about_leaves_the_old_version(tmp_path, monkeypatch, look, words):
+    version = Version(tmp_path, monkeypatch, look)
+    with pytest.raises(TableError, match=words):
+        version.switch([], patience_s=0.0)
+    assert version.stopped == []
+
+
+def test_a_switch_needs_a_backfill_and_another_version(tmp_path):
+    file = tmp_path / "shop.py"
+    file.write_text(GOOD)
+    state = ["--state", str(tmp_path / "state")]
+    done = run("pipeline", "switch", str(file), *state)
+    assert done.exit_code == 1
+    assert "shop-v2 has no checkpoint" in done.output
+    assert "ottla pipeline backfill" in done.output
+    (tmp_path / "state" / "checkpoints" / "shop-v2").mkdir(parents=True)
+    done = run("pipeline", "switch", str(file), *state, "--from", "shop-v2")
+    assert done.output == "ottla: shop-v2 cannot be switched to itself: --from names the version that runs now\n"
 
 
 def test_offsets_of_a_backfill_are_each_topics_own():

@@ -173,6 +173,40 @@ def test_backfill_and_spark_connect(bed):
     assert Counter(row["ms"] for row in bed.values("slow")) == Counter(range(50, 120)), "the old output is as it was"
 
 
+@pytest.mark.soak
+def test_the_new_version_beside_the_old_then_the_switch(bed):
+    """Kreps' reprocessing: the old runs, the new is backfilled and goes on from there, the old stops, nothing is missing."""
+    servers = bed.server.bootstrap_servers
+    words = ["-b", servers, "--master", "local[2]", *SMALL]
+    bed.send(range(100))
+    bed.ottla("pipeline", "start", FILE, *words)
+    bed.await_rows(100)
+    new = bed.folder / "new_hits.py"
+    new.write_text(Path(FILE).read_text().replace("ms >= 50", "ms >= 20"))
+    bed.ottla("pipeline", "backfill", str(new), *words, "--quiet", timeout=900)
+    assert Counter(row["ms"] for row in bed.values("slow-v2")) == Counter(range(20, 100))
+    bed.send(range(100, 140))
+    bed.await_rows(140)
+    try:
+        told = bed.ottla("pipeline", "switch", str(new), *words, timeout=900).splitlines()
+        assert told[-3:] == [
+            "hits-v2: has caught up; hits is stopped", "  topic:slow -> topic:slow-v2", "  view:pages -> view:pages-v2",
+        ]  # fmt: skip
+        assert bed.status()["state"] == "stopped"
+        bed.send(range(140, 170))
+        deadline = time.monotonic() + 400
+        while Counter(row["ms"] for row in bed.values("slow-v2")) != Counter(range(20, 170)):
+            assert time.monotonic() < deadline, bed.values("slow-v2")
+            time.sleep(0.5)
+    finally:
+        bed.ottla("pipeline", "stop", "hits-v2")
+    assert Counter(row["ms"] for row in bed.values("slow")) == Counter(range(50, 140)), "the old output is as it was"
+    newest = {row["page"]: row for row in bed.values("pages-v2")}
+    assert [newest[page] for page in sorted(newest)] == expected(range(170))
+    rows = read_delta(f"{bed.folder}/out/pages-v2")[0].to_pylist()
+    assert sorted(rows, key=lambda row: row["page"]) == expected(range(170))
+
+
 class SparkConnect:
     """A real Spark Connect server."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import sys
@@ -44,6 +45,8 @@ def run(
 ) -> None:
     r"""Run the connectors of the configuration FILES (YAML or JSON) here, until Ctrl-C.
 
+    One that fails is started again after a pause, five times; the others go on.
+
     \b
     Example:
       name: access-log
@@ -51,11 +54,12 @@ def run(
       file: /var/log/nginx/access.log
       topic: access-log
     """
+    from ottla.cli.connector_runs import ConnectorRun, Outage
     from ottla.cli.connector_status import ConnectorStatus
     from ottla.cli.reaching import wait_for_listener
     from ottla.client.errors import ClientError
+    from ottla.connect.clients import quiet
     from ottla.connect.config import connector_class, load_config
-    from ottla.connect.worker import run_connector
     from ottla.tables.topics import TableError
 
     client = {"bootstrap.servers": bootstrap_servers}
@@ -65,7 +69,6 @@ def run(
             raise click.UsageError(f"--property {each!r} is not NAME=VALUE")
         client[name.strip()] = value.strip()
     stopping = threading.Event()
-    failures: list[str] = []
     try:
         configs = [load_config(path) for path in files]
         for config in configs:
@@ -75,33 +78,27 @@ def run(
         click.echo(f"ottla: {problem}", err=True)
         sys.exit(1)
 
-    def work(path: str, config: dict[str, str]) -> None:
-        status = ConnectorStatus(state, config, _words_again(path, bootstrap_servers, properties, state))
-
-        def told_to_stop() -> bool:
-            return stopping.is_set() or status.asked_to_stop()
-
-        try:
-            count = run_connector(config, client, once=once, stopping=told_to_stop, progress=status.progress)
-            status.end("finished" if once else "stopped")
-            click.echo(f"{config.get('name')}: {count:,} records")
-        except Exception as problem:  # noqa: BLE001 - a thread's last stop: whatever ends a connector is told, and ends the run
-            status.end("failed", str(problem))
-            failures.append(f"{config.get('name')}: {problem}")
-            stopping.set()
-
     for one in (signal.SIGINT, signal.SIGTERM):
         signal.signal(one, lambda *_: stopping.set())
-    pairs = zip(files, configs, strict=True)
-    threads = [threading.Thread(target=work, args=pair, name=pair[1].get("name")) for pair in pairs]
-    for thread in threads:
-        thread.start()
+    outage = Outage(bootstrap_servers, stopping)
+    runs = []
+    for path, config in zip(files, configs, strict=True):
+        status = ConnectorStatus(state, config, _words_again(path, bootstrap_servers, properties, state))
+        runs.append(ConnectorRun(config, quiet(client), status, stopping.is_set))
+    if not once:
+        outage.begin()
+    threads = []
+    for run_ in runs:
+        target = run_.once if once else functools.partial(run_.until_stopped, outage)
+        threads.append(threading.Thread(target=target, name=run_.name))
+        threads[-1].start()
     for thread in threads:
         while thread.is_alive():
             thread.join(0.2)
-    for failure in failures:
-        click.echo(f"ottla: {failure}", err=True)
-    sys.exit(1 if failures else 0)
+    for run_ in runs:
+        if not run_.error:
+            click.echo(f"{run_.name}: {run_.count:,} records")
+    sys.exit(1 if any(run_.error for run_ in runs) else 0)
 
 
 def _words_again(path: str, bootstrap_servers: str, properties: tuple[str, ...], state: str | None) -> list[str]:

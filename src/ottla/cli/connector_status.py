@@ -44,6 +44,9 @@ class ConnectorStatus:
         if time.monotonic() - self._before[0] >= _EVERY_S:
             self._write("running")
 
+    def restarting(self, error: str) -> None:
+        self._write("restarting", error)
+
     def asked_to_stop(self) -> bool:
         return bool(self._stop_file) and os.path.exists(self._stop_file)
 

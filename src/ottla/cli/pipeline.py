@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+_SUFFIX = click.option(
+    "--suffix", default="", help="The version whose outputs bear this suffix, as a backfill made it."
+)
 _STATE = click.option("--state", metavar="DIR", help="Where started pipelines keep status, log and checkpoints.")
 
 
@@ -92,6 +95,7 @@ def pipeline() -> None:
 @pipeline.command()
 @click.argument("file")
 @_run_options
+@_SUFFIX
 @click.option("--once", is_flag=True, help="Work through what is there now, then end.")
 @click.option("--quiet", is_flag=True, help="No live display.")
 @click.option("--status", "status_file", hidden=True, help="Write the status there while running.")
@@ -103,7 +107,7 @@ def run(file: str, **options: Any) -> None:
       ottla pipeline run shop.py
       ottla pipeline run shop.py --once --master 'local[4]'
     """
-    _complains(lambda: _run(file, _pick(file, options["name"]), options))
+    _complains(lambda: _run(file, _version(_pick(file, options["name"]), options["suffix"]), options))
 
 
 @pipeline.command()
@@ -119,9 +123,13 @@ def run(file: str, **options: Any) -> None:
 def backfill(
     file: str, suffix: str, from_timestamp: int | None, from_offsets: str | None, path: str | None, **options: Any
 ) -> None:
-    """Run FILE once over history into new outputs, beside the old ones; then switch readers to them."""
-    from ottla.pipelines.run import backfilled
+    r"""Run FILE once over history into new outputs, beside the old ones; `switch` then goes on with them.
 
+    \b
+    Example:
+      ottla pipeline backfill shop.py --suffix -v2
+      ottla pipeline switch shop.py --suffix -v2
+    """
     starting = {}
     if from_timestamp is not None:
         starting = {"startingTimestamp": str(from_timestamp), "startingOffsetsByTimestampStrategy": "latest"}
@@ -134,7 +142,7 @@ def backfill(
     def work() -> None:
         from ottla.pipelines.topics import output_topics
 
-        renamed = [backfilled(one, suffix) for one in _pick(file, options["name"])]
+        renamed = _version(_pick(file, options["name"]), suffix)
         made = frozenset(port.name for one in renamed for port in output_topics(one.steps))
         _run(file, renamed, given | {"made_here": made})
 
@@ -144,20 +152,73 @@ def backfill(
 @pipeline.command()
 @click.argument("file")
 @_run_options
-def start(file: str, state: str | None, name: str | None, **_options: Any) -> None:
+@_SUFFIX
+def start(file: str, state: str | None, name: str | None, suffix: str, **_options: Any) -> None:
     """Start the pipelines of FILE in the background, one process each."""
     from ottla.pipelines import supervisor
 
     context = click.get_current_context()
 
     def begin() -> None:
-        folder = supervisor.state_directory(state)
         for one in _pick(file, name):
-            words = [os.path.abspath(file), "--name", one.name, "--state", folder, *_words_again(context)]
-            pid = supervisor.start(folder, one.name, words, cwd=os.getcwd())
-            click.echo(f"{one.name}: started as process {pid}; its log is {supervisor.paths(folder, one.name)[2]}")
+            _start(supervisor.state_directory(state), file, one, suffix, context)
 
     _complains(begin)
+
+
+def _start(folder: str, file: str, one: Pipeline, suffix: str, context: click.Context) -> None:
+    from ottla.pipelines import supervisor
+
+    words = [os.path.abspath(file), "--name", one.name, "--state", folder, *_words_again(context)]
+    named = one.name + suffix
+    pid = supervisor.start(folder, named, [*words, "--suffix", suffix] if suffix else words, cwd=os.getcwd())
+    click.echo(f"{named}: started as process {pid}; its log is {supervisor.paths(folder, named)[2]}")
+
+
+@pipeline.command()
+@click.argument("file")
+@_run_options
+@click.option("--suffix", default="-v2", show_default=True, help="The new version's, as it was backfilled.")
+@click.option(
+    "--from", "old", metavar="NAME", help="The version that runs now; the pipeline's plain name if not given."
+)
+@click.option("--wait", default=3600.0, show_default=True, metavar="SECONDS", help="How long it may take to catch up.")
+def switch(
+    file: str, state: str | None, name: str | None, suffix: str, old: str | None, wait: float, **options: Any
+) -> None:
+    r"""Go over to the version of FILE that a backfill made: run it, wait until it has caught up, stop the old one.
+
+    Old outputs stay as they are; readers go over to the new names, which are printed.
+
+    \b
+    Example:
+      ottla pipeline switch shop.py --suffix -v3 --from shop-v2
+    """
+    from ottla.pipelines import supervisor
+    from ottla.pipelines import switch as steps
+    from ottla.tables.topics import TableError
+
+    context = click.get_current_context()
+
+    def work() -> None:
+        found = _pick(file, name)
+        if len(found) != 1:
+            raise TableError(f"{file} holds {', '.join(one.name for one in found)}: choose one with --name")
+        folder = supervisor.state_directory(state)
+        before, after = found[0], _version(found, suffix)[0]
+        steps.check_backfilled(options["checkpoints"] or os.path.join(folder, "checkpoints"), before, after)
+        steps.switch(
+            folder,
+            old or before.name,
+            after.name,
+            lambda: _start(folder, file, before, suffix, context),
+            patience_s=wait,
+            told=click.echo,
+        )
+        for was, is_now in steps.renamed_outputs(before, after):
+            click.echo(f"  {was} -> {is_now}")
+
+    _complains(work)
 
 
 @pipeline.command()
@@ -280,6 +341,13 @@ def _pick(file: str, name: str | None) -> list[Pipeline]:
     if not named:
         raise TableError(f"{file} has no pipeline {name!r}; it has {', '.join(one.name for one in found)}")
     return named
+
+
+def _version(pipelines: list[Pipeline], suffix: str) -> list[Pipeline]:
+    """The pipelines as they are written, or with the outputs that a suffix names."""
+    from ottla.pipelines.run import backfilled
+
+    return [backfilled(one, suffix) for one in pipelines] if suffix else pipelines
 
 
 def _run(file: str, pipelines: list[Pipeline], options: dict[str, Any]) -> None:

@@ -28,18 +28,22 @@ _DIAGNOSIS_S = 3.0
 
 def wait_for_listener(bootstrap: str, seconds: float = PATIENCE_S) -> None:
     """ConnectionFailed when every address refuses or has no name; an address that is only slow is left to the client."""
-    addresses = parse_addresses(bootstrap)
     deadline = time.monotonic() + seconds
-    while True:
-        refused: list[str] = []
-        for host, port in addresses:
-            reason = _refusal(host, port)
-            if reason is None:
-                return
-            refused.append(reason)
+    while refused := refusals(bootstrap):
         if time.monotonic() + _PAUSE_S >= deadline:
             raise ConnectionFailed(f"{'; '.join(refused)} (is the log up? `ottla doctor` looks at the way to it)")
         time.sleep(_PAUSE_S)
+
+
+def refusals(bootstrap: str) -> list[str]:
+    """Why each of the addresses takes no connection; nothing when one of them does or is only slow."""
+    refused: list[str] = []
+    for host, port in parse_addresses(bootstrap):
+        reason = _refusal(host, port)
+        if reason is None:
+            return []
+        refused.append(reason)
+    return refused
 
 
 def _refusal(host: str, port: int) -> str | None:

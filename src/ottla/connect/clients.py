@@ -47,6 +47,11 @@ def librdkafka_settings(client: Mapping[str, str]) -> dict[str, Any]:
     return {"log_level": 3} | passed | security_settings(client)
 
 
+def quiet(client: Mapping[str, str]) -> dict[str, str]:
+    """Without librdkafka's line for each attempt to connect that failed: whoever runs the client tells of it, once."""
+    return {"log_level": "2", **client}
+
+
 def producer_settings(client: Mapping[str, str]) -> dict[str, Any]:
     """An idempotent producer that chooses partitions as Java's does (murmur2 of the key)."""
     settings = {

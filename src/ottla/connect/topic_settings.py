@@ -84,7 +84,8 @@ class TopicSettings:
 
     def _alter(self, target: Mapping[str, str], name: str, changes: Mapping[str, str | None]) -> None:
         from confluent_kafka import KafkaException
-        from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+        from confluent_kafka.admin import AdminClient
+        from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 
         if not changes:
             return
@@ -113,7 +114,8 @@ class TopicSettings:
 def _described(client: Mapping[str, str], topics: Iterable[str]) -> dict[str, dict[str, Any]]:
     """The settings of each topic that is there."""
     from confluent_kafka import KafkaException
-    from confluent_kafka.admin import AdminClient, ConfigResource
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.admin._config import ConfigResource
     from confluent_kafka.cimpl import KafkaError
 
     resources = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]

@@ -24,7 +24,7 @@ from ottla.connect.transforms import chain
 from ottla.model.ids import TopicPartition
 from ottla.tables.fetch import FetchPlan, read_range
 from ottla.tables.query import topic_table
-from ottla.tables.topics import EARLIEST, LATEST, READ_COMMITTED, Cluster, TableError, settings_from
+from ottla.tables.topics import EARLIEST, LATEST, READ_COMMITTED, Cluster, TableError, check_reachable, settings_from
 
 _TIMEOUT_S = 60.0
 _POLL_S = 0.5
@@ -102,6 +102,7 @@ class _SourceRun:
         self._errors = _Errors(config)
 
     def run(self, *, once: bool, stopping: Callable[[], bool], progress: Progress) -> int:
+        check_reachable(self._client)
         ensure_marker_topic(self._client, self._places)
         self._source.begin(self._client)
         sender = Sender(

@@ -175,6 +175,7 @@ class PipelineRun:
                 problem = one.query.exception() if one.query is not None else None
                 if problem is not None and _is_passing(problem) and one.restarts < MAX_RESTARTS:
                     one.restarts += 1
+                    self._stopping.wait(2.0 ** (one.restarts - 1))  # what is too busy now is so a moment later
                     waiting.append(one)
                 elif problem is not None:
                     self._stop_queries()

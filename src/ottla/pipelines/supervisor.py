@@ -20,8 +20,8 @@ from typing import Any
 from ottla.tables.topics import TableError
 
 _NAME = re.compile(r"^[A-Za-z0-9._-]{1,200}$")
-STATES = ("starting", "running", "stopped", "finished", "failed", "dead")
-_UNDER_WAY = ("starting", "running")
+STATES = ("starting", "running", "restarting", "stopped", "finished", "failed", "dead")
+_UNDER_WAY = ("starting", "running", "restarting")
 _PIPELINE = ("pipeline", "run")
 _CLOCK_SLACK_S = 10.0
 
@@ -76,7 +76,7 @@ def start(state: str, name: str, words: list[str], command: Sequence[str] = _PIP
     TableError when it runs already.
     """
     definition, status, log = paths(state, name)
-    if current(state, name)["state"] in _UNDER_WAY:
+    if is_under_way(state, name):
         raise TableError(f"{name} is already running; stop it first, or look at it with `ottla pipeline status`")
     forget_stop(status)
     kind = "pipeline" if tuple(command) == _PIPELINE else "connector"
@@ -129,6 +129,10 @@ def current(state: str, name: str) -> dict[str, Any]:
             "error": found.get("error") or f"process {noted} is gone; its last words are in {log}",
         }
     return found | {"pid": pid, "log": log}
+
+
+def is_under_way(state: str, name: str) -> bool:
+    return current(state, name)["state"] in _UNDER_WAY
 
 
 def every(state: str) -> list[dict[str, Any]]:

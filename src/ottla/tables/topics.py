@@ -52,6 +52,12 @@ def settings_from(options: Mapping[str, str], client_id: str = "ottla-tables") -
         raise TableError(str(reason)) from reason
 
 
+def check_reachable(options: Mapping[str, str]) -> None:
+    """TableError with the reason when no broker answers or lets us in: our own client says why, librdkafka only waits."""
+    with Cluster(settings_from(options)) as cluster:
+        cluster.partitions([])
+
+
 class Cluster:
     """One cluster's metadata, asked over one connection to any broker and one to each leader."""
 

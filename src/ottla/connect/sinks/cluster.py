@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import ClassVar
 
+from ottla.connect.clients import quiet
 from ottla.connect.connector import RecordSink
 from ottla.connect.exactly_once import ExactlyOnce, Outgoing
 from ottla.connect.remote_topics import RemoteTopics, cluster_settings, ensure_topic
 from ottla.connect.sinks.base import Work
 from ottla.connect.topic_settings import TopicSettings
+from ottla.tables.topics import check_reachable
 
 
 class ClusterSink(RecordSink):
@@ -21,7 +23,7 @@ class ClusterSink(RecordSink):
 
     def __init__(self, config: Mapping[str, str]) -> None:
         super().__init__(config)
-        self._client = cluster_settings(config, "target")
+        self._client = quiet(cluster_settings(config, "target"))
         self._topics = RemoteTopics(config)
         self._topic_settings = TopicSettings(config)
         self._source: Mapping[str, str] = {}
@@ -31,6 +33,7 @@ class ClusterSink(RecordSink):
 
     def begin(self, source: Mapping[str, str]) -> None:
         self._source = source
+        check_reachable(self._client)
 
     def topic(self, name: str, partitions: int) -> str:
         target = self._topics.name(name)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
+from ottla.connect.clients import quiet
 from ottla.connect.config import flag, number
 from ottla.connect.connector import Change, Place, Source
 from ottla.connect.remote_topics import RemoteTopics, cluster_settings, ensure_topic
@@ -32,7 +33,7 @@ class ClusterSource(Source):
 
     def __init__(self, config: Mapping[str, str]) -> None:
         super().__init__(config)
-        self._client = cluster_settings(config, "source")
+        self._client = quiet(cluster_settings(config, "source"))
         self._settings = settings_from(self._client, "ottla-mirror")
         self._topic_settings = TopicSettings(config)
         self._topics = RemoteTopics(config)

@@ -1,0 +1,74 @@
+"""From the old version of a pipeline to the new one (Kreps' reprocessing): both run beside each other, then the old stops.
+
+A backfill has brought the new version's outputs up to some point. Here it is started in the background on the
+backfill's checkpoint, so that it goes on exactly where that ended; once it has caught up, the old one is stopped. Nothing
+is renamed or removed: Kafka has no second name for a topic, so readers are told the new names, and old outputs stay.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ottla.pipelines import supervisor
+from ottla.pipelines.pipeline import Pipeline
+from ottla.tables.topics import TableError
+
+_LOOK_S = 0.5
+
+
+def switch(
+    state: str, old: str, new: str, start: Callable[[], None], *, patience_s: float, told: Callable[[str], None]
+) -> None:
+    """Starts `new` if it does not run, waits until it has read what is there, stops `old`.
+
+    TableError when that does not come about; the old version then runs on.
+    """
+    if old == new:
+        raise TableError(f"{new} cannot be switched to itself: --from names the version that runs now")
+    if not supervisor.is_under_way(state, new):
+        start()
+    deadline = time.monotonic() + patience_s
+    told(f"{new}: runs beside {old}; waiting until it has caught up")
+    while not _caught_up(found := supervisor.current(state, new)):
+        if not supervisor.is_under_way(state, new):
+            reason = found.get("error") or f"it {found['state']}"
+            raise TableError(f"{new} did not get there: {reason}. {old} is as it was; see {found['log']}")
+        if time.monotonic() > deadline:
+            raise TableError(
+                f"{new} is {found.get('lag', 0):,} records behind after {patience_s:.0f} s; both versions run, {old} is "
+                "still the one to read: call this again, or give it longer with --wait"
+            )
+        time.sleep(_LOOK_S)
+    stopped = supervisor.stop(state, old)
+    told(f"{new}: has caught up; {old} {'is stopped' if stopped else 'was not running'}")
+
+
+def _caught_up(status: dict[str, Any]) -> bool:
+    """Each query runs, has looked at its inputs since its start and found nothing that it has not read."""
+    queries = status.get("queries") or []
+    return (
+        status["state"] == "running"
+        and bool(queries)
+        and all(one["active"] and one["batch"] >= 0 and not one["lag"] for one in queries)
+    )
+
+
+def check_backfilled(checkpoints: str, old: Pipeline, new: Pipeline) -> None:
+    """TableError where no backfill has begun the new version: it would come without the history."""
+    if not os.path.isdir(os.path.join(checkpoints, new.name)):
+        raise TableError(
+            f"{new.name} has no checkpoint in {checkpoints}: make it first with `ottla pipeline backfill`, with the same "
+            f"--suffix, --state and --checkpoints (a new pipeline without history is started as {old.name})"
+        )
+
+
+def renamed_outputs(old: Pipeline, new: Pipeline) -> list[tuple[str, str]]:
+    """Each output of the old version and what takes its place."""
+    return [
+        (port.node, changed.writes[branch].node)
+        for step, changed in zip(old.steps, new.steps, strict=True)
+        for branch, port in step.writes.items()
+    ]
