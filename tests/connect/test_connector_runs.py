@@ -49,7 +49,8 @@ class Running:
     def __init__(self, folder: Path, servers: str, *more: dict[str, str]) -> None:
         self.lines, self.log, self.state = folder / "lines.txt", folder / "connect.log", str(folder / "state")
         self.lines.write_text("one\ntwo\n")
-        first = {"name": "lines", "connector.class": "file-source", "file": str(self.lines), "topic": "lines"}
+        first = {"name": "lines", "connector.class": "file-source", "file": str(self.lines), "topic": "lines",
+                 "value.converter": "string"}  # fmt: skip
         files = []
         for config in (first, *more):
             files.append(folder / f"{config['name']}.json")
