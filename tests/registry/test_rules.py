@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from typing import Any
 
 from hypothesis import HealthCheck, assume, given, settings
@@ -16,6 +17,8 @@ from ottla.registry.schemas.proto_parser import parse_proto
 from ottla.registry.schemas.proto_printer import print_proto
 from ottla.registry.schemas.protobuf_schema import ProtobufSchema
 
+MORE = int(os.environ.get("MORE", "1"))
+"""MORE=20 and `--hypothesis-profile=explore` look further."""
 NAMES = st.sampled_from(["a", "b", "ax"])
 
 # Avro
@@ -120,7 +123,7 @@ def json_pairs(draw: Any) -> tuple[Any, Any]:
 
 
 @given(pair=json_pairs(), documents=st.lists(json_values, min_size=5, max_size=20))
-@settings(max_examples=600, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(max_examples=300 * MORE, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 def test_json_compatible_means_that_every_document_is_accepted(pair: tuple[Any, Any], documents: list[Any]) -> None:
     writer, reader = (JsonSchema(json.dumps(schema)) for schema in pair)
     if reader.incompatibilities(writer):
@@ -197,7 +200,7 @@ def _fill(message: Any, field: Any, draw: Any) -> None:
 
 
 @given(old=messages(), new=messages(), data=st.data())
-@settings(max_examples=300)
+@settings(max_examples=150 * MORE)
 def test_protobuf_compatible_means_that_values_are_read(old: str, new: str, data: Any) -> None:
     writer, reader = ProtobufSchema(old), ProtobufSchema(new)
     assume(not reader.incompatibilities(writer))

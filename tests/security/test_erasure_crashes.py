@@ -214,7 +214,8 @@ def readable(directory: Path, keys_of: Path) -> bytes:
     return found
 
 
-def test_a_kill_before_every_step(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stride", [3, pytest.param(1, marks=pytest.mark.soak)])
+def test_a_kill_before_every_step(tmp_path: Path, stride: int) -> None:
     """Wherever it dies: the next start has every record, finishes the erasure, and no earlier file yields the value."""
     template = tmp_path / "template"
     make(template)
@@ -247,7 +248,7 @@ def test_a_kill_before_every_step(tmp_path: Path) -> None:
         shutil.rmtree(directory)
         if finished:
             break
-        kills += 1
+        kills += stride
     assert kills > 40
 
 

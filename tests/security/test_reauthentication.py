@@ -142,7 +142,7 @@ def test_java_logs_in_again_on_the_same_connection(
         "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\n"
         f"sasl.jaas.config={jaas(SCRAM_MODULE, username='alice', password=PASSWORD)}\n"
     )
-    for records in (120, 900):  # it catches up after a stall, so a run of four seconds may be one burst at its end
+    for records in (120, 240, 900):  # it catches up after a stall, so a run of four seconds may be one burst at its end
         seen.connections = 0
         done = kafka_tool(
             ProducerPerformance, "--topic", "by-java", "--num-records", str(records), "--throughput", "30",
