@@ -51,8 +51,9 @@ def any_console(request: pytest.FixtureRequest) -> ServedConsole:
     return found
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def new_name() -> Callable[[str], str]:
+    """Of the whole process: a module or a package may be left and come to again, and Apache Kafka's node stays."""
     numbers = itertools.count()
     return lambda stem: f"{stem}-{next(numbers)}"
 

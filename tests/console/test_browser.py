@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,8 +16,8 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 
 
 @pytest.fixture(scope="module")
-def topic(console: ServedConsole) -> str:
-    name = "browser.clicks"
+def topic(console: ServedConsole, new_name: Callable[[str], str]) -> str:
+    name = new_name("browser.clicks")
     assert console.post("/topics", name=name, partitions="2", replication_factor="1").status_code == 200
     producer = Producer(console.site.client)
     for n in range(200):
@@ -74,7 +75,7 @@ def test_tables_sort_and_filter(page: Any, topic: str) -> None:
     rising = names.all_inner_texts()
     page.get_by_role("button", name="Topic", exact=True).click()
     assert names.all_inner_texts() == rising[::-1]
-    page.get_by_label("Filter").fill("browser.")
+    page.get_by_label("Filter").fill(topic)
     shows_count(page.locator("#topics tbody tr:visible"), 1)
     shows_texts(page.locator("#topics-shown"), ["1"])
 

@@ -25,7 +25,7 @@ Tool = Callable[..., subprocess.CompletedProcess[str]]
 GROUPS = {"new": "consumer", "old": "classic"}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")  # a module may be left and come to again, and Apache Kafka's node stays
 def servers(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
     """Ottla and Apache Kafka, each with a topic, four records, and a group of each protocol that has read them."""
     apache = request.getfixturevalue("apache_kafka").bootstrap_servers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import subprocess
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 
 Result = subprocess.CompletedProcess[str]
 Tool = Callable[..., Result]
+_numbers = itertools.count()
 
 
 @pytest.fixture(scope="module", params=["ottla", "apache"])
@@ -46,9 +48,11 @@ def tool(kafka_tool: Tool, servers: str) -> Tool:
 
 @pytest.fixture(scope="module")
 def topic(tool: Tool) -> str:
-    tool(TopicCommand, "--create", "--topic", "words", "--partitions", "2")
-    tool(ConsoleProducer, "--topic", "words", input="one\ntwo\nthree\nfour\n")
-    return "words"
+    """Another one each time: a module may be left and come to again, and Apache Kafka's node stays."""
+    name = f"words-{next(_numbers)}"
+    tool(TopicCommand, "--create", "--topic", name, "--partitions", "2")
+    tool(ConsoleProducer, "--topic", name, input="one\ntwo\nthree\nfour\n")
+    return name
 
 
 def groups(tool: Tool, *args: str, check: bool = True) -> str:

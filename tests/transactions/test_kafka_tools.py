@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import pytest
 from confluent_kafka import Producer
@@ -33,17 +35,37 @@ def servers(request: pytest.FixtureRequest) -> Iterator[str]:
             yield running.bootstrap_servers
 
 
+class Names(NamedTuple):
+    """Others each time: a module may be left and come to again, and Apache Kafka's node stays."""
+
+    tools: str
+    hanging: str
+    perf: str
+    open: str
+    """The transactional id."""
+
+
+_numbers = itertools.count()
+
+
 @pytest.fixture(scope="module")
-def open_transaction(servers: str) -> Iterator[Producer]:
+def names(servers: str) -> Names:
+    del servers  # for each of them
+    number = next(_numbers)
+    return Names(f"tools{number}", f"hanging{number}", f"perf{number}", f"tools{number}-open")
+
+
+@pytest.fixture(scope="module")
+def open_transaction(servers: str, names: Names) -> Iterator[Producer]:
     admin = AdminClient({"bootstrap.servers": servers})
     for future in admin.create_topics(
-        [NewTopic("tools", 1, 1), NewTopic("hanging", 1, 1), NewTopic("perf", 2, 1)]
+        [NewTopic(names.tools, 1, 1), NewTopic(names.hanging, 1, 1), NewTopic(names.perf, 2, 1)]
     ).values():
         future.result(20)
-    client = Producer({"bootstrap.servers": servers, "transactional.id": "tools-open"})
+    client = Producer({"bootstrap.servers": servers, "transactional.id": names.open})
     client.init_transactions(30)
     client.begin_transaction()
-    client.produce("tools", b"one", partition=0)
+    client.produce(names.tools, b"one", partition=0)
     assert client.flush(20) == 0
     yield client
     client.abort_transaction(20)
@@ -62,34 +84,34 @@ def words(output: str) -> list[list[str]]:
     return [line.split() for line in output.splitlines() if line.strip()]
 
 
-def test_list(tool: Callable[..., str]) -> None:
+def test_list(tool: Callable[..., str], names: Names) -> None:
     head, *rows = words(tool("list"))
     assert head == ["TransactionalId", "Coordinator", "ProducerId", "TransactionState"]
-    assert [(row[0], row[3]) for row in rows if row[0] == "tools-open"] == [("tools-open", "Ongoing")]
+    assert [(row[0], row[3]) for row in rows if row[0] == names.open] == [(names.open, "Ongoing")]
     assert words(tool("list", "--duration-filter", "3600000")) == [head]
-    assert len(words(tool("list", "--transactional-id-pattern", "tools-.*"))) == 2
+    assert len(words(tool("list", "--transactional-id-pattern", f"{names.tools}-.*"))) == 2
     assert len(words(tool("list", "--transactional-id-pattern", "nothing.*"))) == 1
 
 
-def test_describe(tool: Callable[..., str]) -> None:
-    head, row = words(tool("describe", "--transactional-id", "tools-open"))
+def test_describe(tool: Callable[..., str], names: Names) -> None:
+    head, row = words(tool("describe", "--transactional-id", names.open))
     assert head[:6] == [
         "CoordinatorId", "TransactionalId", "ProducerId", "ProducerEpoch", "TransactionState", "TransactionTimeoutMs",
     ]  # fmt: skip
-    assert (row[0], row[1], row[3], row[4], row[5]) == ("1", "tools-open", "0", "Ongoing", "60000")
-    assert row[-1] == "tools-0"
+    assert (row[0], row[1], row[3], row[4], row[5]) == ("1", names.open, "0", "Ongoing", "60000")
+    assert row[-1] == f"{names.tools}-0"
     assert "failed because the ID could not be found" in tool("describe", "--transactional-id", "nobody")
 
 
-def test_describe_producers(tool: Callable[..., str]) -> None:
-    head, row = words(tool("describe-producers", "--topic", "tools", "--partition", "0"))
+def test_describe_producers(tool: Callable[..., str], names: Names) -> None:
+    head, row = words(tool("describe-producers", "--topic", names.tools, "--partition", "0"))
     assert head[:3] == ["ProducerId", "ProducerEpoch", "LatestCoordinatorEpoch"]
     assert row[1:3] == ["0", "-1"]
     assert row[-1] == "0", "where the open transaction begins"
 
 
 @pytest.fixture
-def hanging_transaction(servers: str, open_transaction: Producer, kafka_tool: Tool) -> Iterator[int]:
+def hanging_transaction(servers: str, open_transaction: Producer, kafka_tool: Tool, names: Names) -> Iterator[int]:
     """Open on its partition, and no coordinator knows of it: an old producer's write while nobody verifies. Its id."""
     verification(kafka_tool, servers, "false")
     producer_id = 4711
@@ -98,7 +120,7 @@ def hanging_transaction(servers: str, open_transaction: Producer, kafka_tool: To
         producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=True,
     )  # fmt: skip
     data = [PartitionProduceData(0, bytes(batch))]
-    request = ProduceRequest("nobody", -1, 5000, [TopicProduceData("hanging", partition_data=data)])
+    request = ProduceRequest("nobody", -1, 5000, [TopicProduceData(names.hanging, partition_data=data)])
     host, port = servers.split(":")
     deadline = time.monotonic() + 20
     with RawConnection(host, int(port), timeout=10) as connection:
@@ -124,39 +146,41 @@ def verification(kafka_tool: Tool, servers: str, enabled: str) -> None:
 
 
 def test_a_hanging_transaction_is_found_and_ended(
-    tool: Callable[..., str], servers: str, hanging_transaction: int, kafka_tool: Tool
+    tool: Callable[..., str], servers: str, hanging_transaction: int, kafka_tool: Tool, names: Names
 ) -> None:
-    def read() -> list[str]:
+    def read(*enough: str) -> list[str]:
         result = kafka_tool(
             ConsoleConsumer,
-            *("--bootstrap-server", servers, "--topic", "hanging", "--partition", "0", "--offset", "earliest"),
-            *("--isolation-level", "read_committed", "--timeout-ms", "3000"),
-        )
+            *("--bootstrap-server", servers, "--topic", names.hanging, "--partition", "0", "--offset", "earliest"),
+            *("--isolation-level", "read_committed"), *enough,
+        )  # fmt: skip
         return result.stdout.split()
 
     client = Producer({"bootstrap.servers": servers})
-    client.produce("hanging", b"behind-it", partition=0)
+    client.produce(names.hanging, b"behind-it", partition=0)
     assert client.flush(20) == 0
-    assert read() == []
+    assert read("--timeout-ms", "3000") == []
     head, row = words(tool("find-hanging", "--broker-id", "1"))
     assert head[:5] == ["Topic", "Partition", "ProducerId", "ProducerEpoch", "CoordinatorEpoch"]
-    assert row[:6] == ["hanging", "0", str(hanging_transaction), "0", "-1", "0"]
-    assert tool("abort", "--topic", "hanging", "--partition", "0", "--start-offset", "0") == ""
-    assert read() == ["behind-it"]
+    assert row[:6] == [names.hanging, "0", str(hanging_transaction), "0", "-1", "0"]
+    assert tool("abort", "--topic", names.hanging, "--partition", "0", "--start-offset", "0") == ""
+    assert read("--max-messages", "1", "--timeout-ms", "40000") == ["behind-it"]
     assert words(tool("find-hanging", "--broker-id", "1")) == [head]
 
 
-def test_the_java_producer_in_transactions(servers: str, kafka_tool: Tool, open_transaction: Producer) -> None:
+def test_the_java_producer_in_transactions(
+    servers: str, kafka_tool: Tool, open_transaction: Producer, names: Names
+) -> None:
     """kafka-producer-perf-test speaks transactions v2."""
     result = kafka_tool(
         ProducerPerformance,
-        *("--bootstrap-server", servers, "--topic", "perf", "--num-records", "500", "--record-size", "50"),
-        *("--throughput", "-1", "--transactional-id", "perf", "--transaction-duration-ms", "50"),
+        *("--bootstrap-server", servers, "--topic", names.perf, "--num-records", "500", "--record-size", "50"),
+        *("--throughput", "-1", "--transactional-id", names.perf, "--transaction-duration-ms", "50"),
     )
     assert "500 records sent" in result.stdout, result.stdout + result.stderr
     result = kafka_tool(
         ConsoleConsumer,
-        *("--bootstrap-server", servers, "--topic", "perf", "--from-beginning", "--max-messages", "500"),
+        *("--bootstrap-server", servers, "--topic", names.perf, "--from-beginning", "--max-messages", "500"),
         *("--isolation-level", "read_committed", "--timeout-ms", "20000"),
     )
     assert len(result.stdout.split()) == 500, result.stderr

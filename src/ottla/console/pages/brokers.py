@@ -69,7 +69,8 @@ async def change(request: Request) -> Response:
     edit = (name, DELETE, None) if reset else (name, SET, value)
     gateway = site_of(request).gateway
     await gateway.ask(lambda cluster: alter_configs(cluster, ResourceType.BROKER, node, [edit]))
-    await until_changed(gateway, node, name, Source.DYNAMIC_BROKER_CONFIG, None if reset else value)
+    level = Source.DYNAMIC_BROKER_CONFIG
+    await until_changed(gateway, ResourceType.BROKER, node, name, level, None if reset else value)
     return back(f"/brokers/{node}", f"{name} is back to its default." if reset else f"{name} is now {value}.")
 
 

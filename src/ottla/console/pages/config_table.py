@@ -47,11 +47,13 @@ def config_rows(configs: Iterable[DescribeConfigsResourceResult], own: Source, k
     ]
 
 
-async def until_changed(gateway: Gateway, node: str, name: str, level: Source, value: str | None) -> None:
-    """A broker's page shows what was set at `level` (None: set there no more), if the broker hears of it soon."""
+async def until_changed(
+    gateway: Gateway, kind: ResourceType, resource: str, name: str, level: Source, value: str | None
+) -> None:
+    """The page shows what was set at `level` (None: set there no more), if the broker that is asked hears of it soon."""
 
     def shows(found: dict[str, list[DescribeConfigsResourceResult]]) -> bool:
-        config = next((config for config in found.get(node, []) if config.name == name), None)
+        config = next((config for config in found.get(resource, []) if config.name == name), None)
         if config is None:
             return True
         own = next((other for other in config.synonyms if other.source == level), None)
@@ -59,9 +61,7 @@ async def until_changed(gateway: Gateway, node: str, name: str, level: Source, v
             return (own is None) == (value is None)
         return config.is_sensitive or own.value == value
 
-    await gateway.ask_until(
-        lambda cluster: describe_configs(cluster, ResourceType.BROKER, [node], synonyms=True), shows
-    )
+    await gateway.ask_until(lambda cluster: describe_configs(cluster, kind, [resource], synonyms=True), shows)
 
 
 def _documents(kind: str) -> dict[str, str]:

@@ -39,7 +39,8 @@ async def change(request: Request) -> Response:
     await site.gateway.ask(lambda cluster: alter_configs(cluster, ResourceType.BROKER, "", [edit]))
     snapshot = await site.sampler.current()
     node = _first_answering(snapshot)
-    await until_changed(site.gateway, node, name, Source.DYNAMIC_DEFAULT_BROKER_CONFIG, None if reset else value)
+    level = Source.DYNAMIC_DEFAULT_BROKER_CONFIG
+    await until_changed(site.gateway, ResourceType.BROKER, node, name, level, None if reset else value)
     return back("/settings", f"{name} is back to its default." if reset else f"{name} is now {value} on all brokers.")
 
 

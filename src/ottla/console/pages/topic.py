@@ -11,7 +11,7 @@ from ottla.client.offsets import delete_records
 from ottla.client.topics import create_partitions, delete_topic
 from ottla.console.cluster.snapshot import Snapshot, TopicRow
 from ottla.console.errors import ConsoleError
-from ottla.console.pages.config_table import config_rows
+from ottla.console.pages.config_table import config_rows, until_changed
 from ottla.console.render import path_part
 from ottla.console.site import site_of
 from ottla.console.web import back, form, number, page_response, text
@@ -81,7 +81,10 @@ async def change_setting(request: Request) -> Response:
     name, value = text(given, "name"), text(given, "value")
     reset = text(given, "reset") == "yes"
     change = (name, DELETE, None) if reset else (name, SET, value)
-    await site_of(request).gateway.ask(lambda cluster: alter_configs(cluster, ResourceType.TOPIC, topic, [change]))
+    gateway = site_of(request).gateway
+    await gateway.ask(lambda cluster: alter_configs(cluster, ResourceType.TOPIC, topic, [change]))
+    level = Source.DYNAMIC_TOPIC_CONFIG
+    await until_changed(gateway, ResourceType.TOPIC, topic, name, level, None if reset else value)
     said = f"{name} is back to its default." if reset else f"{name} is now {value}."
     return back(f"/topics/{path_part(topic)}/settings", said)
 
