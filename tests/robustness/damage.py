@@ -203,7 +203,7 @@ def look(port: int, patience: float = 8) -> Seen:
         for topic in sorted(answer.topics, key=lambda topic: str(topic.name)):
             for number in sorted(int(partition.partition_index) for partition in topic.partitions):
                 at = (str(topic.name), number)
-                while (found := _look_at(connection, at)).error in _NO_LEADER and time.monotonic() < deadline:
+                while (found := look_at(connection, at)).error in _NO_LEADER and time.monotonic() < deadline:
                     time.sleep(0.05)
                 seen.partitions[at] = found
         for directory in call(connection, DescribeLogDirsRequest(None)).results:
@@ -211,7 +211,7 @@ def look(port: int, patience: float = 8) -> Seen:
     return seen
 
 
-def _look_at(connection: RawConnection, at: Partition) -> SeenPartition:
+def look_at(connection: RawConnection, at: Partition) -> SeenPartition:
     found = []
     for timestamp in (-2, -1):
         asked = [ListOffsetsTopic(at[0], [ListOffsetsPartition(at[1], -1, timestamp)])]
@@ -262,4 +262,4 @@ def copied(source: list[Path], target: Path) -> list[Path]:
     return [Path(shutil.copytree(directory, target / directory.name)) for directory in source]
 
 
-__all__ = ["DAMAGES", "KINDS", "Case", "Closed", "Seen", "SeenPartition", "copied", "every_case", "look"]
+__all__ = ["DAMAGES", "KINDS", "Case", "Closed", "Seen", "SeenPartition", "copied", "every_case", "look", "look_at"]

@@ -19,7 +19,7 @@ from ottla.log.compaction_output import BlockingSync
 from ottla.log.file_names import CLEANER_CHECKPOINT
 from ottla.log.log_directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
-from ottla.model.errors import KafkaError
+from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Offset, TimestampMs, TopicPartition
 
 _log = get_logger(__name__)
@@ -99,6 +99,8 @@ class Cleaner:
         except OSError as error:
             raise log.log_dir.storage_error(error) from error
         except KafkaError as error:
+            if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+                raise  # the disk's: the next round may find space
             self._uncleanable.add(log.directory)
             _log.error("compaction.failed", partition=str(log.topic_partition), error=error.message)
             return None

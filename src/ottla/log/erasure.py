@@ -186,8 +186,8 @@ def _rewrite(
         if not sync.done:
             sync()
         check_present(log, [segment], generation)
+        finished = True  # from here on it is the log's, which knows how far an exchange that fails has come
         log.replace_segments([output.segment], [segment], clock.time_ms())
-        finished = True
     finally:
         if not finished:
             output.discard()

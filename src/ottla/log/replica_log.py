@@ -7,6 +7,7 @@ OSError becomes KAFKA_STORAGE_ERROR through the log directory, which may go offl
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 from ottla.env.config import TopicConfig
@@ -14,6 +15,7 @@ from ottla.env.logging import get_logger
 from ottla.log.checkpoints import write_partition_metadata
 from ottla.log.epoch_cache import NO_EPOCH_OFFSET, EpochCache
 from ottla.log.file_names import (
+    CLEANED_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA,
     SWAP_SUFFIX,
@@ -362,15 +364,12 @@ class ReplicaLog(LocalLog):
     def replace_segments(self, new: Sequence[Segment], old: Sequence[Segment], now_ms: TimestampMs) -> None:
         """Put compacted segments (`.cleaned` files, complete) in the place of those they were made from.
 
-        First all are `.swap`, last base first: a crash before that point drops the new ones, after it the load
-        finishes the exchange.
+        First all are `.swap`, last base first: a crash or an error before that point drops the new ones, after it the
+        next load finishes the exchange.
         """
         self.log_dir.check_online()
+        self._make_ready(new)
         try:
-            for segment in sorted(new, key=lambda segment: segment.base_offset, reverse=True):
-                segment.finish_indexes()
-                segment.forget()
-                segment.rename(SWAP_SUFFIX)
             kept_bases = {segment.base_offset for segment in new}
             gone = self._take_out(old)
             self._delete_files(gone, now_ms)
@@ -382,7 +381,24 @@ class ReplicaLog(LocalLog):
             self._active = self._segments[-1]
             self.log_dir.storage.sync_dir(self.directory)
         except OSError as error:
+            # Also of a disk that is merely full: what is in memory is no longer what is on the disk.
+            self.log_dir.fail(error)
             raise self.log_dir.storage_error(error) from error
+
+    def _make_ready(self, new: Sequence[Segment]) -> None:
+        try:
+            for segment in sorted(new, key=lambda segment: segment.base_offset, reverse=True):
+                segment.finish_indexes()
+                segment.forget()
+                segment.rename(SWAP_SUFFIX)
+        except OSError as error:
+            refusal = self.log_dir.storage_error(error)
+            with contextlib.suppress(OSError):  # the next start removes what cannot be removed now
+                for segment in new:
+                    for suffix in (SWAP_SUFFIX, CLEANED_SUFFIX):
+                        segment.suffix = suffix
+                        segment.remove_files()
+            raise refusal from error
 
     # ------------------------------------------------------------------------------------------------ the folder
 

@@ -103,6 +103,14 @@ NOT_ASKED = (
         "Produce with a good CRC around broken records, to a topic that is not compacted",
         "a batch is opaque: records are read only where a rule is about records (DESIGN, decision 2)",
     ),
+    Allowed(
+        "Produce of a compressed batch whose offsets are not 0, 1, 2 ...",
+        "Apache Kafka stumbles (error -1); a batch is opaque, as above",
+    ),
+    Allowed(
+        "DeleteRecords into a batch of an open transaction",
+        "Apache Kafka's last stable offset is then the batch's first: below the log start, where nobody can read",
+    ),
     Allowed("Fetch with the zero topic id", "UNKNOWN_SERVER_ERROR of Apache Kafka, sometimes; Ottla: of an unknown id"),
     Allowed("Fetch that adds and forgets a partition by an unknown id", "Apache Kafka keeps it, Ottla forgets it"),
     Allowed(

@@ -239,6 +239,9 @@ def run(pair: Pair, steps: list[Step]) -> None:
             _transact(producer, step, name)
         elif isinstance(step, Create | Configure | Replace | Delete):
             _change(pair, step, name)
+        elif isinstance(step, DeleteRecords):  # not into a batch of an open transaction: see allowed.NOT_ASKED
+            start = producer.batch_start(name, step.partition, step.offset)
+            _say(pair, step._replace(offset=start), name)
         else:
             _say(pair, step, name)
     producer.end(commit=False)

@@ -41,6 +41,10 @@ class OddBatch(NamedTuple):
     fields: tuple[tuple[str, int], ...] = ()
     """Header fields that are written over; the CRC is made anew."""
 
+    def in_order(self) -> OddBatch:
+        """The same with offsets 0, 1, 2 ...: what is compressed is opaque to Ottla."""
+        return self._replace(records=[record._replace(offset=0) for record in self.records])
+
     def encoded(self) -> bytes:
         payload = bytearray()
         for index, record in enumerate(self.records):
@@ -97,4 +101,4 @@ odd_batches: st.SearchStrategy[OddBatch] = st.builds(
     st.integers(0, 4),
     st.sampled_from([T0, T0, T0, -1, 0, 3, 4_000_000_000_000]),
     _fields.map(lambda fields: tuple(fields.items())),
-)
+).map(lambda made: made.in_order() if made.codec else made)
