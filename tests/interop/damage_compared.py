@@ -5,11 +5,7 @@ Each partition has a log directory of its own, and one damage, so that a directo
 
 from __future__ import annotations
 
-import random
-import shutil
-import struct
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,8 +30,7 @@ from tests.support.frames import RawConnection
 TOPIC = "damaged"
 T0 = 1_700_000_000_000
 TIMEOUT_S = 30.0
-Damage = Callable[[Path], None]
-"""Of a partition's folder, or of what lies beside it in its log directory."""
+NOTHING = SeenPartition(0)
 
 
 def properties(where: Path, count: int) -> dict[str, str]:
@@ -59,7 +54,12 @@ def live(server: ApacheKafka, count: int, *, run: int) -> None:
         for future in admin.create_topics([NewTopic(TOPIC, count, 1, config=config)]).values():
             future.result(TIMEOUT_S)
     producer = Producer(
-        {"bootstrap.servers": server.bootstrap_servers, "transactional.id": "t", "batch.num.messages": 5, "linger.ms": 5}
+        {
+            "bootstrap.servers": server.bootstrap_servers,
+            "transactional.id": "t",
+            "batch.num.messages": 5,
+            "linger.ms": 5,
+        }
     )
     producer.init_transactions(TIMEOUT_S)
     for number in range(5 + run):
@@ -93,7 +93,7 @@ class Sight:
     looked_up: tuple[Any, ...] = ()
     producers: tuple[Any, ...] = ()
     appended: tuple[int, int] = (0, 0)
-    after: SeenPartition = SeenPartition(0)
+    after: SeenPartition = NOTHING
 
 
 def sight(connection: RawConnection, partition: int, deadline: float) -> Sight:

@@ -31,17 +31,17 @@ CLEAN, KILLED = "clean", "killed"
 WHOLE, CUT, REFUSED = "whole", "cut", "refused"
 """What Ottla has: everything; everything before the damage; everything, and CORRUPT_MESSAGE where the damage is."""
 
-_ODD_BESIDE = {
-    name: WHOLE
-    for name in (
+_ODD_BESIDE = dict.fromkeys(
+    (
         *(f"{name}: text" for name in CHECKPOINTS),
         *(f"{name}: cut" for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint")),
         *(f"leader-epoch-checkpoint: {what}" for what in ("cut", "text", "of version 9")),
         *(f"partition.metadata: {what}" for what in ("missing", "emptied", "text", "of version 7")),
         "a folder that is none",
         "a folder with a name without number",
-    )
-}
+    ),
+    WHOLE,
+)
 OTHERWISE: dict[str, dict[str, str]] = {
     CLEAN: {
         **_ODD_BESIDE,

@@ -218,7 +218,7 @@ class _Compaction:
             sync()
         check_present(self._log, group, generation)
         self._bytes_written += output.segment.size
-        self._output = None  # from here on it is the log's, which knows how far an exchange that fails has come
+        self._output = None  # from here on it is the log's
         self._log.replace_segments([output.segment], group, self._time_ms)
         yield None
         self._pace.restart()

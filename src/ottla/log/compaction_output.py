@@ -43,7 +43,8 @@ class CleanedSegment:
     __slots__ = ("_index_interval", "_pending", "_pending_headers", "_storage", "segment")
 
     def __init__(self, log: PartitionLog, first: Segment) -> None:
-        """An empty one that begins where `first` does."""
+        """An empty one that begins where `first` does. KafkaError when there is no room to finish the last one."""
+        log.finish_exchange()
         self._storage = log.log_dir.storage
         self._index_interval = log.config.index_interval_bytes
         self._pending = bytearray()

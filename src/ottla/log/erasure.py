@@ -186,7 +186,7 @@ def _rewrite(
         if not sync.done:
             sync()
         check_present(log, [segment], generation)
-        finished = True  # from here on it is the log's, which knows how far an exchange that fails has come
+        finished = True  # from here on it is the log's
         log.replace_segments([output.segment], [segment], clock.time_ms())
     finally:
         if not finished:

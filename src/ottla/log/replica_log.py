@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from ottla.env.config import TopicConfig
 from ottla.env.logging import get_logger
 from ottla.log.checkpoints import write_partition_metadata
 from ottla.log.epoch_cache import NO_EPOCH_OFFSET, EpochCache
 from ottla.log.file_names import (
-    CLEANED_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA,
     SWAP_SUFFIX,
@@ -46,9 +46,18 @@ _log = get_logger(__name__)
 DEFAULT_PRODUCER_ID_EXPIRATION_MS = 86_400_000
 
 
+class _Exchange(NamedTuple):
+    """Segments that have left the log and still have their names, and those in their place, `.swap` perhaps."""
+
+    old: list[Segment]
+    new: list[Segment]
+    time_ms: TimestampMs
+
+
 class ReplicaLog(LocalLog):
     __slots__ = (
         "_epochs",
+        "_exchange",
         "_first_unstable",
         "_snapshots",
         "erased",
@@ -86,6 +95,7 @@ class ReplicaLog(LocalLog):
         self.producers = producers or ProducerState(log_end_offset)
         self._snapshots = snapshots or ProducerSnapshots(log_dir.storage, directory, [])
         self._first_unstable = self.producers.first_unstable_offset()
+        self._exchange: _Exchange | None = None
         self.erased = erased
         """Entries of `ottla.encryption.forget` that were carried out here."""
         self.producer_id_expiration_ms = DEFAULT_PRODUCER_ID_EXPIRATION_MS
@@ -364,26 +374,18 @@ class ReplicaLog(LocalLog):
     def replace_segments(self, new: Sequence[Segment], old: Sequence[Segment], now_ms: TimestampMs) -> None:
         """Put compacted segments (`.cleaned` files, complete) in the place of those they were made from.
 
-        First all are `.swap`, last base first: a crash or an error before that point drops the new ones, after it the
-        next load finishes the exchange.
+        First all are `.swap`, last base first: a crash or an error before that point drops the new ones. From there on
+        they are the log's, by whatever name; a load finishes the exchange, and so does `finish_exchange` where the disk
+        had no room.
         """
         self.log_dir.check_online()
+        self.finish_exchange()
         self._make_ready(new)
-        try:
-            kept_bases = {segment.base_offset for segment in new}
-            gone = self._take_out(old)
-            self._delete_files(gone, now_ms)
-            self._delete_snapshots([segment for segment in gone if segment.base_offset not in kept_bases], now_ms)
-            for segment in new:
-                segment.rename("")
-            self._segments = sorted([*self._segments, *new], key=lambda segment: segment.base_offset)
-            self._bases = [segment.base_offset for segment in self._segments]
-            self._active = self._segments[-1]
-            self.log_dir.storage.sync_dir(self.directory)
-        except OSError as error:
-            # Also of a disk that is merely full: what is in memory is no longer what is on the disk.
-            self.log_dir.fail(error)
-            raise self.log_dir.storage_error(error) from error
+        self._exchange = _Exchange(self._take_out(old), list(new), now_ms)
+        self._segments = sorted([*self._segments, *new], key=lambda segment: segment.base_offset)
+        self._bases = [segment.base_offset for segment in self._segments]
+        self._active = self._segments[-1]
+        self.finish_exchange()
 
     def _make_ready(self, new: Sequence[Segment]) -> None:
         try:
@@ -395,10 +397,30 @@ class ReplicaLog(LocalLog):
             refusal = self.log_dir.storage_error(error)
             with contextlib.suppress(OSError):  # the next start removes what cannot be removed now
                 for segment in new:
-                    for suffix in (SWAP_SUFFIX, CLEANED_SUFFIX):
-                        segment.suffix = suffix
-                        segment.remove_files()
+                    segment.remove_files()
             raise refusal from error
+
+    def finish_exchange(self) -> None:
+        """What is left of the last exchange; before the next `.cleaned` file, beside which a `.swap` means another."""
+        exchange = self._exchange
+        if exchange is None:
+            return
+        kept = {segment.base_offset for segment in exchange.new}
+        try:
+            while exchange.old:
+                segment = exchange.old[0]
+                self._delete_files([segment], exchange.time_ms)
+                if segment.base_offset not in kept:
+                    self._delete_snapshots([segment], exchange.time_ms)
+                del exchange.old[0]
+            for segment in exchange.new:
+                if segment.suffix == SWAP_SUFFIX:  # it may have been deleted meanwhile
+                    segment.forget()
+                    segment.rename("")
+            self.log_dir.storage.sync_dir(self.directory)
+        except OSError as error:
+            raise self.log_dir.storage_error(error) from error
+        self._exchange = None
 
     # ------------------------------------------------------------------------------------------------ the folder
 

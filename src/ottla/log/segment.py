@@ -156,12 +156,21 @@ class Segment:
             self._aborted_tail = None
 
     def rename(self, suffix: str) -> None:
-        """Give every file of the segment another suffix (`.deleted`, `.swap` or none)."""
-        old = [(kind, self.path(kind)) for kind in SEGMENT_SUFFIXES]
-        self.suffix = suffix
-        for kind, source in old:
-            with contextlib.suppress(FileNotFoundError):
-                self._storage.rename(source, self.path(kind))
+        """Give every file of the segment another suffix (`.deleted`, `.swap` or none), or after an OSError none."""
+        before, self.suffix = self.suffix, suffix
+        pairs = [(f"{self.path(kind).removesuffix(suffix)}{before}", self.path(kind)) for kind in SEGMENT_SUFFIXES]
+        renamed = []
+        try:
+            for source, target in pairs:
+                with contextlib.suppress(FileNotFoundError):
+                    self._storage.rename(source, target)
+                    renamed.append((target, source))
+        except OSError:
+            self.suffix = before
+            for target, source in renamed:
+                with contextlib.suppress(OSError):
+                    self._storage.rename(target, source)
+            raise
         self._offset_index = None
         self._time_index = None
 

@@ -108,7 +108,7 @@ NOT_ASKED = (
         "Apache Kafka stumbles (error -1); a batch is opaque, as above",
     ),
     Allowed(
-        "DeleteRecords into a batch of an open transaction",
+        "DeleteRecords into a batch while a transaction is open",
         "Apache Kafka's last stable offset is then the batch's first: below the log start, where nobody can read",
     ),
     Allowed("Fetch with the zero topic id", "UNKNOWN_SERVER_ERROR of Apache Kafka, sometimes; Ottla: of an unknown id"),

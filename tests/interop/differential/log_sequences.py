@@ -33,8 +33,9 @@ from ottla.protocol.generated.offset_for_leader_epoch_request import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from ottla.protocol.generated.produce_response import ProduceResponse
 from tests.interop.differential.batches import T0, batch, produce
-from tests.interop.differential.pair import Pair, Side
+from tests.interop.differential.pair import Answers, Pair, Side
 from tests.interop.differential.transactional import Producer
 
 TOPIC = 2
@@ -159,6 +160,8 @@ Step = (
     | Look
 )
 
+Starts = dict[tuple[int, int], int]
+"""Partition and offset -> the first offset of the batch that holds it."""
 _partition = st.sampled_from([0, 0, 0, 0, 1, 2])
 _offset = st.integers(-2, 12)
 _setting = st.sampled_from(_SETTINGS)
@@ -234,20 +237,28 @@ log_sequences: st.SearchStrategy[list[Step]] = st.tuples(_first, st.lists(_steps
 def run(pair: Pair, steps: list[Step]) -> None:
     name, producer = pair.name("log"), Producer(pair)
     producer.init()
+    starts: Starts = {}
     for step in steps:
         if isinstance(step, Transaction):
-            _transact(producer, step, name)
+            _transact(producer, step, name, starts)
         elif isinstance(step, Create | Configure | Replace | Delete):
             _change(pair, step, name)
-        elif isinstance(step, DeleteRecords):  # not into a batch of an open transaction: see allowed.NOT_ASKED
-            start = producer.batch_start(name, step.partition, step.offset)
+        elif isinstance(step, DeleteRecords):  # not into a batch: see allowed.NOT_ASKED
+            start = starts.get((step.partition, step.offset), step.offset)
             _say(pair, step._replace(offset=start), name)
         else:
-            _say(pair, step, name)
+            _say(pair, step, name, starts)
     producer.end(commit=False)
 
 
-def _transact(producer: Producer, step: Transaction, name: str) -> None:
+def _note(starts: Starts, partition: int, answers: Answers, count: int) -> None:
+    """Where the batch begins that was just appended."""
+    if isinstance(answers.reference, ProduceResponse):
+        base = answers.reference.responses[0].partition_responses[0].base_offset
+        starts.update({(partition, offset): base for offset in range(base, base + count)})
+
+
+def _transact(producer: Producer, step: Transaction, name: str, starts: Starts) -> None:
     match step.what:
         case "init":
             producer.init()  # aborts what is open, and says to come back
@@ -255,7 +266,8 @@ def _transact(producer: Producer, step: Transaction, name: str) -> None:
         case "add":
             producer.add(3, (name, step.partition))
         case "produce":
-            producer.produce(name, *[b"t"] * step.count, version=step.version, partition=step.partition)
+            answers = producer.produce(name, *[b"t"] * step.count, version=step.version, partition=step.partition)
+            _note(starts, step.partition, answers, step.count)
         case "plain":
             producer.produce(name, b"p", version=step.version, partition=step.partition, transactional=False)
         case "commit" | "abort":
@@ -296,14 +308,18 @@ def _change(pair: Pair, step: Create | Configure | Replace | Delete, name: str) 
 
 
 def _say(
-    pair: Pair, step: Produce | Fetch | Session | ListOffsets | EpochEnd | DeleteRecords | Look, name: str
+    pair: Pair,
+    step: Produce | Fetch | Session | ListOffsets | EpochEnd | DeleteRecords | Look,
+    name: str,
+    starts: Starts | None = None,
 ) -> None:
     match step:
         case Produce(version, partition, values, key, codec, acks, at):
             if codec == 4 and version < 7:
                 version = 7
             data = batch(*values, key=key, compression=codec, at=at)
-            pair.send(produce(name, data, version=version, partition=partition, acks=acks), version)
+            answers = pair.send(produce(name, data, version=version, partition=partition, acks=acks), version)
+            _note({} if starts is None else starts, partition, answers, len(values))
         case Fetch(version, partitions, max_bytes, isolation, epoch):
 
             def fetch(side: Side) -> FetchRequest:

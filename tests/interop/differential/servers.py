@@ -25,6 +25,7 @@ PROPERTIES = {
     "transaction.state.log.num.partitions": "1",
     "share.coordinator.state.topic.num.partitions": "1",
     "log.retention.ms": "-1",  # the records are from 2023
+    "producer.id.expiration.check.interval.ms": "86400000",  # and so are their producers
     "num.partitions": "2",
     "group.min.session.timeout.ms": "1000",
     "connections.max.idle.ms": "600000",

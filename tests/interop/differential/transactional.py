@@ -19,7 +19,7 @@ from ottla.protocol.generated.txn_offset_commit_request import (
     TxnOffsetCommitRequestTopic,
 )
 from tests.interop.differential.batches import batch, produce
-from tests.interop.differential.pair import Pair, Side
+from tests.interop.differential.pair import Answers, Pair, Side
 
 SETTLED = ("Empty", "CompleteCommit", "CompleteAbort", "Ongoing")
 
@@ -38,7 +38,6 @@ class Producer:
         self.pair = pair
         self.transactional_id = pair.name(suffix)
         self._sequences: dict[tuple[str, int], int] = {}
-        self._batch_starts: dict[tuple[str, int, int], int] = {}
 
     def _id(self, side: Side) -> int:
         found: int = side.memory.get(f"{self.transactional_id}.id", 0)
@@ -128,7 +127,7 @@ class Producer:
         epoch: int = 0,
         transactional_id: str | None = "",
         transactional: bool = True,
-    ) -> None:
+    ) -> Answers:
         key = (topic, partition)
         first = self._sequences.get(key, 0) if sequence is None else sequence
         name = self.transactional_id if transactional_id == "" else transactional_id
@@ -148,12 +147,7 @@ class Producer:
         codes = [a.responses[0].partition_responses[0].error_code for a in answers if not isinstance(a, str)]
         if codes == [0, 0]:
             self._sequences[key] = first + len(values)
-            base = answers.reference.responses[0].partition_responses[0].base_offset
-            self._batch_starts.update({(*key, offset): base for offset in range(base, base + len(values))})
-
-    def batch_start(self, topic: str, partition: int, offset: int) -> int:
-        """Where the batch of this producer begins that holds the offset; the offset, where there is none."""
-        return self._batch_starts.get((topic, partition, offset), offset)
+        return answers
 
     def end(
         self, version: int = 5, *, commit: bool = True, producer: int = 0, epoch: int = 0, settle: bool = True
