@@ -139,7 +139,7 @@ def test_a_jks_without_its_password_is_read_but_never_beyond_its_end(stores: Pat
             load_key_store(str(cut), None)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_a_listener_takes_what_keytool_made(stores: Path) -> None:
     """JKS is Kafka's type when nothing is said: its server.properties work as they are. A client shows a store too."""
     settings = {

@@ -18,7 +18,7 @@ from ottla.tables.topics import TableError
 from ottla.testing import Broker
 from tests.support.schema_registry import schema_registry
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from ottla.tables.query import topic_table
 from ottla.tables.topics import TableError
 from ottla.testing import Broker
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.fixture(scope="module")

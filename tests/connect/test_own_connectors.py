@@ -16,7 +16,7 @@ from ottla.tables.query import topic_table
 from ottla.testing import Broker
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "connectors"
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(180)
 
 
 def mails(path: Path, numbers: range) -> None:

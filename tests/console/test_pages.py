@@ -64,7 +64,7 @@ def test_a_page_shows(any_console: ServedConsole, path: str) -> None:
     assert answer.headers["content-security-policy"].startswith("default-src 'none'")
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_a_topic_from_its_making_to_its_end(any_console: ServedConsole, new_name) -> None:
     console, topic = any_console, new_name("life")
     make_topic(console, topic)
@@ -96,7 +96,7 @@ def test_a_topic_from_its_making_to_its_end(any_console: ServedConsole, new_name
     assert console.get(f"/topics/{topic}").status_code == 404
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_a_share_group_its_members_and_its_offsets_set_anew(any_console: ServedConsole, new_name) -> None:
     console, topic, group = any_console, new_name("shared"), new_name("sharers")
     make_topic(console, topic, 1)
@@ -125,7 +125,7 @@ def test_a_share_group_its_members_and_its_offsets_set_anew(any_console: ServedC
     assert '<td class="num" data-value="6">6</td>' in console.until(f"/groups/{group}", "&amp;at=4")
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_a_group_its_lag_and_its_offsets_set_anew(any_console: ServedConsole, new_name) -> None:
     console, topic, group = any_console, new_name("read"), new_name("readers")
     make_topic(console, topic, 1)
@@ -171,7 +171,7 @@ def found_offsets(seen: list[tuple[str, dict]]) -> list[str]:
     return [found for kind, data in seen if kind == "rows" for found in re.findall(r"Show message (\d+)", data["html"])]
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_a_search_finds_every_needle_and_says_how_far_it_is(any_console: ServedConsole, new_name) -> None:
     console, topic = any_console, new_name("hay")
     make_topic(console, topic, 3)
@@ -192,7 +192,7 @@ def test_a_search_finds_every_needle_and_says_how_far_it_is(any_console: ServedC
     assert "Say what to look for" in nothing.text
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_a_search_can_be_paused_resumed_and_cancelled(console: ServedConsole, new_name) -> None:
     topic = new_name("long")
     make_topic(console, topic, 1)
@@ -214,7 +214,7 @@ def test_a_search_can_be_paused_resumed_and_cancelled(console: ServedConsole, ne
     assert console.get(f"{place}x").status_code == 404
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_a_tail_shows_what_is_written_now(any_console: ServedConsole, new_name) -> None:
     console, topic = any_console, new_name("tail")
     make_topic(console, topic, 1)
@@ -233,7 +233,7 @@ def test_a_tail_shows_what_is_written_now(any_console: ServedConsole, new_name) 
     assert not any("before" in data.get("html", "") for _, data in seen)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_exports_hold_everything(any_console: ServedConsole, new_name) -> None:
     console, topic = any_console, new_name("export")
     make_topic(console, topic, 2)
@@ -249,7 +249,7 @@ def test_exports_hold_everything(any_console: ServedConsole, new_name) -> None:
     assert console.get(f"/topics/{topic}/export", format="exe").status_code == 400
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_a_replay_copies_byte_for_byte(any_console: ServedConsole, new_name) -> None:
     console, source, target = any_console, new_name("from"), new_name("to")
     make_topic(console, source, 1)
@@ -265,7 +265,7 @@ def test_a_replay_copies_byte_for_byte(any_console: ServedConsole, new_name) -> 
     assert console.post(f"/topics/{source}/replay", target=source, begin="oldest").status_code == 400
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_sql_over_topics(any_console: ServedConsole, new_name) -> None:
     console, topic = any_console, new_name("sql")
     make_topic(console, topic, 2)
@@ -294,7 +294,7 @@ def test_html_in_a_topic_is_text(console: ServedConsole, new_name) -> None:
     assert "ff ff" in page
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_a_message_of_ten_megabytes_is_cut(console: ServedConsole, new_name) -> None:
     topic = new_name("big")
     make_topic(console, topic, 1)
@@ -438,7 +438,7 @@ def test_programs_come_with_a_token_or_a_password(broker, tmp_path) -> None:
         assert http.post("/topics", data={"name": "x"}, auth=("ana", "geheim-1")).status_code == 403
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_a_cluster_that_is_down_is_said_in_words() -> None:
     with ServedConsole(
         bootstrap_servers="127.0.0.1:1", client={"default.api.timeout.ms": "800", "request.timeout.ms": "500"}

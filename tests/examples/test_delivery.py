@@ -33,7 +33,7 @@ def outcome(script: str, *arguments: str) -> tuple[int, int, int]:
     return int(found[1]), int(found[2]), int(found[3])
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize(
     ("script", "expected"),
     [
@@ -48,7 +48,7 @@ def test_example(script: str, expected: tuple[int, int, int], broker: Broker) ->
     assert outcome(script, broker.bootstrap_servers) == expected
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_without_an_argument_a_broker_is_started() -> None:
     assert outcome("exactly_once.py") == EXACTLY
 

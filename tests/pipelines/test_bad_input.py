@@ -27,7 +27,7 @@ from ottla.pipelines.run import PipelineRun, StepFailed
 from ottla.tables.topics import TableError
 from tests.interop.ottla_server import ROOT
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 
 def running(spark, servers, checkpoints, reads, writes, function=lambda rows: rows.select("n"), **more):

@@ -15,7 +15,7 @@ from ottla.tables.topics import TableError
 from ottla.testing import Broker
 from tests.support.schema_registry import schema_registry
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(600)
 AVRO = json.dumps(
     {
         "type": "record",

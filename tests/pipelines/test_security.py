@@ -21,7 +21,7 @@ from ottla.tables.query import topic_table
 from ottla.testing import Broker
 from tests.security.secured import PASSWORD, PLAIN_MODULE, SCRAM_MODULE, Certificates, address, four_listeners, jaas
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 STORE_PASSWORD = "store-secret"
 

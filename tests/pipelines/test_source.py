@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(600)
 
 START_MS = int(time.time() * 1000) - 3_600_000
 COLUMNS = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]

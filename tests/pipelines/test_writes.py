@@ -12,7 +12,7 @@ from ottla.connect.exactly_once import ExactlyOnce, Fenced, Outgoing, Sender
 from ottla.pipelines.writer import write_options, write_task
 from ottla.tables.topics import TableError
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(600)
 
 
 def test_batch_writes(spark, topics, committed):

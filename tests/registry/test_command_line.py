@@ -41,7 +41,7 @@ NEW = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"},{"name":"
 BAD = '{"type":"record","name":"R","fields":[{"name":"a","type":"string"}]}'
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_a_day_with_schemas(ottla_schema: Shell) -> None:
     run, subject = ottla_schema, f"cli-{uuid.uuid4().hex[:8]}"
     old, new, bad = run.file("old.avsc", OLD), run.file("new.avsc", NEW), run.file("bad.avsc", BAD)
@@ -69,7 +69,7 @@ def test_a_day_with_schemas(ottla_schema: Shell) -> None:
     assert "deleted all versions" in run("delete", subject, "--permanent", "--yes")
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 def test_other_languages_and_references(ottla_schema: Shell) -> None:
     run, subject = ottla_schema, f"cli-{uuid.uuid4().hex[:8]}"
     run.file("a.proto", 'syntax = "proto3"; package p; message A { int32 x = 1; }')
@@ -81,7 +81,7 @@ def test_other_languages_and_references(ottla_schema: Shell) -> None:
     run("register", f"{subject}-j", "c.json")
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 def test_what_goes_wrong_is_one_line(ottla_schema: Shell, tmp_path: Path) -> None:
     run = ottla_schema
     assert run("get", "never-registered", code=1) == "ottla: Subject 'never-registered' not found. (40401)\n"
@@ -91,7 +91,7 @@ def test_what_goes_wrong_is_one_line(ottla_schema: Shell, tmp_path: Path) -> Non
     assert nobody("list", code=1).startswith("ottla: no answer from the registry at http://127.0.0.1:1: ")
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 def test_a_registry_without_a_cluster_says_so() -> None:
     command = [sys.executable, "-m", "ottla.cli.main", "registry", "-b", "127.0.0.1:1", "-l", "nonsense"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)

@@ -186,7 +186,7 @@ def test_an_instance_killed_a_hundred_times_loses_and_doubles_nothing(tmp_path: 
     assert acknowledged > 1000
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_two_that_both_believe_to_be_the_writer_settle_it_in_the_log(tmp_path: Path) -> None:
     """--alone twice on one topic: no election at all, both write as fast as they can."""
     with (
@@ -215,7 +215,7 @@ def test_two_that_both_believe_to_be_the_writer_settle_it_in_the_log(tmp_path: P
         until(lambda: not one.server.registry.log.voided, what="every void record written over")
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_a_follower_forwards_and_reads_its_own_writes(tmp_path: Path) -> None:
     with Broker(directory=tmp_path) as broker:
         forwarded(broker.bootstrap_servers)

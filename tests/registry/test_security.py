@@ -34,7 +34,7 @@ def users(tmp_path: Path) -> str:
     return str(file)
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 def test_basic_authentication(broker: Broker, users: str) -> None:
     with RegistryThread(broker.bootstrap_servers, topic="_schemas_auth", users_file=users) as registry:
         status, answer = call(registry.url, "GET", "/subjects")
@@ -55,7 +55,7 @@ def test_basic_authentication(broker: Broker, users: str) -> None:
             RegistryClient(registry.url).call("GET", "subjects")
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 def test_roles_and_tokens(broker: Broker, tmp_path: Path) -> None:
     key = jwk.RSAKey.generate_key(2048, {"kid": "k"}, private=True)
     (tmp_path / "jwks").write_text(json.dumps({"keys": [key.as_dict(private=False)]}))
@@ -85,7 +85,7 @@ def test_roles_and_tokens(broker: Broker, tmp_path: Path) -> None:
         assert call(registry.url, "GET", "/subjects", headers=bearer(exp=1))[0] == 401
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 def test_tls(broker: Broker, tmp_path: Path) -> None:
     authority = trustme.CA()
     certificate = authority.issue_cert("127.0.0.1")
@@ -112,7 +112,7 @@ def test_a_certificate_that_is_not_there_is_one_line(broker: Broker) -> None:
         pass
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_a_forwarded_write_is_authenticated(users: str, tmp_path: Path) -> None:
     with (
         Broker(directory=tmp_path / "b") as broker,

@@ -70,7 +70,7 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
         yield Place(kafka.bootstrap_servers, registry.url)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_avro_with_a_reference(place: Place) -> None:
     topic = f"t-{uuid.uuid4().hex[:8]}"
     address = Schema(json.dumps(ADDRESS), "AVRO")
@@ -82,7 +82,7 @@ def test_avro_with_a_reference(place: Place) -> None:
     assert place.client.get_latest_version(f"{topic}-value").version == 1
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_json_with_a_reference(place: Place) -> None:
     topic = f"t-{uuid.uuid4().hex[:8]}"
     address = {"$id": "address.json", "type": "object", "properties": {"city": {"type": "string"}}}
@@ -131,7 +131,7 @@ def _loaded(folder: Path, name: str) -> Any:
     return module
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_protobuf_with_a_reference(place: Place, generated: tuple[Any, Any]) -> None:
     address, person = generated
     value = person.Person(

@@ -52,7 +52,7 @@ def read(bootstrap_servers: str, topic: str = "_schemas") -> list[tuple[str, Any
     return found
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 def test_it_takes_over_from_confluent(tmp_path: Path) -> None:
     with Broker(directory=tmp_path) as broker:
         write(broker.bootstrap_servers, CONFLUENT)
@@ -68,7 +68,7 @@ def test_it_takes_over_from_confluent(tmp_path: Path) -> None:
             assert register(url, "d-value", '"bytes"')[1]["id"] == 10
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 def test_it_writes_what_confluent_reads(tmp_path: Path) -> None:
     with Broker(directory=tmp_path) as broker:
         with RegistryThread(broker.bootstrap_servers) as registry:
@@ -91,7 +91,7 @@ def test_it_writes_what_confluent_reads(tmp_path: Path) -> None:
         ]  # fmt: skip
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 def test_a_restart_finds_everything_again(tmp_path: Path) -> None:
     with Broker(directory=tmp_path / "b") as broker:
         with RegistryThread(broker.bootstrap_servers) as one:
@@ -104,7 +104,7 @@ def test_a_restart_finds_everything_again(tmp_path: Path) -> None:
             assert register(two.url, "s3", '"long"')[1]["id"] == 3
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize(
     ("partitions", "config", "words"),
     [(2, {"cleanup.policy": "compact"}, "2 partitions"), (1, {}, "Expected cleanup.policy to be 'compact'")],

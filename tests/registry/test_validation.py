@@ -81,7 +81,7 @@ GOOD = b"\x02\x02x"
 """a = 1, b = "x"."""
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_what_matches_is_written_and_what_does_not_is_refused(place: Place) -> None:
     topic = place.topic("refuse")
     good = framed(place.id, GOOD)
@@ -99,7 +99,7 @@ def test_what_matches_is_written_and_what_does_not_is_refused(place: Place) -> N
     assert place.end(topic) == 5
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("codec", ["none", "gzip", "zstd"])
 def test_what_does_not_match_is_put_aside(place: Place, codec: str) -> None:
     topic = place.topic("quarantine")
@@ -122,20 +122,20 @@ def test_what_does_not_match_is_put_aside(place: Place, codec: str) -> None:
     assert b"not Avro" in headers["ottla.quarantine.reason"]
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 def test_other_topics_are_not_looked_at(place: Place) -> None:
     topic = place.topic("off")
     assert place.produce(topic, [b"anything"]) == [None]
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 def test_keys_are_checked_when_asked_for(place: Place) -> None:
     topic = place.topic("refuse", **{"ottla.schema.validation.fields": "key,value"})
     [error] = place.produce(topic, [framed(place.id, GOOD)])
     assert error.code() == KafkaError.INVALID_RECORD
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 def test_the_setting_needs_a_registry() -> None:
     with Broker() as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
@@ -145,7 +145,7 @@ def test_the_setting_needs_a_registry() -> None:
         assert "ottla.schema.registry.url" in str(refused.value)
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 def test_a_registry_that_does_not_answer_is_a_retriable_error() -> None:
     """And the other topics go on meanwhile."""
     with socket.create_server(("127.0.0.1", 0)) as silent:

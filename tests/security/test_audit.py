@@ -46,7 +46,7 @@ def events(servers: str, wanted: int, seconds: float = 40) -> list[dict[str, Any
     return found
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(180)
 def test_who_did_what_from_where() -> None:
     with Broker(properties=PROPERTIES) as broker:
         port = broker.node.ports["SASL_PLAINTEXT"]

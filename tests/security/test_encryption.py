@@ -148,7 +148,7 @@ def test_torn_headers_and_zeros_do_not_make_a_file_plain(tmp_path: Path) -> None
         assert storage(tmp_path).read_bytes(path) == b"SECRET"
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(180)
 def test_switched_on_over_data_that_is_there(tmp_path: Path) -> None:
     """The first start begins new segments: nothing that is written from then on is plain, and all is read."""
 
@@ -235,7 +235,7 @@ def test_master_keys_from_the_environment_and_a_command(tmp_path: Path, monkeypa
 SECRETS = {"key": b"PLAINTEXTKEY", "value": b"PLAINTEXTVALUE", "header": b"PLAINTEXTHEADER"}
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_a_scan_of_every_file_finds_no_plaintext(tmp_path: Path) -> None:
     """Keys, values, headers, offsets' metadata, SCRAM users and settings; restarted, read again, unknown without keys."""
     (tmp_path / "master").write_text(master_line())

@@ -147,7 +147,7 @@ def test_one_key_is_forgotten_and_the_others_are_not(tmp_path: Path, codec: str)
         assert len(read(broker, 9006)) == 9006
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(180)
 def test_on_a_compacted_topic_it_is_a_tombstone(tmp_path: Path) -> None:
     more = {"log.cleaner.backoff.ms": "100", "log.segment.delete.delay.ms": "100"}
     with Broker(directory=tmp_path / "node", properties=properties(tmp_path, **more)) as broker:

@@ -56,7 +56,7 @@ def read(broker: Broker, count: int) -> None:
     assert keys == [b"%d" % number for number in range(count)]
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(180)
 def test_rotated_while_it_runs_and_at_restarts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the file without a restart; by the environment and a command at a restart, each time with the newest key only."""
     node, file = tmp_path / "node", tmp_path / "master"
@@ -83,7 +83,7 @@ def test_rotated_while_it_runs_and_at_restarts(tmp_path: Path, monkeypatch: pyte
         read(broker, written)
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(180)
 def test_wrong_or_missing_keys_are_one_line_and_touch_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     node, file = tmp_path / "node", tmp_path / "master"
     file.write_text(line(1))

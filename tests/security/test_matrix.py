@@ -194,7 +194,7 @@ def share_facts(session: Session, topic_id: Any) -> list[Any]:
 
 
 @pytest.mark.interop
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_a_share_group_reads_and_acknowledges_only_topics_that_it_may_read(servers: list[ApacheKafka]) -> None:
     """Group READ lets the session be; each topic in it needs READ of its own, for the fetch and for the answer."""
     users = {case: _user(number) for number, case in enumerate(grants())}
@@ -230,7 +230,7 @@ STRICTER = {  # than Apache Kafka
 
 
 @pytest.mark.interop
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_wrong_logins_are_told_the_same_at_both(servers: list[ApacheKafka]) -> None:
     """Who is unknown cannot be told from who is wrong, and no step can be left out, repeated or borrowed."""
     for server in servers:
@@ -248,7 +248,7 @@ def test_wrong_logins_are_told_the_same_at_both(servers: list[ApacheKafka]) -> N
 
 
 @pytest.mark.interop
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 def test_a_login_counts_on_its_listener_alone(servers: list[ApacheKafka]) -> None:
     """Users and mechanisms of one listener are nothing on another; a client is led back to the listener it came by."""
     for server in servers:
@@ -283,7 +283,7 @@ def application(session: Session, epoch: int) -> Any:
 
 
 @pytest.mark.interop
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_internal_topics_need_a_right_to_create_them(servers: list[ApacheKafka]) -> None:
     """Who may not create topics is told so by a status; who may gets the topic, with its settings. The same at both."""
     found = []

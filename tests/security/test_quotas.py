@@ -110,7 +110,7 @@ def produce(session: Session, client_id: str, size: int) -> Any:
 
 
 @pytest.mark.interop
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_throttle_times_and_muting(server: ApacheKafka) -> None:
     """The same expectations for both servers."""
     with Session(server.port) as admin:
@@ -155,7 +155,7 @@ def fetch(session: Session) -> Any:
 
 
 @pytest.mark.interop
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_changes_of_the_cluster_are_rationed(server: ApacheKafka) -> None:
     with Session(server.port) as session:
         assert alter(session, {"client_id": "mutator"}, controller_mutation_rate=1.0) == 0
@@ -174,7 +174,7 @@ def test_changes_of_the_cluster_are_rationed(server: ApacheKafka) -> None:
 
 
 @pytest.mark.interop
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_time_is_rationed(server: ApacheKafka) -> None:
     """request_percentage: who uses more than its share of the time is throttled, on both servers."""
     with Session(server.port) as admin:
@@ -191,7 +191,7 @@ def test_time_is_rationed(server: ApacheKafka) -> None:
 
 
 @pytest.mark.interop
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_connections_of_an_address_are_rationed(server: ApacheKafka) -> None:
     with Session(server.port) as admin:
         assert alter(admin, {"ip": "127.0.0.1"}, connection_creation_rate=2.0) == 0

@@ -94,7 +94,7 @@ def broker() -> Iterator[Broker]:
         yield running
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_aiokafka_comes_back_and_loses_nothing(broker: Broker, seen: Seen) -> None:
     security = {
         "bootstrap_servers": address(broker, "SASL_PLAINTEXT"),
@@ -132,7 +132,7 @@ def test_aiokafka_comes_back_and_loses_nothing(broker: Broker, seen: Seen) -> No
 
 
 @pytest.mark.interop
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_java_logs_in_again_on_the_same_connection(
     broker: Broker, seen: Seen, kafka_tool: Tool, tmp_path: Path
 ) -> None:

@@ -111,7 +111,7 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_certificates_change_under_load(tmp_path: Path) -> None:
     certificates = Certificates(tmp_path)
     store = tmp_path / "server.p12"

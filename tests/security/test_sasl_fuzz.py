@@ -119,7 +119,7 @@ def test_the_fuzzer_could_get_in() -> None:
     assert server.complete
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_frames_around_the_exchange() -> None:
     """200 broken exchanges over real connections; a good client is served after all of them."""
     properties = {

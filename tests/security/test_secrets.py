@@ -45,7 +45,7 @@ JWT = "eyJhbGciOiJSUzI1NiIsImtpZCI6ImsxIn0.eyJzdWIiOiJTM2NyZXQtand0In0.UzNjcmV0L
 SECRETS = (USER, STORE, TOKEN, DYNAMIC, "S3cret-guess", MASTER, JWT, JWT.split(".")[1], JWT.split(".")[2])
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(180)
 def test_a_running_server_tells_none(tmp_path: Path) -> None:
     certificates = Certificates(tmp_path / "certificates")
     server = OttlaServer(tmp_path / "server")
@@ -107,7 +107,7 @@ def test_a_running_server_tells_none(tmp_path: Path) -> None:
         assert_clean(text)
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("command", ["registry", "console"])
 def test_the_http_servers_tell_none(tmp_path: Path, command: str) -> None:
     users = tmp_path / "users"
@@ -151,7 +151,7 @@ def assert_clean(text: str) -> None:
     assert not found, f"{found} in {text[:2000]}"
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(180)
 def test_the_finest_log_the_audit_topic_and_doctor_tell_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """Logins that fail and succeed, a new password, a setting that holds one: at the level debug too."""
     finest = io.StringIO()

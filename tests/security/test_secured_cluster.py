@@ -112,7 +112,7 @@ def cluster(tmp_path: Path) -> Iterator[dict[str, Any]]:
                 assert secret not in text
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_replication_and_forwarding_work_and_strangers_do_not(cluster: dict[str, Any], tmp_path: Path) -> None:
     admin = AdminClient(cluster)
     deadline = time.monotonic() + 60

@@ -84,7 +84,7 @@ def test_a_certificate_is_a_principal_by_the_rules(tmp_path: Path) -> None:
             session.ask(MetadataRequest([]), 9)
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 def test_records_of_any_size_carry_requests_and_a_slow_reader_gets_all(tmp_path: Path) -> None:
     """A byte a record, many requests in one record, requests larger than a read, answers larger than the socket takes."""
     certificates = Certificates(tmp_path)
@@ -112,7 +112,7 @@ def test_records_of_any_size_carry_requests_and_a_slow_reader_gets_all(tmp_path:
                 assert all(name.encode() in frame for name in (names[0], names[-1]))
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 def test_each_listener_has_its_own_settings(tmp_path: Path) -> None:
     certificates = Certificates(tmp_path)
     inner = str(certificates.issue("inner", "inner"))
@@ -153,7 +153,7 @@ def served(port: int, certificates: Certificates) -> bytes:
         return session.socket.getpeercert(binary_form=True) or b""
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 def test_new_files_are_taken_up_without_a_restart(tmp_path: Path) -> None:
     certificates = Certificates(tmp_path)
     settings = properties(**pem(certificates), **{"ssl.allow.dn.changes": "true"})
