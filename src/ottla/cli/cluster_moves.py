@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from ottla.client.reassignments import ClusterView
 
 POLL_SECONDS = 0.2
+SETTLE_SECONDS = 30.0
+"""For a broker to hear of a move that the controller has seen the end of."""
 
 
 def move(connected: Cluster, plan: Callable[[ClusterView], Assignment], at_once: int, title: str) -> None:
@@ -27,16 +29,31 @@ def move(connected: Cluster, plan: Callable[[ClusterView], Assignment], at_once:
         todo = plan(now)
         total = len(todo) + len(now.moving)
         bar = progress.add_task(title, total=total)
+        asked: Assignment = {}
         while todo or now.moving:
             free = at_once - len(now.moving)
-            batch = {p: replicas for p, replicas in todo.items() if p not in now.moving}
-            if free > 0 and batch:
-                reassign(connected, dict(list(batch.items())[:free]))
-            _wait(connected, len(now.moving) + min(max(free, 0), len(batch)))
-            now = view(connected)
+            waiting = {p: replicas for p, replicas in todo.items() if p not in now.moving}
+            batch = dict(list(waiting.items())[: max(free, 0)])
+            if batch:
+                reassign(connected, batch)
+            asked |= {p: now.replicas[p] for p in now.moving if p in now.replicas} | batch
+            _wait(connected, len(now.moving) + len(batch))
+            now = _settled(connected, asked)
             todo = plan(now)
             total = max(total, len(todo) + len(now.moving))
             progress.update(bar, total=total, completed=total - len(todo) - len(now.moving))
+
+
+def _settled(connected: Cluster, asked: Assignment) -> ClusterView:
+    """The cluster as it is, from a broker that knows of the moves that are done: one that lags behind the controller shows
+    their partitions with the old replicas and the new ones, and a plan made from that would keep them all."""
+    deadline = time.monotonic() + SETTLE_SECONDS
+    while True:
+        now = view(connected)
+        done = {p: set(replicas) for p, replicas in asked.items() if p in now.replicas and p not in now.moving}
+        if all(set(now.replicas[p]) == replicas for p, replicas in done.items()) or time.monotonic() > deadline:
+            return now
+        time.sleep(POLL_SECONDS)
 
 
 def _wait(connected: Cluster, asked: int) -> None:

@@ -41,6 +41,9 @@ class ClusterView:
 
 
 def view(cluster: Cluster) -> ClusterView:
+    """A broker's word on where things are, the controller's on what is moving. A move that ends while the two are asked
+    is known from before: its partition would seem to keep the replicas that it has just lost."""
+    before = ongoing(cluster)
     metadata = cluster.describe("describeCluster", None)
     found = ClusterView(
         cluster_id=metadata.cluster_id or "",
@@ -57,15 +60,16 @@ def view(cluster: Cluster) -> ClusterView:
             found.replicas[key] = tuple(item.replica_nodes)
             found.leaders[key] = item.leader_id
             found.isr[key] = tuple(item.isr_nodes)
-    for key, removing in ongoing(cluster).items():
-        found.moving.add(key)
+    now = ongoing(cluster)
+    found.moving.update(now)
+    for key, replicas in {**before, **now}.items():
         if key in found.replicas:
-            found.replicas[key] = tuple(r for r in found.replicas[key] if r not in removing)
+            found.replicas[key] = replicas
     return found
 
 
-def ongoing(cluster: Cluster) -> dict[Partition, tuple[int, ...]]:
-    """Partitions that are being moved, each with the replicas that it loses."""
+def ongoing(cluster: Cluster) -> Assignment:
+    """Partitions that are being moved, each with the replicas that it will have."""
     from ottla.protocol.generated.list_partition_reassignments_request import ListPartitionReassignmentsRequest
     from ottla.protocol.generated.list_partition_reassignments_response import ListPartitionReassignmentsResponse
 
@@ -75,7 +79,7 @@ def ongoing(cluster: Cluster) -> dict[Partition, tuple[int, ...]]:
     )
     check(answer.error_code, answer.error_message)
     return {
-        (topic.name, item.partition_index): tuple(item.removing_replicas)
+        (topic.name, item.partition_index): tuple(r for r in item.replicas if r not in item.removing_replicas)
         for topic in answer.topics
         for item in topic.partitions
     }
