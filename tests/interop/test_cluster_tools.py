@@ -63,7 +63,7 @@ def test_topics_reassignment_election_and_verification(cluster: ClusterProcess, 
     assert too_many.returncode != 0
     assert "replication factor" in too_many.stderr + too_many.stdout
     tool(TopicCommand, cluster, "--create", "--topic", "t", "--replica-assignment", "1:2,2:3,3:1")
-    sender = Sender("s", cluster.bootstrap_servers, "t", 3, idempotent=True, seed=3)
+    sender = Sender("s", cluster.bootstrap_servers, "t", 3, idempotent=True, seed=3, in_flight=1)
     try:
         sender.resume()
         plan = {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [3, 2, 1]}]}
@@ -138,7 +138,7 @@ def test_quorum_and_cluster(cluster: ClusterProcess) -> None:
 
 def test_a_rolling_restart_is_not_noticed(cluster: ClusterProcess) -> None:
     tool(TopicCommand, cluster, "--create", "--topic", "roll", "--partitions", "3", "--replication-factor", "3")
-    sender = Sender("r", cluster.bootstrap_servers, "roll", 3, idempotent=True, seed=5)
+    sender = Sender("r", cluster.bootstrap_servers, "roll", 3, idempotent=True, seed=5, in_flight=1)
     try:
         sender.resume()
         for node_id in cluster.nodes:

@@ -122,7 +122,8 @@ def run_rounds(cluster: ClusterProcess, kinds: list[str], seed: int) -> dict[str
     chance = random.Random(seed)
     create_topic(cluster, "t")
     senders = [
-        Sender(f"s{i}", cluster.bootstrap_servers, "t", PARTITIONS, idempotent=True, seed=seed) for i in range(2)
+        Sender(f"s{i}", cluster.bootstrap_servers, "t", PARTITIONS, idempotent=True, seed=seed, in_flight=1)
+        for i in range(2)
     ]
     reader = Reader(cluster.bootstrap_servers, senders)
     meter = GapMeter(senders)

@@ -44,9 +44,13 @@ class Sender:
         idempotent: bool,
         seed: int,
         keys: int | None = None,
+        in_flight: int = 5,
         **config: object,
     ):
-        """With `keys`, only so many different keys: for a topic that is compacted."""
+        """With `keys`, only so many different keys: for a topic that is compacted. `in_flight` is 1 where leaders move:
+        librdkafka gives once-ness up when a request behind a refused one is refused for its sequence. It takes a new
+        epoch then, also for records of other partitions that a former leader has written and not answered for.
+        """
         self.keys = keys
         self.name, self.topic, self.partitions, self.idempotent = name, topic, partitions, idempotent
         self.sent = [0] * partitions
@@ -58,7 +62,7 @@ class Sender:
                 "bootstrap.servers": servers,
                 "enable.idempotence": idempotent,
                 "acks": "all",
-                "max.in.flight.requests.per.connection": 5 if idempotent else 1,
+                "max.in.flight.requests.per.connection": in_flight if idempotent else 1,
                 "queue.buffering.max.messages": 400,
                 "message.timeout.ms": 120_000,
                 "batch.num.messages": 30,

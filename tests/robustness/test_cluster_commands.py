@@ -53,7 +53,7 @@ def test_one_node_grows_to_three_and_is_drained_under_load(tmp_path: Path) -> No
         three = up(tmp_path, port, 3)
         try:
             assert "3 nodes" in first_line(three)
-            sender = Sender("s", servers, "t", 6, idempotent=True, seed=1)
+            sender = Sender("s", servers, "t", 6, idempotent=True, seed=1, in_flight=1)
             try:
                 sender.resume()
                 done = ottla("cluster", "balance", "-b", servers, timeout=90)
@@ -124,4 +124,4 @@ def test_what_cannot_be_is_said_and_changes_nothing(tmp_path: Path) -> None:
         assert done.returncode == 1
         assert "DUPLICATE_BROKER_REGISTRATION" in done.stderr, done.stderr
         assert time.monotonic() - started < 50
-        wait_for(lambda: status(servers)["nodes"] == before["nodes"], 10, "the cluster is as it was")
+        wait_for(lambda: status(servers)["nodes"] == before["nodes"], 60, "the cluster is as it was")

@@ -40,7 +40,7 @@ def rounds(directory: Path, kinds: list[str], seed: int) -> None:
     chance = random.Random(seed)
     with LinkedCluster(directory) as cluster:
         create_topic(cluster, "t")
-        sender = Sender("s", cluster.bootstrap_servers, "t", PARTITIONS, idempotent=True, seed=seed)
+        sender = Sender("s", cluster.bootstrap_servers, "t", PARTITIONS, idempotent=True, seed=seed, in_flight=1)
         reader = Reader(cluster.bootstrap_servers, [sender])
         try:
             for kind in kinds:
