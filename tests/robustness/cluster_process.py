@@ -59,7 +59,7 @@ class ClusterProcess:
         assert self.processes[node_id].poll() is None, self.log(node_id)
         return answers((HOST, self.nodes[node_id].port))
 
-    def wait_up(self, timeout: float = 60) -> None:
+    def wait_up(self, timeout: float = 120) -> None:
         wait_for(lambda: all(self.up(node_id) for node_id in self.nodes), timeout, "not all nodes are up")
 
     def signal(self, node_id: int, number: signal.Signals) -> None:

@@ -46,6 +46,13 @@ def test_seeds_keep_all_promises(capsys: pytest.CaptureFixture[str]) -> None:
         )
 
 
+def test_a_late_vote_makes_a_leader_of_an_epoch_that_is_over() -> None:
+    """Node 4 wins epoch 4 after epoch 5 has committed records that it does not have: that is no broken promise."""
+    outcome = run_seed(50013)
+    assert outcome.violation is None, outcome.violation
+    assert outcome.committed > 174
+
+
 def test_a_seed_repeats_itself() -> None:
     first, second = run_seed(7, trace=True), run_seed(7, trace=True)
     assert first.trace

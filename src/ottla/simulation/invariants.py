@@ -57,6 +57,8 @@ class Invariants:
     """Base offset -> (last offset, epoch, CRC) of what anybody has seen committed."""
     committed_end: int = 0
     committed_epoch: int = 0
+    commits: dict[int, int] = field(default_factory=dict)
+    """Epoch of the leader that committed last -> where what was committed ended then."""
     snapshots: dict[SnapshotId, int] = field(default_factory=dict)
     images: dict[int, int] = field(default_factory=dict)
     _seen: dict[NodeId, _Seen] = field(default_factory=dict)
@@ -119,19 +121,21 @@ class Invariants:
         first = self.leaders.setdefault(role.epoch, node.node_id)
         if first != node.node_id:
             raise Violation(f"epoch {role.epoch} has two leaders, {first} and {node.node_id}")
-        end = role.epoch_start_offset
-        if end < self.committed_end:
+        # What later epochs committed it need not have: a vote that arrives late may still make somebody the leader of an
+        # epoch that a majority has left behind. It will commit nothing.
+        epoch = max((each for each in self.commits if each < role.epoch), default=None)
+        if epoch is None:
+            return
+        end, committed_end = role.epoch_start_offset, self.commits[epoch]
+        if end < committed_end:
             raise Violation(
-                f"node {node.node_id} leads epoch {role.epoch} from {end}, but {self.committed_end} are committed"
+                f"node {node.node_id} leads epoch {role.epoch} from {end}, but {committed_end} are committed"
             )
-        if self.committed_end:
-            has = raft.log.epochs.epoch_at(self.committed_end - 1)
-            latest = raft.snapshots.latest
-            covered = latest is not None and latest.end_offset >= self.committed_end
-            if has != self.committed_epoch and not covered:
-                raise Violation(
-                    f"node {node.node_id} leads epoch {role.epoch} with another record at {self.committed_end - 1}"
-                )
+        has = raft.log.epochs.epoch_at(committed_end - 1)
+        latest = raft.snapshots.latest
+        covered = latest is not None and latest.end_offset >= committed_end
+        if has != epoch and not covered:
+            raise Violation(f"node {node.node_id} leads epoch {role.epoch} with another record at {committed_end - 1}")
 
     # --------------------------------------------------------------------------------------------------------------- log
 
@@ -228,6 +232,9 @@ class Invariants:
                 raise Violation(f"node {node.node_id} committed {entry} at {header.base_offset}, others {known}")
             if header.last_offset >= self.committed_end:
                 self.committed_end, self.committed_epoch = header.last_offset + 1, header.leader_epoch
+        if self.committed_end:
+            # A leader commits what is older only together with a record of its own epoch: the last one tells who it was.
+            self.commits[self.committed_epoch] = self.committed_end
         seen.committed = max(seen.committed, high_watermark)
 
     # ---------------------------------------------------------------------------------------------- snapshots and images
