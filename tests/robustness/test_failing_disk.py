@@ -183,7 +183,7 @@ def test_without_any_directory_the_server_ends_with_one_line(tmp_path):
         shutil.rmtree(tmp_path / "data")
         (tmp_path / "data").write_text("no folder any more")
         assert server.process is not None
-        assert server.process.wait(15) == 1
+        assert server.process.wait(60) == 1
         server.assert_no_traceback()
         assert server.log_text().splitlines()[-1].startswith("ottla: all log directories have failed")
 
