@@ -1,6 +1,7 @@
 """Rounds of kill -9 over `copy_pipeline.py`: a driver in a process group of its own, its victims, and what must hold.
 
-`python -m tests.pipelines.rounds --rounds 50 --seed 50` runs them by hand and prints who was killed.
+`python -m tests.pipelines.rounds --rounds 50 --seed 50` runs them by hand and prints who was killed. Spark speculates only
+where executors are processes of their own: `--master 'local-cluster[2,1,900]' --conf spark.speculation=true`.
 """
 
 from __future__ import annotations
@@ -140,13 +141,22 @@ def send(server: ApacheKafka, numbers: range, draw: random.Random) -> None:
     sender.flush()
 
 
-def rounds(server: ApacheKafka, folder: Path, outputs: Outputs, count: int, seed: int, rows: int) -> Counter[str]:
+def rounds(
+    server: ApacheKafka,
+    folder: Path,
+    outputs: Outputs,
+    count: int,
+    seed: int,
+    rows: int,
+    master: str = "local[2]",
+    *conf: str,
+) -> Counter[str]:
     draw = random.Random(seed)
     topics = Topics(server)
     for name in ("in", "out", "counts"):
         topics.make(name, 2)
     victims: Counter[str] = Counter()
-    driver = Driver(server.bootstrap_servers, folder, outputs)
+    driver = Driver(server.bootstrap_servers, folder, outputs, master, *conf)
     driver.start()
     try:
         for number in range(count):
@@ -210,12 +220,14 @@ def check(server: ApacheKafka, outputs: Outputs, sent: int) -> None:
     assert {row["word"]: row["c"] for row in newest.values()} == dict(by_word)
 
 
-def run_rounds(folder: Path, count: int, seed: int, rows: int = 300) -> Counter[str]:
+def run_rounds(
+    folder: Path, count: int, seed: int, rows: int = 300, master: str = "local[2]", *conf: str
+) -> Counter[str]:
     server = OttlaServer(folder / "server", properties=PROPERTIES)
     server.start()
     try:
         with far_outputs(folder / "out") as outputs:
-            return rounds(server, folder, outputs, count, seed, rows)
+            return rounds(server, folder, outputs, count, seed, rows, master, *conf)
     finally:
         server.stop()
 
@@ -224,8 +236,12 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--seed", type=int, default=50)
+    parser.add_argument("--master", default="local[2]")
+    parser.add_argument(
+        "--conf", action="append", default=[], help="NAME=VALUE of Spark, such as spark.speculation=true"
+    )
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ottla-rounds-") as place:
         begun = time.monotonic()
-        killed = run_rounds(Path(place), given.rounds, given.seed)
+        killed = run_rounds(Path(place), given.rounds, given.seed, 300, given.master, *given.conf)
         print(f"killed {dict(killed)} in {time.monotonic() - begun:.0f} s: every input once in every output")
