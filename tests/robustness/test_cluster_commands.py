@@ -32,7 +32,7 @@ def up(directory: Path, port: int, nodes: int) -> subprocess.Popen[str]:
 
 def create(servers: str, partitions: int, factor: int) -> None:
     admin = AdminClient({"bootstrap.servers": servers})
-    admin.create_topics([NewTopic("t", partitions, factor)])["t"].result(30)
+    admin.create_topics([NewTopic("t", partitions, factor)])["t"].result(60)
 
 
 def first_line(process: subprocess.Popen[str]) -> str:
