@@ -14,7 +14,7 @@ from tests.cli.tools import javas, ours
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.ports import free_port
 
-pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("requires_apache_kafka"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("requires_apache_kafka"), pytest.mark.timeout(600)]
 
 ASKS = {
     "acls": "--list",

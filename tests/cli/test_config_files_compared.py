@@ -13,7 +13,7 @@ from tests.cli.compared import Call, differences
 from tests.cli.test_bad_input_compared import ASKS
 from tests.support.apache_kafka import ApacheKafka
 
-pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("requires_apache_kafka"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("requires_apache_kafka"), pytest.mark.timeout(600)]
 
 READS = {
     **ASKS,

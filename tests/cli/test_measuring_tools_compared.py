@@ -13,7 +13,7 @@ import pytest
 from tests.cli.compared import NAMES, Call, calls, differences
 from tests.support.apache_kafka import ApacheKafka
 
-pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("requires_apache_kafka"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("requires_apache_kafka"), pytest.mark.timeout(600)]
 
 FIGURES = (
     r"-?\d+\.\d+",

@@ -12,7 +12,7 @@ import pytest
 from tests.cli.compared import NAMES, Call, calls, differences
 from tests.interop.ottla_server import OttlaServer
 
-pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("requires_apache_kafka"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("requires_apache_kafka"), pytest.mark.timeout(600)]
 
 ID = "-t 5L6g3nShT-eMCtK--X86sw"
 STATIC = """

@@ -110,7 +110,7 @@ def test_colours_only_on_a_terminal(broker: str) -> None:
         assert ESCAPE not in in_a_pipe(broker, *words), words
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_bars_of_drain_and_balance(tmp_path: Path) -> None:
     port = free_ports(9)[0]
     cluster = up(tmp_path, port, 3)

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException, Producer
 from ottla.cli.commands import ottla
 from tests.support.apache_kafka import ApacheKafka
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(params=["ottla_server", "apache_server"], scope="module")
