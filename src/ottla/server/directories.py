@@ -17,7 +17,7 @@ from ottla.metadata.meta_properties import (
     complete_directory_ids,
     load_ensemble,
 )
-from ottla.model.ids import TopicPartition, new_uuid
+from ottla.model.ids import METADATA_DIR, TopicPartition, new_uuid
 from ottla.runtime.descriptors import Descriptors
 from ottla.server.errors import StartupError
 
@@ -41,6 +41,7 @@ class Directories:
             found = load_ensemble(
                 self._storage, config.data_dirs, metadata_log_dir=config.metadata_dir, node_id=config.node_id
             )
+            self._check_metadata_place()
             found = complete_directory_ids(
                 self._storage, found, partial(new_uuid, self._random.token_bytes), self._clock.time_ms()
             )
@@ -57,6 +58,17 @@ class Directories:
         if self.logs is None:
             raise RuntimeError("the log directories are not open")
         return self.logs
+
+    def _check_metadata_place(self) -> None:
+        """Without `metadata.log.dir` it is the first of `log.dirs`: in another order a node would begin anew, and vote
+        twice."""
+        for path in self._config.data_dirs:
+            place = f"{path}/{METADATA_DIR}"
+            if path != self._config.metadata_dir and self._storage.exists(place):
+                raise StartupError(
+                    f"Found unexpected metadata location in data directory `{place}` "
+                    f"(the configured metadata directory is {self._config.metadata_dir})."
+                )
 
     def _open_logs(self, found: dict[str, MetaProperties], on_failed: OnFailed) -> None:
         config = self._config
