@@ -31,7 +31,7 @@ class OttlaSettings(Settings):
     )
     ottla_busy_poll_us: int = setting(
         INT, 200, between(0, 10_000),
-        "How long to look for the next small request before sleeping, while such requests come one upon the other.",
+        "How long to look for the next request before sleeping, while small ones come one upon the other.",
         undeclared=True,
     )
     ottla_traces_endpoint: str = setting(
