@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ottla.client.configs import Source
 from ottla.connect.clients import librdkafka_settings
 from ottla.connect.config import flag, number, patterns
 from ottla.tables.topics import TableError
@@ -23,8 +24,6 @@ _EXCLUDED = (
     "log.message.timestamp.before.max.ms, log.message.timestamp.after.max.ms, message.timestamp.type, "
     "unclean.leader.election.enable, min.insync.replicas"
 )
-_ON_THE_TOPIC, _IN_THE_FILE, _DEFAULT = 1, 4, 5
-"""Where a value comes from, as DescribeConfigs answers it."""
 
 Settings = dict[str, str]
 
@@ -62,8 +61,8 @@ class TopicSettings:
         return {
             name: entry.value
             for name, entry in entries.items()
-            if entry.source != _IN_THE_FILE
-            and (entry.source != _DEFAULT or self._defaults_too)
+            if entry.source != Source.STATIC_BROKER_CONFIG
+            and (entry.source != Source.DEFAULT_CONFIG or self._defaults_too)
             and not entry.is_read_only
             and not entry.is_sensitive
             and entry.value is not None
@@ -77,8 +76,16 @@ class TopicSettings:
             name: value for name, value in wanted.items() if name not in here or here[name].value != value
         }
         for name, entry in here.items():
-            is_unset_there = name in there and there[name].source in {_DEFAULT, _IN_THE_FILE}
-            if is_unset_there and entry.source == _ON_THE_TOPIC and name not in wanted and not self._is_excluded(name):
+            is_unset_there = name in there and there[name].source in {
+                Source.DEFAULT_CONFIG,
+                Source.STATIC_BROKER_CONFIG,
+            }
+            if (
+                is_unset_there
+                and entry.source == Source.DYNAMIC_TOPIC_CONFIG
+                and name not in wanted
+                and not self._is_excluded(name)
+            ):
                 changes[name] = None
         return changes
 

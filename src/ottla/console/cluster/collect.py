@@ -94,12 +94,9 @@ def _asked(problems: list[str], cluster: Cluster, row: BrokerRow, sizes: dict[tu
     """The broker with what its log directories tell; one that may not be asked for them answers nevertheless."""
     try:
         return _log_dirs(cluster, row, sizes)
-    except KafkaError as refusal:
-        problems.append(f"log directories of broker {row.id}: {refusal}")
-        return row
-    except ClientError as silence:
-        problems.append(f"log directories of broker {row.id}: {silence}")
-        return replace(row, answers=False)
+    except (KafkaError, ClientError) as error:
+        problems.append(f"log directories of broker {row.id}: {error}")
+        return replace(row, answers=isinstance(error, KafkaError))
 
 
 def _log_dirs(cluster: Cluster, row: BrokerRow, sizes: dict[tuple[int, Partition], int]) -> BrokerRow:
