@@ -304,7 +304,6 @@ def _change(pair: Pair, step: Create | Configure | Replace | Delete, name: str) 
             else:
                 pair.send(DeleteTopicsRequest(topic_names=[name], timeout_ms=10_000), 5)
             pair.await_gone(name)
-            pair.settle()
 
 
 def _say(

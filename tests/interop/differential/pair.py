@@ -220,12 +220,18 @@ class Pair:
         self.wait(request, 7, lambda a: all(p.error_code == 0 for t in a.topics for p in t.partitions))
 
     def await_gone(self, name: str) -> None:
+        """Until neither lists the topic and its partitions take no more requests: Kafka's come later than its metadata."""
+        self._await_unlisted(name)
+        self.settle()
+
+    def _await_unlisted(self, name: str) -> None:
         request = MetadataRequest([MetadataRequestTopic(name=name)], False)
         self.wait(request, 12, lambda a: a.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def settle(self) -> None:
-        """Until both brokers have caught up with their controllers: a change made last is visible by Metadata, and
-        what Kafka does after its metadata cache (log configs) has a moment more."""
+        """Until both brokers have done all that follows from the changes so far. Kafka publishes one image after the
+        other, each to its metadata cache first and to replicas, coordinators and log configs behind it: once Metadata
+        tells a later image, the earlier one is done."""
         self._settled += 1
         marker = self.name(f"settled{self._settled}")
         for side in self.sides:
@@ -233,7 +239,7 @@ class Pair:
         self.await_leaders(marker, 1)
         for side in self.sides:
             side.ask(DeleteTopicsRequest(topic_names=[marker], timeout_ms=10_000), 5)
-        self.await_gone(marker)
+        self._await_unlisted(marker)
 
     def wait(self, request: Request, version: int, done: Callable[[Any], bool], timeout: float = PATIENCE) -> None:
         """Ask both, uncompared, until they answer so: a change is visible a little later than it is acknowledged."""

@@ -214,7 +214,6 @@ def fetch_session_topic_gone(pair: Pair, version: int) -> None:
     pair.remember("session", lambda answer: answer.session_id)
     pair.send(DeleteTopicsRequest(topic_names=[topic], timeout_ms=5_000), 5)
     pair.await_gone(topic)
-    pair.settle()
     pair.send(lambda side: FetchRequest(session_id=side.memory["session"], session_epoch=1), version)
     pair.send(lambda side: FetchRequest(session_id=side.memory["session"], session_epoch=2), version)
     pair.create(topic, 1)  # a namesake, whose id is another
