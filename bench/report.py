@@ -108,13 +108,18 @@ def _table(rows: list[Row], names: dict[str, str], floors: dict[str, float]) -> 
     return lines
 
 
+def moment(result: dict[str, Any]) -> str:
+    """When a run began, as the page names it."""
+    return str(result["date"][:16]).replace("T", " ")
+
+
 def _facts(result: dict[str, Any]) -> list[str]:
     facts, servers = result["machine"], result["servers"]
     names = " and ".join(f"{servers[role]['name']} {servers[role]['version']}" for role in ROLES)
     loads = [", ".join(f"{value:g}" for value in facts[key]) for key in ("load_at_start", "load_at_end")]
     quick = " This was a **quick** run: it shows that the rows work, not how fast they are." if result["quick"] else ""
     return [
-        f"{names}, {result['date'][:10]}, {result['sizes']['rounds']} rounds, {result['minutes']:g} minutes.{quick}",
+        f"{names}, {moment(result)}, {result['sizes']['rounds']} rounds, {result['minutes']:g} minutes.{quick}",
         "",
         (
             f"Machine: {facts['cores']} cores ({facts['cpu']}), {facts['memory_gb']} GB, {facts['system']} "

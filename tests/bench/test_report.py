@@ -111,6 +111,14 @@ def test_number(value: float | None, text: str) -> None:
     assert report.number(value) == text
 
 
-def test_the_page_in_docs_has_its_markers() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "benchmarks.md").read_text()
-    assert text.index(report.BEGIN) < text.index(report.END)
+def test_the_page_has_the_tables_of_the_runs_that_it_names() -> None:
+    """A page whose tables are of another run than its text and its stored results passed for a day."""
+    root = Path(__file__).parents[2]
+    section = (root / "docs" / "benchmarks.md").read_text().partition(report.BEGIN)[2].partition(report.END)[0]
+    stored, floors = (
+        [run for path in sorted(folder.glob("*.json")) if report.moment(run := json.loads(path.read_text())) in section]
+        for folder in (root / "bench" / "results", root / "bench" / "results" / "floor")
+    )
+    images = {path.stem.removeprefix("bench-"): f"images/{path.name}" for path in root.glob("docs/images/bench-*.png")}
+    whole = report.with_floor(report.merge(stored), *floors)
+    assert section.strip() == report.markdown(whole, images).strip()
