@@ -1,4 +1,8 @@
-"""Controllers as real processes, Ottla's or Apache Kafka's own, and what they say of their quorum."""
+"""Controllers as real processes, Ottla's or Apache Kafka's own, and what they say of their quorum.
+
+A machine that stands still for some seconds makes the others elect another leader. So a test asks who leads where it needs
+to know and does not keep the answer, or gives the quorum UNHURRIED timeouts where nobody is to be replaced.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +27,9 @@ from tests.support.kafka_tools import jvm_command
 from tests.support.ports import free_ports
 
 CLUSTER_ID = "b2t0bGEtcXVvcnVtLXRlc3"
+UNHURRIED = {"controller.quorum.fetch.timeout.ms": "60000"}
+NOT_CONTROLLER = 41
+INVALID_REPLICATION_FACTOR = 38
 
 
 def controller_properties(directory: Path, node_id: int, ports: dict[int, int], *, dynamic: bool) -> dict[str, str]:
@@ -88,7 +95,7 @@ class Member:
     def running(self) -> bool:
         return self.process is not None and self.process.poll() is None
 
-    def ask(self, request: Message, *, timeout_ms: float = 5_000, version: int | None = None) -> Any:
+    def ask(self, request: Message, *, timeout_ms: float = 30_000, version: int | None = None) -> Any:
         """One request on a connection of its own; None when the member does not answer."""
 
         async def ask() -> Any:
@@ -136,20 +143,36 @@ def until(condition: Callable[[], Any], timeout: float = 45) -> Any:
         time.sleep(0.05)
 
 
-def caught_up(leader: Member, node_id: int) -> bool:
-    """Whether this voter has everything that is committed."""
-    view = leader.describe()
-    if view is None:
-        return False
-    offsets = {voter.replica_id: voter.log_end_offset for voter in view.current_voters}
-    return 0 < view.high_watermark <= offsets.get(node_id, -1)
+def view_of(members: list[Member]) -> tuple[Member, Any] | None:
+    """The one that leads and what it says; None while nobody does."""
+    for member in members:
+        view = member.describe() if member.running else None
+        if view is not None:
+            return member, view
+    return None
 
 
 def leader_of(members: list[Member]) -> Any:
-    for member in members:
-        if member.running and member.describe() is not None:
-            return member
-    return None
+    found = view_of(members)
+    return None if found is None else found[0]
+
+
+def caught_up(members: list[Member]) -> tuple[Member, Any] | None:
+    """As `view_of`, once every voter has everything that is committed."""
+    found = view_of(members)
+    if found is None:
+        return None
+    _, view = found
+    lowest = min(voter.log_end_offset for voter in view.current_voters)
+    return found if 0 < view.high_watermark <= lowest else None
+
+
+def active_of(members: list[Member]) -> Member | None:
+    """The one that decides, once every other says that it does not."""
+    codes = [member.create_topic("t") for member in members]
+    if sorted(map(str, codes)) != sorted(map(str, [INVALID_REPLICATION_FACTOR] + [NOT_CONTROLLER] * (len(codes) - 1))):
+        return None
+    return members[codes.index(INVALID_REPLICATION_FACTOR)]
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ import pytest
 from ottla.model.ids import ZERO_UUID, Uuid, uuid_from_str
 from ottla.protocol.generated.add_raft_voter_request import AddRaftVoterRequest, Listener
 from ottla.protocol.generated.remove_raft_voter_request import RemoveRaftVoterRequest
-from tests.quorum.members import CLUSTER_ID, Member, caught_up, leader_of, running, until
+from tests.quorum.members import CLUSTER_ID, UNHURRIED, Member, caught_up, leader_of, running, until
 from tests.support.kafka_tools import MetadataQuorumCommand, run_tool
 from tests.support.ports import free_ports
 
@@ -17,8 +17,10 @@ DUPLICATE_VOTER, VOTER_NOT_FOUND, INCONSISTENT_CLUSTER_ID, NOT_LEADER = 126, 127
 
 
 def growing_quorum(directory: Path, count: int = 3, **more: str) -> list[Member]:
+    """The first leads until it is removed."""
     ports = dict(zip(range(1, count + 1), free_ports(count), strict=True))
-    members = [Member(directory / str(node_id), node_id, ports, dynamic=True, **more) for node_id in ports]
+    settings = {**UNHURRIED, **more}
+    members = [Member(directory / str(node_id), node_id, ports, dynamic=True, **settings) for node_id in ports]
     members[0].format("--standalone")
     for member in members[1:]:
         member.format("--no-initial-controllers")
@@ -39,17 +41,20 @@ def add(leader: Member, member: Member, *, cluster_id: str = CLUSTER_ID, directo
         listeners=[Listener("CONTROLLER", "127.0.0.1", member.port)],
         ack_when_committed=True,
     )
-    return int(leader.ask(request, timeout_ms=30_000).error_code)
+    return int(leader.ask(request, timeout_ms=60_000).error_code)
 
 
 def remove(leader: Member, member: Member, directory: Uuid | None = None) -> int:
     request = RemoveRaftVoterRequest(CLUSTER_ID, member.node_id, directory or directory_id(member))
-    return int(leader.ask(request, timeout_ms=30_000).error_code)
+    return int(leader.ask(request, timeout_ms=60_000).error_code)
 
 
 def voter_ids(leader: Member) -> list[int]:
-    view = leader.describe()
-    return [] if view is None else sorted(voter.replica_id for voter in view.current_voters)
+    return sorted(voter.replica_id for voter in until(leader.describe).current_voters)
+
+
+def observer_ids(leader: Member) -> set[int]:
+    return {observer.replica_id for observer in until(leader.describe).observers}
 
 
 @pytest.mark.timeout(180)
@@ -60,7 +65,7 @@ def test_one_becomes_three_and_the_first_leaves(tmp_path: Path) -> None:
         assert add(first, second, cluster_id="another") == INCONSISTENT_CLUSTER_ID
         assert remove(first, second) == VOTER_NOT_FOUND
         assert remove(first, first) == VOTER_NOT_FOUND, "the last voter stays"
-        until(lambda: {o.replica_id for o in first.describe().observers} >= {2, 3})
+        until(lambda: observer_ids(first) >= {2, 3})
         assert voter_ids(first) == [1]
         assert add(first, second) == 0
         assert add(first, second) == DUPLICATE_VOTER
@@ -68,7 +73,7 @@ def test_one_becomes_three_and_the_first_leaves(tmp_path: Path) -> None:
         assert voter_ids(first) == [1, 2, 3]
         assert remove(second, third) == NOT_LEADER
         assert remove(first, third, ZERO_UUID) == VOTER_NOT_FOUND, "another directory is another voter"
-        until(lambda: all(caught_up(first, member.node_id) for member in members))
+        until(lambda: caught_up(members))
         assert remove(first, first) == 0
         leader = until(lambda: leader_of([second, third]))
         until(lambda: voter_ids(leader) == [2, 3])
@@ -95,8 +100,7 @@ def test_controllers_join_by_themselves_and_again_with_a_new_disk(tmp_path: Path
 
 
 def _directories(leader: Member) -> dict[int, Uuid]:
-    view = leader.describe()
-    return {} if view is None else {v.replica_id: v.replica_directory_id for v in view.current_voters}
+    return {v.replica_id: v.replica_directory_id for v in until(leader.describe).current_voters}
 
 
 @pytest.mark.interop
@@ -106,7 +110,7 @@ def test_with_kafkas_own_tool(tmp_path: Path) -> None:
     with running(growing_quorum(tmp_path, 2)) as members:
         first, second = members
         until(lambda: leader_of([first]))
-        until(lambda: {o.replica_id for o in first.describe().observers} >= {2})
+        until(lambda: observer_ids(first) >= {2})
         server = ("--bootstrap-controller", f"127.0.0.1:{first.port}")
         done = run_tool(MetadataQuorumCommand, *server, "--command-config", str(second.properties), "add-controller")
         assert done.returncode == 0, done.stdout + done.stderr

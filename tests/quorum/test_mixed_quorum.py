@@ -3,36 +3,37 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.quorum.members import KafkaMember, Member, caught_up, leader_of, running, until
+from tests.quorum.members import KafkaMember, Member, caught_up, running, until, view_of
 from tests.support.kafka_tools import DumpLogSegments, MetadataQuorumCommand, run_tool
 from tests.support.ports import free_ports
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("requires_apache_kafka")]
 
 
-def _committed(leader: Member) -> int:
-    view = leader.describe()
-    return -1 if view is None else int(view.high_watermark)
-
-
 def kill_until_both_have_led(members: list[Member], rounds: int) -> set[type[Member]]:
     led: set[type[Member]] = set()
-    leader = until(lambda: leader_of(members), 90)
     for _ in range(rounds):
+        leader, before = until(lambda: caught_up(members), 90)
         led.add(type(leader))
-        view = leader.describe()
-        until(lambda leader=leader: all(caught_up(leader, m.node_id) for m in members), 90)  # type: ignore[misc]
         if len(led) == 2:
             break
         leader.end()
-        gone, leader = leader, until(lambda: leader_of(members), 90)
-        assert until(leader.describe).leader_epoch > view.leader_epoch
-        until(lambda leader=leader, view=view: _committed(leader) >= view.high_watermark)  # type: ignore[misc]
-        gone.start()
+        until(lambda before=before: _goes_on(members, before), 90)  # type: ignore[misc]
+        leader.start()
     return led
+
+
+def _goes_on(members: list[Member], before: Any) -> bool:
+    """Somebody leads, a later epoch, and what was committed is."""
+    found = view_of(members)
+    if found is None:
+        return False
+    assert found[1].leader_epoch > before.leader_epoch
+    return bool(found[1].high_watermark >= before.high_watermark)
 
 
 @pytest.mark.timeout(400)

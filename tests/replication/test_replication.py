@@ -137,6 +137,38 @@ def test_a_deposed_leader_drops_what_was_not_committed(tmp_path: Path) -> None:
     assert b"kept" in contents[old.id]
 
 
+@pytest.mark.parametrize(("timestamp", "offset"), [(-1, 1), (-3, 0), (0, 0)])
+def test_a_new_leader_does_not_tell_an_earlier_end_than_the_one_before(
+    tmp_path: Path, timestamp: int, offset: int
+) -> None:
+    """KIP-207: followers hear of the high watermark later than clients, and not at all of a leader that dies."""
+    from ottla.broker.handlers import list_offsets
+    from ottla.protocol.generated.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+
+    cluster = started(tmp_path)
+    with_topic(cluster)
+    old = cluster.nodes[cluster.leader("t")]
+    result = Result(old.produce("t", b"x"))
+    cluster.run_until(lambda: result.acked)
+    old.crash()
+    cluster.run_until(lambda: any(n.replicas.get("t", 0).is_leader for n in cluster.nodes.values() if n is not old))
+    new = cluster.nodes[cluster.leader("t")]
+    partition = new.replicas.get("t", 0)
+    assert (partition.high_watermark, partition.log.log_end_offset) == (0, 1)
+
+    def ask(version: int) -> tuple[int, int]:
+        wanted = [ListOffsetsTopic("t", [ListOffsetsPartition(0, timestamp=timestamp)])]
+        request = ListOffsetsRequest(replica_id=-1, topics=wanted)
+        answer = new.handle(list_offsets, request, version).topics[0].partitions[0]
+        return answer.error_code, answer.offset
+
+    assert ask(11) == (ErrorCode.OFFSET_NOT_AVAILABLE, -1)
+    if timestamp != -3:  # asked for since version 7 only
+        assert ask(4) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
+    cluster.run_until(lambda: partition.high_watermark == 1)
+    assert ask(11) == (0, offset)
+
+
 def test_delete_records_reaches_every_replica(tmp_path: Path) -> None:
     cluster = started(tmp_path)
     with_topic(cluster)

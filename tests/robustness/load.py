@@ -72,7 +72,9 @@ class Sender:
                 **config,
             }
         )
-        self._running = threading.Event()
+        self._running = False
+        self._sending = threading.Lock()
+        """Held from the question whether to send until the records are the producer's."""
         self._ended = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -97,12 +99,12 @@ class Sender:
             self.errors.append(str(error))
 
     def _turn(self) -> None:
-        if not self._running.is_set():
-            self._producer.poll(0.005)
-            return
-        for _ in range(self._random.randrange(1, 20)):
-            self._send()
-        self._producer.poll(self._random.choice([0.01, 0.02, 0.04]))
+        with self._sending:
+            running = self._running
+            if running:
+                for _ in range(self._random.randrange(1, 20)):
+                    self._send()
+        self._producer.poll(self._random.choice([0.01, 0.02, 0.04]) if running else 0.005)
 
     def _send(self) -> None:
         partition = self._random.randrange(self.partitions)
@@ -124,11 +126,12 @@ class Sender:
         return str(sequence % self.keys if self.keys else sequence).encode()
 
     def resume(self) -> None:
-        self._running.set()
+        self._running = True
 
     def pause(self, timeout: float = 40) -> None:
         """Stop sending and wait until everything is answered."""
-        self._running.clear()
+        with self._sending:  # else the thread might send some more when everything is answered
+            self._running = False
         deadline = time.monotonic() + timeout
         while len(self._producer):
             if self.errors or time.monotonic() > deadline:
@@ -139,7 +142,7 @@ class Sender:
 
     def close(self) -> None:
         self._ended = True
-        self._running.clear()
+        self._running = False
         self._thread.join(10)
         self._producer.purge()
         self._producer.flush(1)

@@ -22,7 +22,7 @@ from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import decode_frame
 from ottla.metadata.replay import replay_all
-from ottla.model.ids import uuid_from_str
+from ottla.model.ids import Uuid, uuid_from_str
 from ottla.protocol.records import parse_header
 from ottla.protocol.records_walk import iterate_records
 from tests.robustness.cluster_faults import in_sync
@@ -155,15 +155,19 @@ def test_a_throttled_replica_catches_up_slowly_and_in_sync_ones_are_not_held(clu
 def test_the_controller_knows_on_which_disk_each_replica_is(cluster: ClusterProcess) -> None:
     create(cluster, "disks", [[1, 2, 3]] * 6)
     produce(cluster, "disks", 5)
-    wait_for(lambda: in_sync(cluster, "disks"), 60, "in sync")
-    where = {
-        (node_id, index): uuid_from_str(properties_of(directory)["directory.id"])
-        for node_id in RACKS
-        for directory in data_dirs(cluster, node_id)
-        for index in range(6)
-        if (directory / f"disks-{index}").is_dir()
-    }
-    assert len(where) == 18
+
+    def found() -> dict[tuple[int, int], Uuid]:
+        return {
+            (node_id, index): uuid_from_str(properties_of(directory)["directory.id"])
+            for node_id in RACKS
+            for directory in data_dirs(cluster, node_id)
+            for index in range(6)
+            if (directory / f"disks-{index}").is_dir()
+        }
+
+    # A new partition's replicas count as in sync before their brokers have heard of it.
+    wait_for(lambda: len(found()) == 18, 60, "every replica has its folder")
+    where = found()
     assert len(set(where.values())) == 6, "both disks of all three nodes are used"
 
     def known() -> bool:

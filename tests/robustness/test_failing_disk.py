@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import resource
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -151,6 +150,12 @@ def test_what_was_acknowledged_is_there_when_the_disk_is_back(tmp_path, two_dire
             assert produce(connection, "t", partition, b"again")[0] == 0
 
 
+def take_away(directory: Path) -> None:
+    """At once: file by file the server would write its checkpoints anew between them."""
+    directory.rename(directory.with_suffix(".away"))
+    directory.write_text("no folder any more")
+
+
 def test_a_directory_taken_away_under_a_server(tmp_path):
     """With real files: one folder is gone, its partitions say so, the others and the process go on."""
     good, bad = tmp_path / "good", tmp_path / "bad"
@@ -161,8 +166,7 @@ def test_a_directory_taken_away_under_a_server(tmp_path):
     with ServerProcess(tmp_path, log_dirs=[good, bad], properties=properties) as server, connect(server) as connection:
         assert create_topic(connection, "t", PARTITIONS) == 0
         where = placed(connection)
-        shutil.rmtree(bad)
-        bad.write_text("no folder any more")
+        take_away(bad)
         deadline = time.monotonic() + 60
         while produce(connection, "t", where[str(bad)][0], b"x")[0] == 0:
             assert time.monotonic() < deadline
@@ -180,8 +184,7 @@ def test_without_any_directory_the_server_ends_with_one_line(tmp_path):
     properties = {"log.flush.offset.checkpoint.interval.ms": "100", "metadata.log.dir": str(tmp_path / "metadata")}
     with ServerProcess(tmp_path, properties=properties) as server, connect(server) as connection:
         assert create_topic(connection, "t") == 0
-        shutil.rmtree(tmp_path / "data")
-        (tmp_path / "data").write_text("no folder any more")
+        take_away(tmp_path / "data")
         assert server.process is not None
         assert server.process.wait(60) == 1
         server.assert_no_traceback()

@@ -106,6 +106,11 @@ class Partition:
     def high_watermark(self) -> Offset:
         return self.log.high_watermark
 
+    @property
+    def high_watermark_lags(self) -> bool:
+        """We lead since a moment ago, and the leader before us may have told clients a higher one (KIP-207)."""
+        return self.leading is not None and self.leading.epoch_start_offset > self.log.high_watermark
+
     def require_epoch(self, current_leader_epoch: LeaderEpoch = _NO_LEADER_EPOCH) -> None:
         """KafkaError unless the client's leader epoch is ours: for readers that any replica may serve (KIP-392)."""
         if current_leader_epoch not in (_NO_LEADER_EPOCH, self.leader_epoch):

@@ -19,6 +19,7 @@ EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 _SINCE_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+_OFFSET_NOT_AVAILABLE_FROM = 5
 _EARLIEST_KNOWN = min(_SINCE_VERSION)
 _ISOLATION_LEVELS = (0, 1)
 _CONSUMER = -1
@@ -75,14 +76,18 @@ def _look_up(
     partition = context.broker.replicas.get(topic, item.partition_index)
     if request.replica_id != _DEBUG_CONSUMER:
         partition.require_leader(item.current_leader_epoch)
-    timestamp, offset, epoch = _offset(partition, item.timestamp, request)
+    timestamp, offset, epoch = _offset(partition, item.timestamp, request, context.version)
     return ListOffsetsPartitionResponse(item.partition_index, 0, timestamp, offset, epoch)
 
 
-def _offset(partition: Partition, timestamp: int, request: ListOffsetsRequest) -> tuple[int, int, int]:
+def _offset(partition: Partition, timestamp: int, request: ListOffsetsRequest, version: int) -> tuple[int, int, int]:
     """(timestamp, offset, leader epoch) of what is asked for; offset -1 when there is no such record."""
     log = partition.log
+    # A latest offset never goes back: a new leader that does not know yet how far the old one committed says so.
+    unknown_end = request.replica_id == _CONSUMER and partition.high_watermark_lags
     if timestamp == LATEST:
+        if unknown_end:
+            raise _not_available(version)
         if request.replica_id == _CONSUMER:
             return -1, partition.readable_end(request.isolation_level), partition.leader_epoch
         return -1, log.log_end_offset, partition.leader_epoch
@@ -94,9 +99,17 @@ def _offset(partition: Partition, timestamp: int, request: ListOffsetsRequest) -
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return -1, -1, -1
     found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    limit = partition.readable_end(READ_COMMITTED if request.isolation_level else 0)
+    if unknown_end and (found is None or found.offset >= limit):
+        raise _not_available(version)
     if found is None:
         return -1, -1, -1
-    limit = partition.readable_end(READ_COMMITTED if request.isolation_level else 0)
     if timestamp >= 0 and request.replica_id == _CONSUMER and found.offset >= limit:
         return -1, -1, -1
     return found.timestamp, found.offset, found.leader_epoch
+
+
+def _not_available(version: int) -> KafkaError:
+    """Older clients do not know the one, and try again after the other."""
+    known = version >= _OFFSET_NOT_AVAILABLE_FROM
+    return KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE)
