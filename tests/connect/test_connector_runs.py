@@ -15,7 +15,8 @@ import pyarrow.dataset
 import pytest
 
 from ottla.cli import connector_runs
-from ottla.cli.connector_runs import MAX_RESTARTS, ConnectorRun, Outage
+from ottla.cli.connector_runs import ConnectorRun, Outage
+from ottla.connect.restarts import MAX_RESTARTS
 from ottla.pipelines import supervisor
 from ottla.tables.query import topic_table
 from ottla.tables.topics import TableError

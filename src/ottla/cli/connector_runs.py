@@ -15,10 +15,9 @@ import click
 
 from ottla.cli.connector_status import ConnectorStatus
 from ottla.cli.reaching import refusals
+from ottla.connect.restarts import MAX_RESTARTS, pause_s
 from ottla.connect.worker import run_connector
 
-MAX_RESTARTS = 5
-_LONGEST_PAUSE_S = 60.0
 _LOOK_EVERY_S = 2.0
 _LOOK_S = 0.1
 
@@ -106,12 +105,12 @@ class ConnectorRun:
                 self._fail(f"{reason} (after {MAX_RESTARTS} restarts)")
                 return
             failures += 1
-            pause_s = min(_LONGEST_PAUSE_S, 2.0 ** (failures - 1))
+            pause = pause_s(failures)
             self._status.restarting(reason)
             if reason != told and not outage.goes_on:
-                tell(f"{self.name}: {reason}; it is started again in {pause_s:.0f} s")
+                tell(f"{self.name}: {reason}; it is started again in {pause:.0f} s")
                 told = reason
-            self._wait(pause_s, outage)
+            self._wait(pause, outage)
         self._status.end("stopped")
 
     def _told_to_stop(self) -> bool:
@@ -124,9 +123,9 @@ class ConnectorRun:
 
         return run_connector(self._config, self._client, once=once, stopping=self._told_to_stop, progress=progress)
 
-    def _wait(self, pause_s: float, outage: Outage) -> None:
+    def _wait(self, pause: float, outage: Outage) -> None:
         """The pause, and as long as nobody is there."""
-        until = time.monotonic() + pause_s
+        until = time.monotonic() + pause
         while not self._told_to_stop() and (time.monotonic() < until or outage.goes_on):
             time.sleep(_LOOK_S)
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from ottla.connect.restarts import MAX_RESTARTS, pause_s
 from ottla.pipelines import build
 from ottla.pipelines.pipeline import Pipeline, Step
 from ottla.pipelines.ports import Port, Topic, TopicTable, View
@@ -33,9 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 Result = TypeVar("Result")
-MAX_RESTARTS = 5
 AT_ONCE = 2
-_LONGEST_PAUSE_S = 60.0
 _PASSING = ("failed to connect back",)
 """Spark gives a Python worker ten seconds to start, which a busy machine does not always manage."""
 
@@ -175,7 +174,7 @@ class PipelineRun:
                 problem = one.query.exception() if one.query is not None else None
                 if problem is not None and _is_passing(problem) and one.restarts < MAX_RESTARTS:
                     one.restarts += 1
-                    self._stopping.wait(2.0 ** (one.restarts - 1))  # what is too busy now is so a moment later
+                    self._stopping.wait(pause_s(one.restarts))  # what is too busy now is so a moment later
                     waiting.append(one)
                 elif problem is not None:
                     self._stop_queries()
@@ -201,7 +200,7 @@ class PipelineRun:
                 one.last_error = plain_reason(problem) if problem is not None else "it ended"
                 one.query = None
                 one.failures_in_a_row += 1
-                one.again_at = time.monotonic() + min(_LONGEST_PAUSE_S, 2.0 ** (one.failures_in_a_row - 1))
+                one.again_at = time.monotonic() + pause_s(one.failures_in_a_row)
                 if one.failures_in_a_row > MAX_RESTARTS:
                     raise StepFailed(one.step.name, f"{one.last_error} (after {MAX_RESTARTS} restarts)")
             elif time.monotonic() >= one.again_at:
@@ -212,7 +211,7 @@ class PipelineRun:
                 except StepFailed as failed:
                     one.last_error = failed.reason
                     one.failures_in_a_row += 1
-                    one.again_at = time.monotonic() + min(_LONGEST_PAUSE_S, 2.0**one.failures_in_a_row)
+                    one.again_at = time.monotonic() + pause_s(one.failures_in_a_row)
                     if one.failures_in_a_row > MAX_RESTARTS:
                         raise
 
@@ -270,15 +269,15 @@ def _starter(step: Step, writer: DataStreamWriter) -> Callable[[], StreamingQuer
 
 def _patiently(step: Step, function: Callable[[], Result]) -> Result:
     """Spark asks Python workers while it plans, too: what passes is tried again, the rest is the step's failure."""
-    attempt = 0
+    failures = 0
     while True:
         try:
             return function()
         except PySparkException as problem:
-            if not _is_passing(problem) or attempt == MAX_RESTARTS:
+            if not _is_passing(problem) or failures == MAX_RESTARTS:
                 raise StepFailed(step.name, plain_reason(problem)) from problem
-        time.sleep(min(_LONGEST_PAUSE_S, 2.0**attempt))
-        attempt += 1
+        failures += 1
+        time.sleep(pause_s(failures))
 
 
 def _input_rows(progress: Mapping[str, Any]) -> int:
