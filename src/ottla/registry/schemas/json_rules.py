@@ -118,9 +118,8 @@ class Comparison:
             return
         if self._finite(writer, reader, path):
             return
-        for keyword in ("enum", "const"):
-            if keyword in reader.schema:
-                self._enumerated(writer, path)
+        if "enum" in reader.schema or "const" in reader.schema:
+            self._enumerated(writer, reader, path)
         self._own_keywords(writer, reader, path)
         for index, member in enumerate(reader.schema.get("allOf", ())):
             self._member(writer, reader.at(member), f"{path}allOf/{index}/")
@@ -143,13 +142,14 @@ class Comparison:
         if values is None:
             return False
         if writer.schema.keys() - ANNOTATIONS - {"enum", "const"}:
-            values = [v for v in values if accepted(writer.schema, v, self._documents[0], writer.home)]
+            documents = self._documents[0]
+            values = [v for v in values if accepted(writer.schema, v, documents, writer.home, unsure=True)]
         listed = _listed(reader.schema)
         if listed is not None and not reader.schema.keys() - ANNOTATIONS - {"enum", "const"}:
             refused = [value for value in values if not any(_same(value, other) for other in listed)]
         else:
             documents = self._documents[1]
-            refused = [value for value in values if not accepted(reader.schema, value, documents, reader.home)]
+            refused = [v for v in values if not accepted(reader.schema, v, documents, reader.home, unsure=False)]
         if refused:
             kind = "TYPE_CHANGED"
             if listed is not None:
@@ -157,9 +157,12 @@ class Comparison:
             self.add(kind, f"{path}enum", f"the values {json.dumps(refused)[:200]} are not accepted any more")
         return True
 
-    def _enumerated(self, writer: Side, path: str) -> None:
-        sums = [writer.at(branch) for keyword in _SUMS for branch in writer.schema.get(keyword, ())]
-        if not sums or any("enum" not in branch.schema and "const" not in branch.schema for branch in sums):
+    def _enumerated(self, writer: Side, reader: Side, path: str) -> None:
+        """A writer that lists nothing itself: one of its allOf or every branch of a sum must list what is accepted."""
+        listed = Side({name: reader.schema[name] for name in ("enum", "const") if name in reader.schema}, reader.home)
+        ways = [[writer.at(member)] for member in writer.schema.get("allOf", ())]
+        ways += [_parts(writer, keyword) for keyword in _SUMS]
+        if not any(parts and all(self.holds(part, listed) for part in parts) for parts in ways):
             self.add("ENUM_ARRAY_ADDED", f"{path}enum", "only listed values are accepted now")
 
     # Combinations
@@ -233,13 +236,22 @@ def _identical(writer: Side, reader: Side) -> bool:
 
 
 def _listed(schema: dict[str, Any]) -> list[Any] | None:
-    """The values of enum or const."""
-    listed: list[Any] | None = schema.get("enum", [schema["const"]] if "const" in schema else None)
-    return listed
+    """The values of enum or const; those of both where there are both."""
+    if "const" not in schema:
+        return schema.get("enum")
+    const = schema["const"]
+    return [const] if any(_same(const, value) for value in schema.get("enum", [const])) else []
 
 
 def _same(left: Any, right: Any) -> bool:
-    return bool(left == right) and isinstance(left, bool) == isinstance(right, bool)
+    """JSON's equality: 1 is 1.0 and is not true, at any depth."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(_same, left, right))
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(_same(left[name], right[name]) for name in left)
+    return bool(left == right)
 
 
 def _parts(writer: Side, keyword: str) -> list[Side]:

@@ -14,9 +14,9 @@ import jsonschema_rs
 from ottla.registry.records import JSON
 from ottla.registry.schemas.json_documents import Documents
 from ottla.registry.schemas.json_rules import Comparison
+from ottla.registry.schemas.json_values import DRAFT_7
 from ottla.registry.schemas.parsed import Dependency, Incompatibility, SchemaProblem
 
-_DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 _MAX_DEPTH = 100
 
 
@@ -34,7 +34,7 @@ class JsonSchema:
     def _compile(self) -> Any:
         schema = self.document
         if isinstance(schema, dict) and "$schema" not in schema:
-            schema = {"$schema": _DRAFT_7, **schema}
+            schema = {"$schema": DRAFT_7, **schema}
         try:
             return jsonschema_rs.validator_for(schema, retriever=self.documents.retrieve)
         except (ValueError, TypeError, RecursionError) as error:
