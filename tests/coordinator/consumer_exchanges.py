@@ -434,7 +434,7 @@ def a_simple_group_becomes_a_consumer_group(pair: Pair, version: int) -> None:
 @exchange(ConsumerGroupHeartbeatRequest, versions=range(1, 2))
 def assignment_interval(pair: Pair, version: int) -> None:
     """The second member comes within the interval: it is in, at the old epoch, with nothing, until the time is over."""
-    members = members_of(pair, version, consumer_assignment_interval_ms="15000", consumer_session_timeout_ms="50000")
+    members = members_of(pair, version, consumer_assignment_interval_ms="15000", consumer_session_timeout_ms="500000")
     topic = topic_on(pair, pair.name("t"), 2)
     members.join("one", [topic])
     members.join("two", [topic])

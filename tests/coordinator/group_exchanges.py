@@ -12,6 +12,8 @@ from ottla.protocol.generated.sync_group_request import SyncGroupRequest, SyncGr
 from tests.coordinator.exchanges import exchange
 from tests.interop.differential.pair import Pair, Side
 
+SESSION_MS = 600_000
+"""Longer than all exchanges: a group that one leaves behind is still the same when another lists the groups."""
 SUBSCRIPTION = bytes.fromhex("0001 00000001 0001 74 ffffffff 00000000".replace(" ", ""))
 _GROUP_INSTANCE_FROM = 5
 
@@ -26,7 +28,7 @@ def await_coordinator(pair: Pair) -> None:
 def joining(
     group: str, member: str = "", *, protocols: tuple[str, ...] = ("range",), kind: str = "consumer", **options: object
 ) -> JoinGroupRequest:
-    request = JoinGroupRequest(group, 6000, 6000, member, None, kind)
+    request = JoinGroupRequest(group, SESSION_MS, SESSION_MS, member, None, kind)
     request.protocols = [JoinGroupRequestProtocol(name, SUBSCRIPTION) for name in protocols]
     for name, value in options.items():
         setattr(request, name, value)

@@ -16,7 +16,7 @@ from ottla.protocol.generated.list_groups_request import ListGroupsRequest
 from ottla.protocol.generated.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.coordinator.consumer_exchanges import Members, beating, members_of, topic_on
 from tests.coordinator.exchanges import exchange
-from tests.coordinator.group_exchanges import await_state
+from tests.coordinator.group_exchanges import SESSION_MS, await_state
 from tests.coordinator.offset_exchanges import committing
 from tests.interop.differential.pair import Pair, Side
 
@@ -47,7 +47,7 @@ class Classic:
 
     def joining(self, side: Side) -> JoinGroupRequest:
         member_id = side.memory.get(self.name, "")
-        request = JoinGroupRequest(self.group, 30_000, 30_000, member_id, None, "consumer")
+        request = JoinGroupRequest(self.group, SESSION_MS, SESSION_MS, member_id, None, "consumer")
         request.protocols = [JoinGroupRequestProtocol("range", subscription(self.topics, self.owned))]
         for key, value in self.options.items():
             setattr(request, key, value)

@@ -15,6 +15,7 @@ from tests.coordinator import (  # noqa: F401 - they register themselves
     streams_exchanges,
 )
 from tests.coordinator.exchanges import EXCHANGES
+from tests.coordinator.group_exchanges import SESSION_MS
 from tests.interop.differential.pair import Pair, Side
 from tests.interop.differential.scenario import Scenario
 from tests.interop.differential.servers import two_servers
@@ -23,11 +24,16 @@ pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("requires_apache_kafk
 
 ORDERED = sorted(EXCHANGES, key=lambda each: each.name != "list_groups")
 """The list of groups comes first, while there are no other groups in it."""
+PROPERTIES = {
+    f"group.{kind}.{limit}session.timeout.ms": str(SESSION_MS)
+    for kind in ("consumer", "share", "streams")
+    for limit in ("", "max.")
+}
 
 
 @pytest.fixture(scope="module")
 def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side]]:
-    with two_servers(tmp_path_factory.mktemp("groups")) as (reference, candidate):
+    with two_servers(tmp_path_factory.mktemp("groups"), PROPERTIES) as (reference, candidate):
         yield Side(reference), Side(candidate)
 
 

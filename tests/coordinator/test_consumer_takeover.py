@@ -20,7 +20,7 @@ from ottla.protocol.generated.offset_fetch_request import OffsetFetchRequest, Of
 from tests.coordinator.consumer_exchanges import beating
 from tests.coordinator.migration_exchanges import JOIN_VERSION, Classic
 from tests.coordinator.offset_exchanges import committing
-from tests.interop.differential.pair import Side
+from tests.interop.differential.pair import Side, settle
 from tests.interop.differential.servers import Address
 from tests.interop.ottla_server import OttlaServer
 from tests.support.apache_kafka import ApacheKafka
@@ -103,8 +103,7 @@ def test_members_live_through_a_change_of_server(
         side = side_of(server)
         topics = [CreatableTopic(name, partitions, 1) for name, partitions in (("ta", 5), ("tb", 70))]
         side.ask(CreateTopicsRequest(topics, 10_000), 7)
-        await_(lambda: known(side, "tb"))
-        time.sleep(0.5)  # the coordinator of Kafka hears of it a moment later
+        settle([side])  # the coordinator of Kafka hears of it a moment later than its metadata
         names.beat(side, "a", 0, topics=["ta", "tb"], instance_id="i", rack_id="r")
         names.beat(side, "b", 0, topics=["ta", "tb"])
         names.settle(side, ["a", "b"])

@@ -19,6 +19,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 
 from tests.interop.ottla_server import OttlaServer
+from tests.interop.settled import await_coordinator
 from tests.support.apache_kafka import ApacheKafka
 
 pytestmark = [
@@ -39,6 +40,7 @@ def test_groups_move_between_the_servers(first: type[ApacheKafka], second: type[
         client.commit(offsets=[TopicPartition("t", 0, 6, metadata="six")], asynchronous=False)
         client.close()  # a static member does not leave
         simple = Consumer({"bootstrap.servers": server.bootstrap_servers, "group.id": "simple"})
+        await_coordinator(server.bootstrap_servers, "simple")
         simple.commit(offsets=[TopicPartition("t", 0, 4)], asynchronous=False)
         simple.close()
         before = observe(server)

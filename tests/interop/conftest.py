@@ -13,6 +13,7 @@ from tests.support.apache_kafka import ApacheKafka
 PROPERTIES = {
     "offsets.topic.num.partitions": "4",  # 50 would only cost time
     "num.partitions": "2",
+    "log.retention.ms": "-1",  # the records are from 2023: nobody deletes them while a test reads
     "auto.create.topics.enable": "true",
 }
 

@@ -8,6 +8,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from tests.interop.observation import read_all
+from tests.interop.settled import await_coordinator, await_settled
 
 TIMEOUT_S = 20.0
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -18,6 +19,7 @@ PROPERTIES = {
     "offsets.topic.num.partitions": "2",  # 50 and 50 would only cost time
     "transaction.state.log.num.partitions": "2",
     "auto.create.topics.enable": "false",
+    "log.retention.ms": "-1",  # some records are from 2023
     "log.cleaner.backoff.ms": "100",
     "metadata.log.max.record.bytes.between.snapshots": "1000",
 }
@@ -112,7 +114,9 @@ def compact(bootstrap_servers: str) -> None:
     _settle(
         admin.incremental_alter_configs([ConfigResource(ResourceType.TOPIC, "cleaned", incremental_configs=[stop])])
     )
-    time.sleep(0.5)  # a round of the cleaner that had begun
+    await_settled(
+        bootstrap_servers
+    )  # the broker ends a round of the cleaner that had begun before it takes the setting
 
 
 def _trim(admin: AdminClient, run: int) -> None:
@@ -136,6 +140,7 @@ def _configure(admin: AdminClient, run: int) -> None:
 def _commit(bootstrap_servers: str, run: int) -> None:
     consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": GROUP})
     wanted = [TopicPartition("codecs", number, 10 * number + run, metadata=f"run {run}") for number in range(5)]
+    await_coordinator(bootstrap_servers, GROUP)
     consumer.commit(offsets=wanted, asynchronous=False)
     consumer.close()
 

@@ -13,6 +13,7 @@ from tests.interop import history, raw_batches
 from tests.interop.observation import Observation, observe
 from tests.interop.ottla_server import OttlaServer, format_dynamic, hand_over
 from tests.interop.producer_session import Answer, ProducerSession
+from tests.interop.settled import await_led, await_settled
 from tests.support.apache_kafka import ApacheKafka
 
 SESSION_TOPIC = "session"
@@ -78,6 +79,7 @@ def _serve(server: ApacheKafka, stage: Stage, session: ProducerSession, turn: in
     else:
         admin = AdminClient({"bootstrap.servers": address})
         admin.create_topics([NewTopic(SESSION_TOPIC, 1, 1)])[SESSION_TOPIC].result(20)
+        await_led(address, SESSION_TOPIC)
         session.begin(server.port)
         raw_batches.write(address)
     if not last:
@@ -87,4 +89,5 @@ def _serve(server: ApacheKafka, stage: Stage, session: ProducerSession, turn: in
         if stage.server == "apache" and kill:
             history.leave_a_transaction_open(address)
         stage.last_answer = session.send(server.port)
+        await_settled(address)
         stage.left = observe(address, history.GROUPS)

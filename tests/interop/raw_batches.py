@@ -8,6 +8,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.protocol.records import SimpleRecord, build_batch
 from tests.interop.producer_session import produce
+from tests.interop.settled import await_led
 
 TOPIC = "raw"
 EMPTY_TOPIC = "raw-empty"
@@ -37,6 +38,7 @@ def write(bootstrap_servers: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     for name in (TOPIC, EMPTY_TOPIC):
         admin.create_topics([NewTopic(name, 1, 1, config=CONFIG)])[name].result(20)
+        await_led(bootstrap_servers, name)
     port = int(bootstrap_servers.rpartition(":")[2])
     for batch in batches():
         answer = produce(port, TOPIC, batch)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -40,6 +39,7 @@ from kafka.admin import ConfigResourceType as PyConfigResourceType
 from kafka.admin import NewPartitions as PyNewPartitions
 from kafka.admin import NewTopic as PyNewTopic
 
+from tests.interop.settled import await_coordinator, await_settled
 from tests.support.apache_kafka import CLUSTER_ID, ApacheKafka
 
 pytestmark = pytest.mark.interop
@@ -56,14 +56,6 @@ def refused(future: Any) -> int:
         future.result(TIMEOUT_S)
     code: int = caught.value.args[0].code()
     return code
-
-
-def eventually(look: Callable[[], object], expected: object) -> None:
-    """A broker of Apache Kafka follows its controller a moment later."""
-    deadline = time.monotonic() + 30
-    while look() != expected and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert look() == expected
 
 
 def fill(server: ApacheKafka, topic: str, count: int = 10) -> None:
@@ -83,13 +75,14 @@ def test_confluent_kafka_topics(server: ApacheKafka, new_name: Names) -> None:
     settled(admin.create_topics([NewTopic(new_name("only-checked"), 2, 1)], validate_only=True))
     settled(admin.create_partitions([NewPartitions(topic, 3)]))
     assert refused(admin.create_partitions([NewPartitions(topic, 1)])[topic]) == KafkaError.INVALID_PARTITIONS
+    await_settled(server.bootstrap_servers)
 
     def partitions() -> list[tuple[int, int, list[int]]]:
         (described,) = settled(admin.describe_topics(TopicCollection([topic])))
         assert not described.is_internal
         return [(p.id, p.leader.id, [r.id for r in p.isr]) for p in described.partitions]
 
-    eventually(partitions, [(n, 1, [1]) for n in range(3)])
+    assert partitions() == [(n, 1, [1]) for n in range(3)]
     settled(admin.delete_topics([topic]))
     assert refused(admin.delete_topics([topic])[topic]) == KafkaError.UNKNOWN_TOPIC_OR_PART
 
@@ -106,18 +99,19 @@ def test_confluent_kafka_configs(server: ApacheKafka, new_name: Names) -> None:
         return admin.incremental_alter_configs([resource])[resource]
 
     def overrides() -> dict[str, str]:
+        await_settled(server.bootstrap_servers)
         (found,) = settled(admin.describe_configs([where]))
         return {name: entry.value for name, entry in found.items() if entry.source == 1}
 
     change("segment.ms", "60000", AlterConfigOpType.SET).result(TIMEOUT_S)
     change("cleanup.policy", "compact", AlterConfigOpType.APPEND).result(TIMEOUT_S)
-    eventually(overrides, {"retention.ms": "5000000", "segment.ms": "60000", "cleanup.policy": "delete,compact"})
+    assert overrides() == {"retention.ms": "5000000", "segment.ms": "60000", "cleanup.policy": "delete,compact"}
     change("cleanup.policy", "delete", AlterConfigOpType.SUBTRACT).result(TIMEOUT_S)
     change("retention.ms", None, AlterConfigOpType.DELETE).result(TIMEOUT_S)
-    eventually(overrides, {"segment.ms": "60000", "cleanup.policy": "compact"})
+    assert overrides() == {"segment.ms": "60000", "cleanup.policy": "compact"}
     assert refused(change("segment.ms", "soon", AlterConfigOpType.SET)) == KafkaError.INVALID_CONFIG
     settled(admin.alter_configs([ConfigResource(ResourceType.TOPIC, topic, {"segment.ms": "70000"})]))
-    eventually(overrides, {"segment.ms": "70000"})
+    assert overrides() == {"segment.ms": "70000"}
     (broker,) = settled(admin.describe_configs([ConfigResource(ResourceType.BROKER, "1")]))
     assert broker["node.id"].value == "1"
     assert broker["node.id"].is_read_only
@@ -140,6 +134,7 @@ def test_confluent_kafka_offsets_and_cluster(server: ApacheKafka, new_name: Name
     elected = admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition(topic, 0)]).result(TIMEOUT_S)
     assert [error.code() for error in elected.values()] == [KafkaError.ELECTION_NOT_NEEDED]
     consumer = Consumer({"bootstrap.servers": server.bootstrap_servers, "group.id": group})
+    await_coordinator(server.bootstrap_servers, group)
     consumer.commit(offsets=[TopicPartition(topic, 0, 7)], asynchronous=False)
     consumer.close()
     listed = admin.list_consumer_groups().result(TIMEOUT_S)
@@ -164,6 +159,7 @@ def test_aiokafka(server: ApacheKafka, new_name: Names) -> None:
             created = await admin.create_topics([AioNewTopic(topic, 1, 1, topic_configs={"segment.ms": "60000"})])
             assert [error[:2] for error in created.topic_errors] == [(topic, 0)]
             await admin.create_partitions({topic: AioNewPartitions(3)})
+            await_settled(server.bootstrap_servers)
             (described,) = await admin.describe_topics([topic])
             assert len(described["partitions"]) == 3
             assert topic in await admin.list_topics()
@@ -187,6 +183,7 @@ def test_kafka_python(server: ApacheKafka, new_name: Names) -> None:
     topic, group = new_name("pyadmin"), new_name("pygroup")
     admin.create_topics([PyNewTopic(topic, 1, 1, topic_configs={"segment.ms": "60000"})])
     admin.create_partitions({topic: PyNewPartitions(3)})
+    await_settled(server.bootstrap_servers)
     assert topic in admin.list_topics()
     (described,) = admin.describe_topics([topic])
     assert len(described["partitions"]) == 3
@@ -196,12 +193,14 @@ def test_kafka_python(server: ApacheKafka, new_name: Names) -> None:
     where = PyConfigResource(PyConfigResourceType.TOPIC, topic)
     assert "segment.ms" in str(admin.describe_configs([where]))
     admin.alter_configs([PyConfigResource(PyConfigResourceType.TOPIC, topic, {"segment.ms": "70000"})])
-    eventually(lambda: "70000" in str(admin.describe_configs([where])), True)
+    await_settled(server.bootstrap_servers)
+    assert "70000" in str(admin.describe_configs([where]))
     assert admin.describe_cluster()["cluster_id"] == CLUSTER_ID
     assert topic in str(admin.describe_log_dirs())
     assert admin.describe_metadata_quorum()
     assert admin.describe_features()
     consumer = Consumer({"bootstrap.servers": server.bootstrap_servers, "group.id": group})
+    await_coordinator(server.bootstrap_servers, group)
     consumer.commit(offsets=[TopicPartition(topic, 0, 7)], asynchronous=False)
     consumer.close()
     assert group in str(admin.list_groups())
@@ -210,5 +209,6 @@ def test_kafka_python(server: ApacheKafka, new_name: Names) -> None:
     admin.delete_groups([group])
     assert group not in str(admin.list_groups())
     admin.delete_topics([topic])
-    eventually(lambda: topic in admin.list_topics(), False)
+    await_settled(server.bootstrap_servers)
+    assert topic not in admin.list_topics()
     admin.close()

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.interop.ottla_server import OttlaServer
+from tests.interop.settled import await_settled
 from tests.robustness.cluster_process import wait_for
 from tests.robustness.server_process import COMMAND, environment, ottla, write_properties
 from tests.support.apache_kafka import CLUSTER_ID, ApacheKafka
@@ -89,6 +90,7 @@ def transcript(server: ApacheKafka, directory: Path) -> list[tuple[str, int, str
     call(FeatureCommand, "upgrade --feature kraft.version=1")
     call(FeatureCommand, "upgrade --feature kraft.version=1")
     call(FeatureCommand, "downgrade --feature kraft.version=0")
+    await_settled(server.bootstrap_servers)
     described = call(FeatureCommand, "describe")
     assert re.search(r"kraft.version\s.*FinalizedVersionLevel: 1", described), told
     call(MetadataQuorumCommand, "remove-controller --controller-id 7 --controller-directory-id AAAAAAAAAAAAAAAAAAAAAQ")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from ottla.protocol.generated.incremental_alter_configs_request import (
     IncrementalAlterConfigsRequest,
 )
 from tests.controller.node import Node, node_properties
+from tests.interop.settled import await_settled
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.kafka_tools import (
     ConfigCommand,
@@ -123,9 +125,11 @@ def test_we_start_on_a_directory_of_kafka(tmp_path: Path, kafka_tool: Tool, *, d
         server = ("--bootstrap-server", kafka.bootstrap_servers)
         kafka_tool(TopicCommand, *server, "--create", "--topic", "a", "--partitions", "3", "--config", "retention.ms=9")
         kafka_tool(TopicCommand, *server, "--create", "--topic", "b")
+        await_settled(kafka.bootstrap_servers)
         kafka_tool(ConfigCommand, *server, "--alter", "--topic", "b", "--add-config", "cleanup.policy=compact")
         kafka_tool(ConfigCommand, *server, "--alter", "--broker-defaults", "--add-config", "log.retention.ms=4242")
         kafka_tool(TopicCommand, *server, "--alter", "--topic", "b", "--partitions", "2")
+        await_settled(kafka.bootstrap_servers)
         theirs = described(kafka_tool, kafka)
         if stop == "kill":
             kafka.kill()
@@ -170,12 +174,21 @@ def test_kafkas_tools_read_our_files(tmp_path: Path, kafka_tool: Tool, *, dynami
     assert info.returncode == 0, info.stdout
     assert "cluster.id=5L6g3nShT-eMCtK--X86sw" in info.stdout
     snapshot = max(node.metadata_dir.glob("*.checkpoint"))
-    shell = kafka_tool(MetadataShell, "--snapshot", str(snapshot), "ls", "/image/topics/byName", fresh_jvm=True)
+    shell = looked(kafka_tool, str(snapshot), "ls")
     assert shell.stdout.split() == ["plain", "wide"], shell
     log = str(node.metadata_dir / "00000000000000000000.log")  # the shell reads a log file as it reads a snapshot
-    found = kafka_tool(MetadataShell, "--snapshot", log, "find", "/image/topics/byName", fresh_jvm=True)
+    found = looked(kafka_tool, log, "find")
     names = {line.removeprefix("/image/topics/byName/").partition("/")[0] for line in found.stdout.split()[1:]}
     assert names == {"plain", "wide"}, found
+
+
+def looked(tool: Tool, file: str, command: str) -> Result:
+    """What the shell tells of the topics. It looks when it has read the file, and now and then before its image is made."""
+    deadline = time.monotonic() + 60
+    while True:
+        shell = tool(MetadataShell, "--snapshot", file, command, "/image/topics/byName", fresh_jvm=True)
+        if "wide" in shell.stdout or time.monotonic() > deadline:
+            return shell
 
 
 def test_a_killed_kafka_leaves_a_tail_that_we_cut(tmp_path: Path, kafka_tool: Tool) -> None:

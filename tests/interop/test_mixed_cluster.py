@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.interop.ottla_server import OttlaServer
+from tests.interop.settled import await_coordinator
 from tests.support.apache_kafka import ApacheKafka
 
 pytestmark = pytest.mark.interop
@@ -106,6 +107,7 @@ class Mixed:
                     found += [m.value() for m in consumer.consume(200, 0.5) if m.error() is None]
                 assert found == sent
                 # Both kinds of broker find the group's coordinator, whichever is asked.
+                await_coordinator(self.servers, "g")
                 consumer.commit(offsets=[TopicPartition("t", partition, len(sent))], asynchronous=False)
         finally:
             consumer.close()

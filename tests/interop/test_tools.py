@@ -15,6 +15,7 @@ import pytest
 
 from tests.interop.conftest import PROPERTIES
 from tests.interop.ottla_server import OttlaServer
+from tests.interop.settled import await_settled
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.kafka_tools import (
     BrokerApiVersionsCommand,
@@ -248,12 +249,18 @@ def test_the_same_words(fresh_sides: tuple[Side, Side], kafka_tool: Tool) -> Non
 
 
 def words_of_both(sides: tuple[Side, Side], tool: Tool, call: Call) -> tuple[object, object]:
-    """Brokers of Apache Kafka follow their controller a moment later: what only looks may look again."""
+    """Brokers of Apache Kafka follow their controller a moment later: what changes something is waited for, and what
+    only looks may look again."""
     deadline = time.monotonic() + 20
+    looks = re.search(r"(--|\b)(describe|list)\b", call.args)
     while True:
         theirs, ours = (side.run(tool, call) for side in sides)
-        if ours == theirs or time.monotonic() > deadline or not re.search(r"(--|\b)(describe|list)\b", call.args):
-            return theirs, ours
+        if ours == theirs or time.monotonic() > deadline or not looks:
+            break
+    if re.search("--(create|alter|delete)", call.args):
+        for side in sides:
+            await_settled(side.server.bootstrap_servers)
+    return theirs, ours
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+from tests.interop.settled import await_ended
 from tests.support.apache_kafka import ApacheKafka
 
 from ottla.env.config import TopicConfig
@@ -70,6 +71,7 @@ def write_history(bootstrap: str) -> None:
             producer.commit_transaction(30)
         else:
             producer.abort_transaction(30)
+    await_ended(bootstrap)
     plain.produce(TOPIC, key=b"gone", value=None, partition=0)
     plain.flush(20)
     time.sleep(1)

@@ -21,6 +21,7 @@ from typing import Self
 from tests.support.frames import RawConnection
 from tests.support.kafka_jars import Unavailable, fetch, schemas
 from tests.support.kafka_tools import StorageTool, jvm_command, run_tool, start_tool
+from tests.support.leaders import leads_its_partitions
 from tests.support.ports import free_ports
 
 __all__ = [
@@ -126,7 +127,7 @@ class ApacheKafka:
         while time.monotonic() < deadline:
             if self._process is None or self._process.poll() is not None:
                 raise RuntimeError(f"Apache Kafka ended while starting:\n{self.log_tail()}")
-            if self._answers_metadata():
+            if self._answers_metadata() and leads_its_partitions(self.port, int(self.properties["node.id"])):
                 return
             time.sleep(0.05)
         raise TimeoutError(f"Apache Kafka did not answer within {timeout:.0f} s:\n{self.log_tail()}")

@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from tests.interop.ottla_server import OttlaServer
+from tests.interop.settled import await_ended
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.kafka_tools import DumpLogSegments, TransactionsCommand, run_tool
 
@@ -159,6 +160,7 @@ def committed(server: ApacheKafka) -> int:
 
 
 def read(server: ApacheKafka, isolation: str) -> list[str]:
+    await_ended(server.bootstrap_servers)
     client = Consumer(
         {
             "bootstrap.servers": server.bootstrap_servers,

@@ -8,6 +8,7 @@ function of the Side.
 
 from __future__ import annotations
 
+import itertools
 import select
 import socket
 import time
@@ -36,6 +37,7 @@ PATIENCE = 30.0
 """Seconds to wait for what must come."""
 Outcome: TypeAlias = "Message | str"
 Request: TypeAlias = "Message | Callable[[Side], Message]"
+_markers = itertools.count()
 
 
 class Side:
@@ -126,6 +128,44 @@ class Side:
         return found
 
 
+def wait(
+    sides: Iterable[Side], request: Request, version: int, done: Callable[[Any], bool], timeout: float = PATIENCE
+) -> None:
+    """Ask each, uncompared, until it answers so: a change is visible a little later than it is acknowledged."""
+    for side in sides:
+        deadline = time.monotonic() + timeout
+        message = request if isinstance(request, Message) else request(side)
+        while not isinstance(answer := side.ask(message, version), Message) or not done(answer):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{side.name} never answered as expected: {answer!r}")
+            time.sleep(0.01)
+
+
+def settle(sides: Iterable[Side]) -> None:
+    """Until each broker has done all that follows from the changes so far. Kafka publishes one image after the other,
+    each to its metadata cache first and to replicas, coordinators and log configs behind it: once Metadata tells a
+    later image, the earlier one is done."""
+    sides = tuple(sides)
+    marker = f"settled.{next(_markers)}"
+    for side in sides:
+        side.ask(CreateTopicsRequest([CreatableTopic(marker, 1, 1)], 10_000), 7)
+    await_leaders(sides, marker, 1)
+    for side in sides:
+        side.ask(DeleteTopicsRequest(topic_names=[marker], timeout_ms=10_000), 5)
+    _await_unlisted(sides, marker)
+
+
+def await_leaders(sides: Iterable[Side], name: str, partitions: int) -> None:
+    asked = [ListOffsetsPartition(partition_index=i, timestamp=-1) for i in range(partitions)]
+    request = ListOffsetsRequest(-1, 0, [ListOffsetsTopic(name, asked)])
+    wait(sides, request, 7, lambda a: all(p.error_code == 0 for t in a.topics for p in t.partitions))
+
+
+def _await_unlisted(sides: Iterable[Side], name: str) -> None:
+    request = MetadataRequest([MetadataRequestTopic(name=name)], False)
+    wait(sides, request, 12, lambda a: a.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
 class Pending(NamedTuple):
     pair: Pair
     key: int
@@ -147,7 +187,6 @@ class Pair:
         self._scenario = scenario
         self._found: list[str] = [] if found is None else found
         self._count = 0
-        self._settled = 0
 
     def name(self, suffix: str) -> str:
         """A name (of a topic, a group) that no other scenario uses."""
@@ -215,41 +254,18 @@ class Pair:
         return name
 
     def await_leaders(self, name: str, partitions: int) -> None:
-        asked = [ListOffsetsPartition(partition_index=i, timestamp=-1) for i in range(partitions)]
-        request = ListOffsetsRequest(-1, 0, [ListOffsetsTopic(name, asked)])
-        self.wait(request, 7, lambda a: all(p.error_code == 0 for t in a.topics for p in t.partitions))
+        await_leaders(self.sides, name, partitions)
 
     def await_gone(self, name: str) -> None:
         """Until neither lists the topic and its partitions take no more requests: Kafka's come later than its metadata."""
-        self._await_unlisted(name)
+        _await_unlisted(self.sides, name)
         self.settle()
 
-    def _await_unlisted(self, name: str) -> None:
-        request = MetadataRequest([MetadataRequestTopic(name=name)], False)
-        self.wait(request, 12, lambda a: a.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-
     def settle(self) -> None:
-        """Until both brokers have done all that follows from the changes so far. Kafka publishes one image after the
-        other, each to its metadata cache first and to replicas, coordinators and log configs behind it: once Metadata
-        tells a later image, the earlier one is done."""
-        self._settled += 1
-        marker = self.name(f"settled{self._settled}")
-        for side in self.sides:
-            side.ask(CreateTopicsRequest([CreatableTopic(marker, 1, 1)], 10_000), 7)
-        self.await_leaders(marker, 1)
-        for side in self.sides:
-            side.ask(DeleteTopicsRequest(topic_names=[marker], timeout_ms=10_000), 5)
-        self._await_unlisted(marker)
+        settle(self.sides)
 
     def wait(self, request: Request, version: int, done: Callable[[Any], bool], timeout: float = PATIENCE) -> None:
-        """Ask both, uncompared, until they answer so: a change is visible a little later than it is acknowledged."""
-        for side in self.sides:
-            deadline = time.monotonic() + timeout
-            message = request if isinstance(request, Message) else request(side)
-            while not isinstance(answer := side.ask(message, version), Message) or not done(answer):
-                if time.monotonic() > deadline:
-                    raise TimeoutError(f"{side.name} never answered as expected: {answer!r}")
-                time.sleep(0.01)
+        wait(self.sides, request, version, done, timeout)
 
     def check(self) -> None:
         for side in self.sides:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ottla.protocol.generated.add_offsets_to_txn_request import AddOffsetsToTxnRequest
 from ottla.protocol.generated.add_partitions_to_txn_request import (
     AddPartitionsToTxnRequest,
@@ -12,6 +14,7 @@ from ottla.protocol.generated.describe_transactions_request import DescribeTrans
 from ottla.protocol.generated.end_txn_request import EndTxnRequest
 from ottla.protocol.generated.find_coordinator_request import FindCoordinatorRequest
 from ottla.protocol.generated.init_producer_id_request import InitProducerIdRequest
+from ottla.protocol.generated.list_transactions_request import ListTransactionsRequest
 from ottla.protocol.generated.produce_request import ProduceRequest
 from ottla.protocol.generated.txn_offset_commit_request import (
     TxnOffsetCommitRequest,
@@ -19,7 +22,7 @@ from ottla.protocol.generated.txn_offset_commit_request import (
     TxnOffsetCommitRequestTopic,
 )
 from tests.interop.differential.batches import batch, produce
-from tests.interop.differential.pair import Answers, Pair, Side
+from tests.interop.differential.pair import Answers, Pair, Side, wait
 
 SETTLED = ("Empty", "CompleteCommit", "CompleteAbort", "Ongoing")
 
@@ -29,6 +32,12 @@ def coordinator(pair: Pair) -> None:
     pair.wait(FindCoordinatorRequest("any", 1, ["any"]), 4, lambda a: a.coordinators[0].error_code == 0)
     pair.wait(DescribeTransactionsRequest(["any"]), 0, lambda a: a.transaction_states[0].error_code == 105)
     pair.wait(InitProducerIdRequest(None, 0), 4, lambda a: a.error_code == 0)
+
+
+def await_markers(sides: Iterable[Side]) -> None:
+    """Until no transaction is about to end: Apache Kafka acknowledges the end before the partitions hear of it."""
+    ending = ListTransactionsRequest(["PrepareCommit", "PrepareAbort", "PrepareEpochFence"])
+    wait(sides, ending, 0, lambda a: a.error_code == 0 and not a.transaction_states)
 
 
 class Producer:

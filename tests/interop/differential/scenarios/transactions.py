@@ -416,7 +416,7 @@ def timed_out_transaction(pair: Pair, version: int) -> None:
     coordinator(pair)
     topic = pair.create(pair.name("t"))
     producer = Producer(pair)
-    producer.init(version, 1)
+    producer.init(version, 1_000)  # long enough that the records are there when it is over
     producer.produce(topic, b"a")
     request = DescribeTransactionsRequest([producer.transactional_id])
     pair.wait(request, 0, lambda a: a.transaction_states[0].transaction_state == "CompleteAbort")
