@@ -39,6 +39,8 @@ class Reading:
     def _assign(self, start: When, partition: int | None) -> None:
         from confluent_kafka import TopicPartition
 
+        from ottla.client.watermarks import watermarks
+
         found = self._consumer.list_topics(self._topic, timeout=15).topics[self._topic]
         if found.error is not None:
             raise ValueError(f"{self._topic}: {found.error.str()}")
@@ -51,7 +53,7 @@ class Reading:
             asked = [TopicPartition(self._topic, number, start.timestamp_ms) for number in numbers]
             times = {place.partition: place.offset for place in self._consumer.offsets_for_times(asked, timeout=15)}
         for number in numbers:
-            low, high = self._consumer.get_watermark_offsets(TopicPartition(self._topic, number), timeout=15)
+            low, high = watermarks(self._consumer, self._topic, number, 15)
             at = low
             if start.end:
                 at = high

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -96,7 +97,26 @@ def no_such_name(topic: str, partition: int) -> KafkaError:
 
 
 def delete_records(cluster: Cluster, before: Mapping[Partition, int]) -> dict[Partition, int | KafkaError]:
-    """Delete up to these offsets (-1: up to the high watermark); the new low watermark of each, or its error."""
+    """Delete up to these offsets (-1: up to the high watermark); the new low watermark of each, or its error.
+
+    Leaders that moved, or were just made, are asked anew.
+    """
+    deadline = time.monotonic() + cluster.settings.api_timeout_ms / 1000
+    found = _delete_records(cluster, before)
+    while moved := [where for where, result in found.items() if _moved(result)]:
+        pause = cluster.settings.retry_backoff_ms / 1000
+        if time.monotonic() + pause >= deadline:
+            break
+        time.sleep(pause)
+        found.update(_delete_records(cluster, {where: before[where] for where in moved}))
+    return found
+
+
+def _moved(result: int | KafkaError) -> bool:
+    return isinstance(result, KafkaError) and result.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def _delete_records(cluster: Cluster, before: Mapping[Partition, int]) -> dict[Partition, int | KafkaError]:
     from ottla.protocol.generated.delete_records_request import (
         DeleteRecordsPartition,
         DeleteRecordsRequest,

@@ -17,6 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, o
     ResourceType,
 )
 
+from ottla.client.watermarks import watermarks
 from ottla.env.logging import get_logger
 from ottla.registry.log import SEEN, Message
 from ottla.registry.records import Record
@@ -185,7 +186,6 @@ def end_offset(settings: RegistrySettings) -> int:
     """Where the topic ends now."""
     consumer = Consumer({**client_config(settings, "ottla-registry"), "group.id": f"{settings.group_id}-reader"})
     try:
-        partition = TopicPartition(settings.topic, 0)
-        return int(consumer.get_watermark_offsets(partition, timeout=settings.start_timeout_s)[1])
+        return watermarks(consumer, settings.topic, 0, settings.start_timeout_s)[1]
     finally:
         consumer.close()

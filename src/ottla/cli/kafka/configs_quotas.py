@@ -54,13 +54,17 @@ def quota_rows(
 
 
 def describe_quotas(cluster: Cluster, kinds: Sequence[str], names: Sequence[str]) -> None:
+    from ottla.env.config.settings import Kind
+    from ottla.env.config.values import render
+
     for entity, values in quota_rows(cluster, kinds, names):
         who = ", ".join(
             f"the default {shown}" if entity[kind] is None else f"{shown} '{entity[kind]}'"
             for kind, shown in _SHOWN.items()
             if kind in entity
         )
-        print(f"Quota configs for {who} are " + ", ".join(f"{key}={values[key]}" for key in sorted(values)))
+        shown = ", ".join(f"{key}={render(Kind.DOUBLE, values[key])}" for key in sorted(values))
+        print(f"Quota configs for {who} are {shown}")
 
 
 def alter_quotas(

@@ -82,7 +82,9 @@ def _check(options: Options) -> None:
 
 
 def _run(options: Options) -> None:
-    from confluent_kafka import OFFSET_END, TopicPartition
+    from confluent_kafka import TopicPartition
+
+    from ottla.client.watermarks import watermarks
 
     properties = {
         **command_properties_of(options.value("command-config")),
@@ -103,11 +105,9 @@ def _run(options: Options) -> None:
         found = consumer.list_topics(topic, timeout=_TIMEOUT).topics[topic]
         if found.error is not None:
             _create(properties, topic)
-            found = consumer.list_topics(topic, timeout=_TIMEOUT).topics[topic]
-        partitions = [TopicPartition(topic, number, OFFSET_END) for number in found.partitions]
-        for place in partitions:
-            place.offset = consumer.get_watermark_offsets(place, timeout=_TIMEOUT)[1]
-        consumer.assign(partitions)
+            found = _listed(consumer, topic)
+        ends = {number: watermarks(consumer, topic, number, _TIMEOUT)[1] for number in found.partitions}
+        consumer.assign([TopicPartition(topic, number, end) for number, end in ends.items()])
         _measure(producer, consumer, topic, count, options)
     finally:
         consumer.close()
@@ -121,6 +121,18 @@ def _create(properties: dict[str, str], topic: str) -> None:
     print(f'Topic "{topic}" does not exist. Will create topic with 1 partition(s) and replication factor = 1')
     with Cluster(client_settings(properties["bootstrap.servers"], properties)) as cluster:
         create_topic(cluster, topic, partitions=1, replication_factor=1)
+
+
+def _listed(consumer: Any, topic: str) -> Any:
+    """A topic that was just made, once the broker that is asked has heard of it."""
+    deadline = time.monotonic() + _TIMEOUT
+    while True:
+        found = consumer.list_topics(topic, timeout=_TIMEOUT).topics[topic]
+        if found.error is None and found.partitions:
+            return found
+        if time.monotonic() > deadline:
+            raise ValueError(f"Topic {topic} is not there {_TIMEOUT:.0f} s after it was made")
+        time.sleep(0.05)
 
 
 def _measure(producer: Any, consumer: Any, topic: str, count: int, options: Options) -> None:

@@ -84,7 +84,10 @@ def _entity(entity: Iterable[tuple[str, str | None]]) -> str:
 
 
 def _numbers(quotas: Mapping[str, float]) -> Tree:
-    return {name: str(float(value)) for name, value in quotas.items()}
+    from ottla.env.config.settings import Kind
+    from ottla.env.config.values import render
+
+    return {name: render(Kind.DOUBLE, float(value)) or "" for name, value in quotas.items()}
 
 
 def _words(**fields: object) -> str:

@@ -72,6 +72,11 @@ class TopicRow:
         return sum(known) if known else None
 
     @property
+    def answering(self) -> bool:
+        """Whether all leaders answer: those of a topic that was just made do so a moment after it is listed."""
+        return all(row.end is not None for row in self.partitions if row.leader >= 0)
+
+    @property
     def leaderless(self) -> int:
         return sum(row.leader < 0 for row in self.partitions)
 

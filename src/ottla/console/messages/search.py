@@ -22,6 +22,7 @@ from ottla.console.settings import MAX_HITS, MAX_SEARCHES
 
 _BATCH = 10_000
 _FORGET_AFTER_S = 900.0
+ENDED = ("done", "cancelled", "failed")
 
 
 class Search:
@@ -59,7 +60,7 @@ class Search:
 
     @property
     def over(self) -> bool:
-        return self.state in ("done", "cancelled", "failed")
+        return self.state in ENDED
 
     @property
     def percent(self) -> float:
@@ -78,9 +79,9 @@ class Search:
             with consumer(client) as reader:
                 self._read(reader)
         except ConsoleError as error:
-            self.state, self.error = "failed", error.message
+            self.error, self.state = error.message, "failed"
         except Exception as error:  # noqa: BLE001 - a supervisor: a search that dies says why on its page
-            self.state, self.error = "failed", f"{type(error).__name__}: {error}"
+            self.error, self.state = f"{type(error).__name__}: {error}", "failed"
         finally:
             self.ended = time.monotonic()
 

@@ -7,14 +7,19 @@ record of the last offset was seen.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ottla.client.watermarks import leader_moves
 from ottla.console.errors import ConsoleError
 
 _WAIT_S = 10.0
+_LEADER_WAIT_S = 3.0
+"""For one leader to answer before the metadata is asked who leads now: it may have died."""
+_AGAIN_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,27 +92,37 @@ def whole(reader: Any, topic: str, partitions: frozenset[int] = frozenset(), *, 
     ConsoleError when a partition has no leader, so that nothing is missed in silence; with `as_far_as_led` it is left
     out, as long as there are others.
     """
-    from confluent_kafka import KafkaException, TopicPartition
+    from confluent_kafka import KafkaException
 
-    try:
-        found = reader.list_topics(topic, timeout=_WAIT_S).topics[topic]
-        if found.error is not None:
-            raise ConsoleError(f"topic {topic}: {found.error.str()}", status=404)
-        indexes = [index for index in sorted(found.partitions) if not partitions or index in partitions]
-        leaderless = tuple(index for index in indexes if found.partitions[index].leader < 0)
-        if leaderless and not (as_far_as_led and len(leaderless) < len(indexes)):
-            named = ", ".join(map(str, leaderless))
-            raise ConsoleError(
-                f"Nobody leads partition {named} of {topic} now, so not all of it can be read. Choose another partition, "
-                "or look at the brokers.",
-                status=503,
-            )
-        stretches = {}
-        for index in (index for index in indexes if index not in leaderless):
-            low, high = reader.get_watermark_offsets(TopicPartition(topic, index), timeout=_WAIT_S)
-            stretches[index] = Stretch(low, high)
-    except KafkaException as error:
-        raise ConsoleError(f"cannot read {topic}: {error.args[0].str()}", status=503) from error
+    deadline = time.monotonic() + _WAIT_S
+    while True:
+        try:
+            return _whole_now(reader, topic, partitions, as_far_as_led=as_far_as_led)
+        except KafkaException as error:
+            if not leader_moves(error.args[0]) or time.monotonic() > deadline:
+                raise ConsoleError(f"cannot read {topic}: {error.args[0].str()}", status=503) from error
+        time.sleep(_AGAIN_S)
+
+
+def _whole_now(reader: Any, topic: str, partitions: frozenset[int], *, as_far_as_led: bool) -> Span:
+    from confluent_kafka import TopicPartition
+
+    found = reader.list_topics(topic, timeout=_WAIT_S).topics[topic]
+    if found.error is not None:
+        raise ConsoleError(f"topic {topic}: {found.error.str()}", status=404)
+    indexes = [index for index in sorted(found.partitions) if not partitions or index in partitions]
+    leaderless = tuple(index for index in indexes if found.partitions[index].leader < 0)
+    if leaderless and not (as_far_as_led and len(leaderless) < len(indexes)):
+        named = ", ".join(map(str, leaderless))
+        raise ConsoleError(
+            f"Nobody leads partition {named} of {topic} now, so not all of it can be read. Choose another partition, "
+            "or look at the brokers.",
+            status=503,
+        )
+    stretches = {}
+    for index in (index for index in indexes if index not in leaderless):
+        low, high = reader.get_watermark_offsets(TopicPartition(topic, index), timeout=_LEADER_WAIT_S)
+        stretches[index] = Stretch(low, high)
     return Span(topic, stretches, {index: stretch.start for index, stretch in stretches.items()}, leaderless)
 
 

@@ -80,10 +80,12 @@ async def change_acl(request: Request) -> Response:
     site = site_of(request)
     if text(given, "remove") == "yes":
         removed = await site.gateway.ask(lambda cluster: delete_acl(cluster, acl))
+        await site.gateway.ask_until(list_acls, lambda found: acl not in found)
         return back("/access", f"{removed} rule removed." if removed else "The rule was gone already.")
     if not acl.principal.startswith("User:"):
         raise ConsoleError("A principal is written User:name.")
     await site.gateway.ask(lambda cluster: create_acl(cluster, acl))
+    await site.gateway.ask_until(list_acls, lambda found: acl in found)
     return back("/access", f"{acl.principal} has a new rule.")
 
 
@@ -95,11 +97,13 @@ async def change_user(request: Request) -> Response:
         if text(given, "confirm") != name:
             raise ConsoleError(f"To be safe, write the user's name, {name}, and try again. Nothing was changed.")
         await site.gateway.ask(lambda cluster: remove_user(cluster, name, mechanism))
+        await site.gateway.ask_until(list_users, lambda found: MECHANISMS[mechanism] not in found.get(name, []))
         return back("/access", f"{name} cannot log in with {MECHANISMS[mechanism]} any more.")
     password = text(given, "password")
     if not name or len(password) < 8:
         raise ConsoleError("A user needs a name and a password of 8 characters or more.")
     await site.gateway.ask(lambda cluster: set_password(cluster, name, mechanism, password))
+    await site.gateway.ask_until(list_users, lambda found: MECHANISMS[mechanism] in found.get(name, []))
     return back("/access", f"{name} can log in with {MECHANISMS[mechanism]}.")
 
 

@@ -113,6 +113,7 @@ async def reset(request: Request) -> Response:
     """Shows what would change; changes it only with `execute`."""
     given = await form(request)
     site = site_of(request)
+    await site.sampler.look()  # a plan is made from what is there now: the last look may be some seconds old
     snapshot, group = await find(request)
     fields = {name: text(given, name) for name in ("topic", "to", "at", "partition")}
     group, _ = await with_offsets(request, group)
@@ -145,7 +146,9 @@ def plan_reset(
     plan: dict[Partition, tuple[int | None, int]] = {}
     for row in rows:
         where = (topic.name, row.index)
-        now, start, end = group.committed.get(where), row.start or 0, row.end or 0
+        if row.start is None or row.end is None:
+            raise ConsoleError(f"The leader of partition {row.index} of {topic.name} does not answer now.", status=503)
+        now, start, end = group.committed.get(where), row.start, row.end
         if fields["to"] == "earliest":
             then = start
         elif fields["to"] == "latest":

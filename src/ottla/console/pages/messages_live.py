@@ -15,7 +15,7 @@ from starlette.routing import Route
 from ottla.console.errors import ConsoleError
 from ottla.console.messages.decode import FORMATS
 from ottla.console.messages.record import Record
-from ottla.console.messages.search import Search
+from ottla.console.messages.search import ENDED, Search
 from ottla.console.messages.tail import Tail
 from ottla.console.pages.messages import decode_rows, decoders_of, filter_of, place_of
 from ottla.console.pages.topic import find
@@ -133,14 +133,15 @@ async def events(request: Request) -> Response:
 async def _search_events(request: Request, search: Search) -> AsyncIterator[bytes]:
     site, sent = site_of(request), 0
     while not await request.is_disconnected():
-        over = search.over
+        state = search.state  # once: its thread goes on, and a page that reads "cancelled" has its buttons off
+        over = state in ENDED
         found = search.hits[sent : sent + 100]
         if found:
             sent += len(found)
             yield await _rows(site, request.query_params, found)
         more = sent < len(search.hits)
         texts = {
-            "live-state": search.error or search.state,
+            "live-state": search.error or state,
             "live-seen": f"{search.records_read:,}",
             "live-offsets": f"{search.offsets_read:,} of {search.offsets_total:,} offsets ({search.percent:.1f} %)",
             "live-matched": f"{search.hit_count:,}",

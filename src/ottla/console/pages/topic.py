@@ -99,9 +99,12 @@ async def grow(request: Request) -> Response:
     topic, count = request.path_params["topic"], number(text(given, "count"), "Partitions")
     site = site_of(request)
     await site.gateway.ask(lambda cluster: create_partitions(cluster, topic, count, None))
-    await site.sampler.look_until(
-        lambda snapshot: topic in snapshot.topics and len(snapshot.topics[topic].partitions) == count
-    )
+
+    def grown(snapshot: Snapshot) -> bool:
+        row = snapshot.topics.get(topic)
+        return row is not None and len(row.partitions) == count and row.answering
+
+    await site.sampler.look_until(grown)
     return back(f"/topics/{path_part(topic)}", f"{topic} has {count} partitions now.")
 
 

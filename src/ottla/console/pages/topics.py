@@ -49,7 +49,7 @@ async def create(request: Request) -> Response:
     await site.gateway.ask(
         lambda cluster: create_topic(cluster, name, partitions=partitions, replication_factor=factor, configs=configs)
     )
-    await site.sampler.look_until(lambda snapshot: name in snapshot.topics)
+    await site.sampler.look_until(lambda snapshot: name in snapshot.topics and snapshot.topics[name].answering)
     return back(f"/topics/{path_part(name)}", f"Topic {name} was made.")
 
 

@@ -19,6 +19,10 @@
     } else if (target.dataset.action === "sort") sort(target);
     else if (target.dataset.action === "detail") detail(target);
     else if (target.dataset.action === "stop-live") stopLive();
+    else if (target.dataset.action === "post") {
+      // Here and not by htmx, which comes after the page: a button that can be seen can be clicked.
+      fetch(target.dataset.to, { method: "POST", body: new URLSearchParams({ csrf: target.dataset.csrf }) });
+    }
   });
 
   // Sorting: numbers by data-value or by what they say, text by the reader's language. A message and its details are one
