@@ -66,7 +66,7 @@ PLAIN = {
 
 
 def names(address: str, lag: int = 100_000, **properties: str) -> list[str]:
-    target = Target(Profile(address, properties={"default.api.timeout.ms": "1500", **properties}), "table")
+    target = Target(Profile(address, properties={"default.api.timeout.ms": "20000", **properties}), "table")
     found = examine(target, lag, 3)
     assert all(one.fix for one in found if one.level != "ok")
     return [one.name for one in found if one.level != "ok"]
@@ -173,9 +173,8 @@ def test_sasl() -> None:
 
 def test_advertised_listeners() -> None:
     def advertising(host: str, port: int) -> list[str]:
-        return seeded(
-            healthy(_3=lambda _: MetadataResponse(brokers=[MetadataResponseBroker(1, host, port)], controller_id=1))
-        )
+        answer = MetadataResponse(brokers=[MetadataResponseBroker(1, host, port)], controller_id=1)
+        return seeded(healthy(_3=lambda _: answer), **{"default.api.timeout.ms": "1500"})  # each question waits so long
 
     assert advertising("nohost.invalid", 9092)[0] == "advertised-dns"
     assert advertising("127.0.0.1", free_port())[0] == "advertised-unreachable"

@@ -11,6 +11,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,9 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from ottla.client.cluster import Cluster
+from ottla.client.settings import client_settings
+from ottla.client.topics import list_topics
 from ottla.testing import Broker
 from tests.robustness.test_cluster_commands import first_line, up
 from tests.support.ports import free_ports
@@ -110,6 +114,15 @@ def test_colours_only_on_a_terminal(broker: str) -> None:
         assert ESCAPE not in in_a_pipe(broker, *words), words
 
 
+def listed(servers: str, topic: str) -> None:
+    """Until the broker that the commands below ask knows it: it hears of it from the controller."""
+    deadline = time.monotonic() + 30
+    with Cluster(client_settings(servers, {})) as cluster:
+        while topic not in {found.name for found in list_topics(cluster)}:
+            assert time.monotonic() < deadline, topic
+            time.sleep(0.05)
+
+
 @pytest.mark.timeout(600)
 def test_bars_of_drain_and_balance(tmp_path: Path) -> None:
     port = free_ports(9)[0]
@@ -119,6 +132,7 @@ def test_bars_of_drain_and_balance(tmp_path: Path) -> None:
         servers = f"127.0.0.1:{port}"
         admin = AdminClient({"bootstrap.servers": servers})
         admin.create_topics([NewTopic("t", 12, 1)])["t"].result(30)
+        listed(servers, "t")
         for words in (("cluster", "drain", "2"), ("cluster", "balance")):
             counts = re.findall(r"(\d+)/(\d+)", on_a_terminal(servers, *words, "--at-once", "1"))
             assert len(set(counts)) > 1, words

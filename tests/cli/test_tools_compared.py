@@ -105,7 +105,7 @@ CONFIGS = calls("""
 """, masks=(r"directory\S*=\S*",))  # fmt: skip
 QUOTAS = calls("""
     configs --bootstrap-server SERVER --user NAME --alter --add-config producer_byte_rate=1000,consumer_byte_rate=20
-    configs --bootstrap-server SERVER --user NAME --client c --alter --add-config producer_byte_rate=2000
+    configs --bootstrap-server SERVER --user NAME --client c --alter --add-config producer_byte_rate=20971520
     configs --bootstrap-server SERVER --user NAME --describe
     configs --bootstrap-server SERVER --user NAME --client c --describe
     configs --bootstrap-server SERVER --user NAME --alter --add-config SCRAM-SHA-256=[iterations=8192,password=x]
@@ -139,8 +139,8 @@ RECORDS = [
     console-consumer --bootstrap-server SERVER --topic a --formatter nosuch
     """),
     *calls("""
-    console-consumer --bootstrap-server SERVER --topic NAME --from-beginning --max-messages 21 --timeout-ms 8000 --formatter-property print.key=true --formatter-property print.offset=true --formatter-property print.partition=true
-    console-consumer --bootstrap-server SERVER --topic NAME --group NAME-g --from-beginning --max-messages 21 --timeout-ms 8000
+    console-consumer --bootstrap-server SERVER --topic NAME --from-beginning --max-messages 21 --timeout-ms 40000 --formatter-property print.key=true --formatter-property print.offset=true --formatter-property print.partition=true
+    console-consumer --bootstrap-server SERVER --topic NAME --group NAME-g --from-beginning --max-messages 21 --timeout-ms 40000
     console-consumer --bootstrap-server SERVER --topic NAME --partition 0 --offset 2 --timeout-ms 1500 --property print.headers=true
     """, rows=True),
 ]  # fmt: skip

@@ -47,7 +47,7 @@ def test_nothing_runs(living: ServedConsole, open_page: Callable[..., Any]) -> N
     try:
         assert len(consumer.consume(3, 30)) == 3
         consumer.commit(asynchronous=False)
-        living.until("/groups", "onerror=")
+        living.until(f"/topics/{TOPIC}/consumers", "onerror=")  # a group is listed before what it commits
         page = open_page(living, bypass_csp=True)
         name = quote(MARKUP, safe="")
         places = {

@@ -18,6 +18,7 @@ from ottla.client.configs import SET, ResourceType, alter_configs
 from ottla.client.settings import client_settings
 from ottla.client.share_consumer import ACCEPT, ShareConsumer
 from tests.console.site import ServedConsole
+from tests.support.caught_up import catch_up
 
 PAGES = (
     "/", "/topics", "/new-topic", "/groups", "/schemas", "/pipelines", "/sql", "/brokers", "/transactions", "/access",
@@ -99,10 +100,11 @@ def test_a_topic_from_its_making_to_its_end(any_console: ServedConsole, new_name
 @pytest.mark.timeout(180)
 def test_a_share_group_its_members_and_its_offsets_set_anew(any_console: ServedConsole, new_name) -> None:
     console, topic, group = any_console, new_name("shared"), new_name("sharers")
-    make_topic(console, topic, 1)
     with Cluster(client_settings(console.site.settings.bootstrap_servers, {})) as cluster:
         change = ("share.auto.offset.reset", SET, "earliest")
         alter_configs(cluster, ResourceType.GROUP, group, [change])
+        catch_up(console.site.settings.bootstrap_servers)  # a share group begins by the setting that it finds
+        make_topic(console, topic, 1)
         write(console, topic, *[(None, b"%d" % n) for n in range(10)])
         member, taken, deadline = ShareConsumer(cluster, group, topic), [], time.monotonic() + 60
         while len(taken) < 10 and time.monotonic() < deadline:
@@ -145,6 +147,9 @@ def test_a_group_its_lag_and_its_offsets_set_anew(any_console: ServedConsole, ne
     console.until(f"/groups/{group}", '<td class="num" data-value="12">12</td>')
     beyond = console.post(f"/groups/{group}/reset", **{**fields, "at": "99"})
     assert '<td class="num">15</td>' in beyond.text, "an offset beyond the end becomes the end"
+    write(console, topic, *[(None, b"now")] * 5)
+    latest = console.post(f"/groups/{group}/reset", **{**fields, "to": "latest"})
+    assert '<td class="num">20</td>' in latest.text, "a plan is made from what is there now"
     deleted = console.post(f"/groups/{group}/delete", confirm=group)
     assert f"Group {group} is deleted." in deleted.text
 

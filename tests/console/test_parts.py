@@ -1,15 +1,19 @@
-"""The console's parts that need no cluster: history and lag, filters, decoding, times, access, exports."""
+"""The console's parts, most of which need no cluster: history and lag, filters, decoding, times, access, exports."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import struct
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
+from ottla.client.cluster import Cluster
 from ottla.console.access import AccessControl
 from ottla.console.cluster.history import POINTS, History, Ring, total_lag
 from ottla.console.cluster.librdkafka import librdkafka_settings
@@ -23,9 +27,11 @@ from ottla.console.messages.filters import Filter, parse_path
 from ottla.console.messages.record import Record, time_text
 from ottla.console.messages.span import Span, Stretch
 from ottla.console.messages.write import parse_bytes, parse_headers
+from ottla.console.pages import access as access_page
 from ottla.console.registry_client import Registry
 from ottla.console.render import size, span
 from ottla.security.web import WebAccess, check_password, hash_password
+from tests.console.site import ServedConsole
 
 
 class FakeMessage:
@@ -80,6 +86,36 @@ def test_a_page_that_changed_something_is_not_told_what_was_before() -> None:
 
     with ThreadPoolExecutor(1) as thread:  # the browser of other tests has its loop in this one
         assert thread.submit(lambda: asyncio.run(looked())).result(30) == 7
+
+
+def test_a_page_waits_for_a_rule_and_a_user_that_brokers_hear_of_later(
+    living: ServedConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Apache Kafka's do, a moment after its controller has answered: here the first two looks are of before."""
+    looks: list[object] = []
+
+    def late(look: Callable[[Cluster], Any], nothing: object) -> Callable[[Cluster], Any]:
+        def looked(cluster: Cluster) -> Any:
+            looks.append(look)
+            return nothing if looks.count(look) <= 2 else look(cluster)
+
+        return looked
+
+    monkeypatch.setattr(access_page, "list_acls", late(access_page.list_acls, []))
+    monkeypatch.setattr(access_page, "list_users", late(access_page.list_users, {}))
+    rule = {"principal": "User:late", "permission": "3", "operation": "3", "resource": "2", "name": "t", "pattern": "3"}
+    assert "Remove the rule of User:late on t" in living.post("/access/acls", **rule).text
+    page = living.post("/access/users", user="late", mechanism="1", password="long-enough").text
+    assert "Remove late" in page
+    assert len(looks) >= 6
+
+
+def test_a_topic_answers_when_all_its_leaders_do() -> None:
+    row = PartitionRow(index=0, leader=1, leader_epoch=0, replicas=(1,), isr=(1,), offline=(), end=3)
+    topic = TopicRow(name="t", id="i", internal=False, partitions=(row, replace(row, index=1)))
+    assert topic.answering
+    assert not replace(topic, partitions=(row, replace(row, end=None))).answering
+    assert replace(topic, partitions=(row, replace(row, end=None, leader=-1))).answering, "nobody can"
 
 
 def committed_of(seen: Snapshot) -> int:

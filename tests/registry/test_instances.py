@@ -131,7 +131,7 @@ def run_rounds(rounds: int, seed: int, broker: Broker) -> tuple[int, int]:
         clients.start()
         for number in range(rounds):
             before = len(clients.acknowledged)
-            until(lambda: len(clients.acknowledged) > before + 5, 60, "progress")  # noqa: B023 - called at once
+            until(lambda: len(clients.acknowledged) > before + 10, 60, "progress")  # noqa: B023 - called at once
             victim = cluster.writer() if number % 2 == 0 else None
             writers_hit += victim is not None
             victim = victim or chance.choice(cluster.members)
@@ -141,7 +141,7 @@ def run_rounds(rounds: int, seed: int, broker: Broker) -> tuple[int, int]:
             else:
                 victim.kill()
                 victim.start()
-        until(lambda: len(clients.acknowledged) > before + 5, 60, "progress at the end")
+        until(lambda: len(clients.acknowledged) > before + 10, 60, "progress at the end")
         clients.stop()
         assert clients.problems == []
         for url in cluster.urls():

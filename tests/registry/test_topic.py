@@ -46,7 +46,7 @@ def read(bootstrap_servers: str, topic: str = "_schemas") -> list[tuple[str, Any
     consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "x", "enable.partition.eof": True})
     consumer.assign([TopicPartition(topic, 0, 0)])
     found = []
-    while (message := consumer.poll(10)) is not None and message.error() is None:
+    while (message := consumer.poll(60)) is not None and message.error() is None:
         found.append((message.key().decode(), json.loads(message.value()) if message.value() else None))
     consumer.close()
     return found

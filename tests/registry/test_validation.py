@@ -38,7 +38,7 @@ class Place:
 
     def produce(self, topic: str, values: list[bytes | None], **settings: Any) -> list[Any]:
         """What became of each: None, or its error. One batch."""
-        producer = Producer({"bootstrap.servers": self.broker.bootstrap_servers, "linger.ms": 200, **settings})
+        producer = Producer({"bootstrap.servers": self.broker.bootstrap_servers, "linger.ms": 60_000, **settings})
         outcomes: list[Any] = []
         for value in values:
             producer.produce(topic, value=value, key=b"k", on_delivery=lambda error, _: outcomes.append(error))
@@ -105,7 +105,7 @@ def test_what_does_not_match_is_put_aside(place: Place, codec: str) -> None:
     topic = place.topic("quarantine")
     good, bad = framed(place.id, GOOD), framed(place.id, b"\x02")
     settings = {"enable.idempotence": True, "compression.type": codec}
-    producer = Producer({"bootstrap.servers": place.broker.bootstrap_servers, "linger.ms": 200, **settings})
+    producer = Producer({"bootstrap.servers": place.broker.bootstrap_servers, "linger.ms": 60_000, **settings})
     offsets: list[int] = []
     for batch in ([good, bad, good], [bad, bad], [good]):
         for value in batch:

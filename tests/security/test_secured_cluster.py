@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.robustness.server_process import COMMAND, environment, ottla, write_properties
 from tests.security.secured import PLAIN_MODULE, SCRAM_MODULE, Certificates, jaas
 from tests.security.test_encryption import master_line, storage
+from tests.support.live_copy import copy_live
 from tests.support.ports import free_ports
 
 CLUSTER_ID = "b2t0bGEtc2VjdXJpdHktMg"
@@ -129,8 +130,10 @@ def test_replication_and_forwarding_work_and_strangers_do_not(cluster: dict[str,
         )
     assert producer.flush(40) == 0
     assert failures == []
-    in_sync = {len(p.isrs) for p in admin.list_topics("secret", timeout=20).topics["secret"].partitions.values()}
-    assert in_sync == {3}
+    deadline = time.monotonic() + 60
+    while in_sync(admin, "secret") != {3}:  # as the broker that answers has heard by now
+        assert time.monotonic() < deadline, in_sync(admin, "secret")
+        time.sleep(0.2)
     eve = AdminClient({**cluster, "sasl.username": "eve", "sasl.password": "eve"})
     with pytest.raises(KafkaException) as refused:
         eve.create_topics([NewTopic("hers", 1, 1)])["hers"].result(30)
@@ -147,6 +150,11 @@ def test_replication_and_forwarding_work_and_strangers_do_not(cluster: dict[str,
         assert time.monotonic() < deadline
     consumer.close()
     every_replica_forgets(cluster, tmp_path)
+
+
+def in_sync(admin: AdminClient, topic: str) -> set[int]:
+    """How many replicas each of its partitions has that keep up."""
+    return {len(partition.isrs) for partition in admin.list_topics(topic, timeout=20).topics[topic].partitions.values()}
 
 
 def every_replica_forgets(cluster: dict[str, Any], tmp_path: Path) -> None:
@@ -171,7 +179,7 @@ def every_replica_forgets(cluster: dict[str, Any], tmp_path: Path) -> None:
 def values(directory: Path, node_id: int) -> set[bytes]:
     """Which values the node's own files yield with its own keys, by their first word."""
     look = directory / "look"
-    shutil.copytree(directory / "data", look)
+    copy_live(directory / "data", look)
     try:
         (look / "master").write_text(master_line(seed=b"%d" % node_id))
         disk, found = storage(look), set()

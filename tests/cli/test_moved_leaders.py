@@ -1,0 +1,51 @@
+"""Leaders that moved, or whose topic was just made, are asked anew, as Kafka's admin client does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.client.cluster import Cluster
+from ottla.client.offsets import delete_records
+from ottla.client.settings import client_settings
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.protocol.generated.delete_records_response import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from ottla.protocol.generated.metadata_response import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+from .fake_broker import FakeBroker
+
+DELETE_RECORDS = 21
+
+
+def test_only_what_moved_is_deleted_again() -> None:
+    asked: list[list[int]] = []
+
+    def answer(request: Any) -> DeleteRecordsResponse:
+        (topic,) = request.topics
+        asked.append([row.partition_index for row in topic.partitions])
+        codes = {0: 0, 1: ErrorCode.NOT_LEADER_OR_FOLLOWER if len(asked) < 3 else 0, 2: ErrorCode.OFFSET_OUT_OF_RANGE}
+        rows = [DeleteRecordsPartitionResult(index, 7, codes[index]) for index in asked[-1]]
+        return DeleteRecordsResponse(topics=[DeleteRecordsTopicResult("t", rows)])
+
+    with FakeBroker({DELETE_RECORDS: answer}) as broker:
+        rows = [MetadataResponsePartition(0, index, 1, 0, [1], [1]) for index in range(3)]
+        told = MetadataResponse(
+            brokers=[MetadataResponseBroker(1, "127.0.0.1", broker.port)],
+            topics=[MetadataResponseTopic(0, "t", partitions=rows)],
+        )
+        broker._answers[3] = lambda _: told
+        with Cluster(client_settings(broker.address, {"retry.backoff.ms": "10"})) as cluster:
+            found = delete_records(cluster, {("t", index): -1 for index in range(3)})
+    refused = found.pop(("t", 2))
+    assert isinstance(refused, KafkaError)
+    assert refused.code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert found == {("t", 0): 7, ("t", 1): 7}
+    assert asked == [[0, 1, 2], [1], [1]]
