@@ -180,6 +180,35 @@ class Told:
         return False
 
 
+def test_what_fails_after_an_outage_failed_by_it(monkeypatch, capsys):
+    """A client gives up later than its brokers went away, perhaps when they are back."""
+    refused: list[str] = []
+    stopping = threading.Event()
+    outage = Outage("127.0.0.1:9", stopping)
+    attempts: list[int] = []
+
+    def attempt(_config, _client, **_):
+        attempts.append(len(attempts))
+        if attempts[-1] == 1:
+            stopping.set()
+            return 0
+        refused.append("nobody listens")
+        assert outage.is_now()
+        refused.clear()
+        assert not outage.is_now()
+        raise TableError("it took too long")
+
+    monkeypatch.setattr(connector_runs, "run_connector", attempt)
+    monkeypatch.setattr(connector_runs, "refusals", lambda _servers: list(refused))
+    monkeypatch.setattr(connector_runs.time, "sleep", lambda _seconds: None)
+    ConnectorRun({"name": "c"}, {}, Told(), stopping.is_set).until_stopped(outage)
+    assert len(attempts) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "ottla: nobody listens: the connectors wait until somebody does",
+        "ottla: 127.0.0.1:9 answers again: the connectors go on",
+    ]
+
+
 @pytest.mark.parametrize(
     ("moved", "away", "restarts"), [((), (), 5), ((3,), (), 8), ((3, 5), (), 10), ((), (4, 5), 10)]
 )

@@ -71,6 +71,11 @@ class Worker:
         except (HTTPError, URLError, ConnectionError, TimeoutError):
             return None
 
+    def states(self, name: str) -> list[str]:
+        """Of the connector and its tasks; a worker that stood still is about to get them anew."""
+        status = self.call(f"/connectors/{name}/status")
+        return [] if status is None else [one["state"] for one in (status["connector"], *status["tasks"])]
+
     def until(self, look: Callable[[], object], what: str, seconds: float = 90) -> None:
         deadline = time.monotonic() + seconds
         while not look():
@@ -109,6 +114,5 @@ def test_a_file_goes_through_a_topic_into_a_file_once(worker: Worker, tmp_path: 
         worker.kill()
         worker.start()
     worker.until(lambda: len(written()) == 1000, "1000 lines")
-    status = worker.call("/connectors/in/status")
-    assert (status["connector"]["state"], [task["state"] for task in status["tasks"]]) == ("RUNNING", ["RUNNING"])
+    worker.until(lambda: worker.states("in") == ["RUNNING", "RUNNING"], "the connector and its task run")
     assert committed_lines(worker.servers, "lines", 1000, 60) == [str(number) for number in range(1000)]

@@ -18,7 +18,7 @@ from tests.interop.observation import read_all
 from tests.support.apache_kafka import ApacheKafka
 
 pytestmark = pytest.mark.interop
-TIMEOUT_S = 15
+TIMEOUT_S = 60
 Names = Callable[[str], str]
 
 

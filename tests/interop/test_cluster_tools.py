@@ -45,14 +45,14 @@ def tool(main_class: str, cluster: ClusterProcess, *words: str) -> str:
     return done.stdout
 
 
-def described(cluster: ClusterProcess, topic: str) -> dict[int, tuple[int, list[int], list[int]]]:
-    """Partition -> leader, replicas, ISR, as kafka-topics says."""
+def described(cluster: ClusterProcess, topic: str) -> list[tuple[str, list[int], list[int]]]:
+    """Leader ("none" for a moment), replicas and ISR of each partition, as kafka-topics says."""
     text = tool(TopicCommand, cluster, "--describe", "--topic", topic)
-    rows = re.findall(r"Partition: (\d+)\s+Leader: (\d+)\s+Replicas: ([\d,]+)\s+Isr: ([\d,]+)", text)
-    return {
-        int(index): (int(leader), [int(r) for r in replicas.split(",")], [int(r) for r in isr.split(",")])
-        for index, leader, replicas, isr in rows
-    }
+    rows = re.findall(r"Partition: \d+\s+Leader: (\w+)\s+Replicas: ([\d,]+)\s+Isr: ([\d,]+)", text)
+    return [
+        (leader, [int(r) for r in replicas.split(",")], [int(r) for r in isr.split(",")])
+        for leader, replicas, isr in rows
+    ]
 
 
 def test_topics_reassignment_election_and_verification(cluster: ClusterProcess, tmp_path: Path) -> None:
@@ -76,30 +76,35 @@ def test_topics_reassignment_election_and_verification(cluster: ClusterProcess, 
             60,
             "the reassignment ends",
         )
-        now = described(cluster, "t")
-        assert now[0][1] == [3, 2, 1]
-        assert now[1][1] == [1]
-        wait_for(lambda: len(described(cluster, "t")[0][2]) == 3, 30, "all in sync")
+        # The tools ask any broker, which may have heard less than the controller.
+        wait_for(lambda: [row[1] for row in described(cluster, "t")] == [[3, 2, 1], [1], [3, 1]], 60, "replicas moved")
+        wait_for(lambda: sorted(described(cluster, "t")[0][2]) == [1, 2, 3], 60, "all in sync")
         tool(LeaderElectionCommand, cluster, "--election-type", "preferred", "--topic", "t", "--partition", "0")
-        assert described(cluster, "t")[0][0] == 3
+        wait_for(lambda: described(cluster, "t")[0][0] == "3", 60, "the preferred replica leads")
         sender.pause()
         Reader(cluster.bootstrap_servers, [sender]).check()
     finally:
         sender.close()
-    dirs = tool(LogDirsCommand, cluster, "--describe", "--topic-list", "t")
-    found = json.loads(dirs.splitlines()[-1])
-    held = {
-        broker["broker"]: sorted(p["partition"] for d in broker["logDirs"] for p in d["partitions"])
-        for broker in found["brokers"]
-    }
-    assert held == {1: ["t-0", "t-1", "t-2"], 2: ["t-0"], 3: ["t-0", "t-2"]}
-    assert not list(cluster.nodes[2].directory.glob("data/t-1")), "the replica that moved away is deleted"
+    places = {1: ["t-0", "t-1", "t-2"], 2: ["t-0"], 3: ["t-0", "t-2"]}
+    wait_for(lambda: held(cluster, "t") == places, 60, "each broker holds its replicas and no other")
+    wait_for(
+        lambda: not list(cluster.nodes[2].directory.glob("data/t-1")), 60, "the replica that moved away is deleted"
+    )
     verification = start_tool(
         ReplicaVerificationTool, "--broker-list", cluster.bootstrap_servers, "--topics-include", "t",
         "--report-interval-ms", "500",
     )  # fmt: skip
     lines = watched(verification, "max lag is", 3)
     assert "max lag is 0" in lines[-1], lines
+
+
+def held(cluster: ClusterProcess, topic: str) -> dict[int, list[str]]:
+    """Broker -> its replicas, as kafka-log-dirs says."""
+    found = json.loads(tool(LogDirsCommand, cluster, "--describe", "--topic-list", topic).splitlines()[-1])
+    return {
+        broker["broker"]: sorted(p["partition"] for d in broker["logDirs"] for p in d["partitions"])
+        for broker in found["brokers"]
+    }
 
 
 def verified(cluster: ClusterProcess, file: Path) -> str:
@@ -132,8 +137,12 @@ def test_quorum_and_cluster(cluster: ClusterProcess) -> None:
     assert len(re.findall(r"(Leader|Follower)\s*$", replication, re.MULTILINE)) == 3
     done = run_tool(ClusterTool, "cluster-id", "--bootstrap-server", cluster.bootstrap_servers)
     assert "Cluster ID: " in done.stdout
+    wait_for(lambda: endpoints(cluster) == ["1", "2", "3"], 60, "all brokers are listed")
+
+
+def endpoints(cluster: ClusterProcess) -> list[str]:
     listed = run_tool(ClusterTool, "list-endpoints", "--bootstrap-server", cluster.bootstrap_servers)
-    assert len(re.findall(r"^[123]\s+127\.0\.0\.1", listed.stdout, re.MULTILINE)) == 3
+    return sorted(re.findall(r"^([123])\s+127\.0\.0\.1", listed.stdout, re.MULTILINE))
 
 
 def test_a_rolling_restart_is_not_noticed(cluster: ClusterProcess) -> None:
@@ -145,9 +154,7 @@ def test_a_rolling_restart_is_not_noticed(cluster: ClusterProcess) -> None:
             cluster.stop(node_id)
             cluster.start(node_id)
             cluster.wait_up()
-            wait_for(
-                lambda: all(len(isr) == 3 for _, _, isr in described(cluster, "roll").values()), 60, "back in sync"
-            )
+            wait_for(lambda: [len(isr) for _, _, isr in described(cluster, "roll")] == [3, 3, 3], 60, "back in sync")
         sender.pause()
         assert sender.errors == []
         Reader(cluster.bootstrap_servers, [sender]).check()

@@ -16,6 +16,7 @@ import pytest
 
 from tests.interop.ottla_server import OttlaServer
 from tests.interop.settled import await_settled
+from tests.quorum.members import UNHURRIED
 from tests.robustness.cluster_process import wait_for
 from tests.robustness.server_process import COMMAND, environment, ottla, write_properties
 from tests.support.apache_kafka import CLUSTER_ID, ApacheKafka
@@ -47,6 +48,7 @@ def second_controller(directory: Path, first: ApacheKafka) -> Iterator[Path]:
             "advertised.listeners": f"CONTROLLER://127.0.0.1:{port}",
             "controller.listener.names": "CONTROLLER",
             "log.dirs": str(directory / "data"),
+            **UNHURRIED,
         },
     )
     done = ottla("storage", "format", "-t", CLUSTER_ID, "-c", file, "--no-initial-controllers")
@@ -112,8 +114,8 @@ def transcript(server: ApacheKafka, directory: Path) -> list[tuple[str, int, str
 
 def test_a_static_voter_becomes_a_voter_of_the_log(requires_apache_kafka: None, tmp_path: Path) -> None:
     told: list[list[tuple[str, int, str]]] = []
-    for kind, server in (("ottla", OttlaServer(tmp_path / "ottla")), ("apache", ApacheKafka(tmp_path / "apache"))):
-        with server:
+    for kind, server_class in (("ottla", OttlaServer), ("apache", ApacheKafka)):
+        with server_class(tmp_path / kind, properties=UNHURRIED) as server:
             told.append(transcript(server, tmp_path / f"second-{kind}"))
     for ours, theirs in zip(*told, strict=True):
         assert ours == theirs

@@ -145,7 +145,7 @@ def test_replicas_in_both_directions(tmp_path: Path, controller: str) -> None:
         wait_for(mixed.in_sync, "the member is back in sync")
         mixed.produce()
         member.stop()
-        wait_for(lambda: mixed.led_by(HEAD), "the head took over from a controlled shutdown", 15)
+        wait_for(lambda: mixed.led_by(HEAD), "the head took over from a controlled shutdown")
         member.start()
         wait_for(mixed.in_sync, "the member is back again")
         mixed.check()

@@ -14,6 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.interop.ottla_server import OttlaServer
 from tests.support.apache_kafka import ApacheKafka
+from tests.support.committed import await_decided
 
 PROPERTIES = {"offsets.topic.num.partitions": "4", "transaction.state.log.num.partitions": "4"}
 
@@ -95,10 +96,12 @@ def topics(server: ApacheKafka) -> Topics:
 
 @pytest.fixture
 def committed(topics: Topics) -> Callable[..., list[dict[str, Any]]]:
-    """The committed records of a topic, read without Spark."""
+    """The committed records of a topic, read without Spark, once every transaction is decided."""
     from ottla.tables.query import topic_table
 
-    def read(name: str) -> list[dict[str, Any]]:
+    def read(name: str, *, undecided: bool = False) -> list[dict[str, Any]]:
+        if not undecided:
+            await_decided(topics.servers, name)
         rows: list[dict[str, Any]] = topic_table(
             {"bootstrap.servers": topics.servers}, name, with_headers=True
         ).to_pylist()

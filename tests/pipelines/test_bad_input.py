@@ -68,7 +68,7 @@ def test_a_malformed_record_is_named_and_nothing_of_its_batch_is_written(spark, 
         run.once()
     assert f"bad record: {source}-0 offset 10: not json of the schema n long" in str(failed.value)
     assert len(str(failed.value).splitlines()) == 1
-    assert committed(target) == []
+    assert committed(target, undecided=True) == []
     # With a dead-letter topic the others go on.
     running(
         spark, topics.servers, tmp_path / "b", numbers(source, dead_letter=dead), topic(target, value="json")
@@ -241,7 +241,7 @@ def test_a_full_checkpoint_disk(spark, topics, committed, tmp_path):
         begun = running(spark, topics.servers, place / "c", numbers(source), topic(target, value="json"))
         with pytest.raises(StepFailed, match="No space left on device"):
             begun.once()
-        assert committed(target) == []
+        assert committed(target, undecided=True) == []
         (place / "filler").unlink()
         again = running(spark, topics.servers, place / "c", numbers(source), topic(target, value="json"))
         again.once()

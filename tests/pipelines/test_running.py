@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -99,6 +100,18 @@ def get(address: str) -> dict:
         return json.load(answer)
 
 
+def await_listener(port: int) -> None:
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), 20).close()
+        except ConnectionRefusedError:
+            assert time.monotonic() < deadline, "nobody serves"
+            time.sleep(0.1)
+        else:
+            return
+
+
 def expected(numbers: range) -> list[dict]:
     return [
         {"page": f"/{p}", "n": len(range(p, numbers.stop, 3)), "ms": sum(range(p, numbers.stop, 3))} for p in range(3)
@@ -127,6 +140,7 @@ def test_start_status_list_serve_stop(bed):
         assert again.stderr.startswith("ottla: hits is already running")
         # The view is read while it runs, with the offsets that it is true at.
         base = f"http://127.0.0.1:{port}/pipelines"
+        await_listener(port)
         assert [(one["name"], one["state"]) for one in get(base)] == [("hits", "running")]
         seen = get(f"{base}/hits/views/pages")
         assert sorted(seen["rows"], key=lambda row: row["page"]) == expected(range(100))
@@ -233,8 +247,6 @@ class SparkConnect:
         )  # fmt: skip
 
     def __enter__(self) -> str:
-        import socket
-
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline and self._process.poll() is None:
             try:

@@ -161,7 +161,7 @@ def test_a_pipeline_with_a_login(spark, secured, tmp_path):
     ],
 )  # fmt: skip
 def test_wrong_settings_are_one_clear_error(spark, secured, protocol, more, words):
-    settings = client(secured, protocol, **more, **{"default.api.timeout.ms": "3000"})
+    settings = client(secured, protocol, **more)
     with pytest.raises(Exception, match=words):
         spark.read.format("ottla").options(**kafka(settings), subscribe="rows-ssl").load().count()
 

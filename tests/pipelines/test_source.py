@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
+from tests.support.committed import await_decided
+
 pytestmark = pytest.mark.timeout(600)
 
 START_MS = int(time.time() * 1000) - 3_600_000
@@ -155,6 +157,7 @@ def test_transactions_are_seen_as_the_isolation_level_says(spark, topics, server
             producer.produce(topic, f"{number}-{n}".encode())
         producer.flush(30)
         producer.commit_transaction(30) if commit else producer.abort_transaction(30)
+    await_decided(topics.servers, topic)
     mine = topics.options(subscribe=topic)
     committed = {f"{number}-{n}" for number in (0, 2, 4) for n in range(20)}
     text = "cast(value as string) as v"

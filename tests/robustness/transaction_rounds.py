@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from tests.robustness.read_process_write import GROUP, INPUT, OUTPUT, PARTITIONS
 from tests.robustness.server_process import ROOT, ServerProcess, environment
-from tests.robustness.transactional_load import await_decided
+from tests.support.committed import await_decided
 
 WORKERS = 2
 INPUTS_PER_ROUND = 60
@@ -129,7 +129,7 @@ class TransactionRounds:
             self._look(0.5)
         for worker in self.workers:
             worker.kill()
-        await_decided(self.server.bootstrap_servers, OUTPUT, PARTITIONS)
+        await_decided(self.server.bootstrap_servers, OUTPUT)
         return self._judge()
 
     def _lag(self) -> int:

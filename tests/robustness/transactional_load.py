@@ -6,11 +6,12 @@ committed transaction, nothing of an aborted one, and of one whose end got lost 
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from tests.support.committed import await_decided
 
 
 class TransactionalSender:
@@ -97,31 +98,9 @@ class TransactionalSender:
         assert not self._thread.is_alive(), f"{self.name} does not end"
 
 
-def await_decided(servers: str, topic: str, partitions: int, timeout_s: float = 90) -> None:
-    """Until no transaction is open: a commit is answered before its markers are in the partitions, and one whose
-    producer is gone holds what stands behind it back until it times out."""
-    deadline = time.monotonic() + timeout_s
-    decided, written = [-1], [-2]
-    while decided != written:
-        assert time.monotonic() < deadline, f"{topic}: decided up to {decided} of {written}"
-        time.sleep(0.05)
-        with contextlib.suppress(KafkaException):  # a leader moves meanwhile
-            decided = _ends(servers, topic, partitions, "read_committed")
-            written = _ends(servers, topic, partitions, "read_uncommitted")
-
-
-def _ends(servers: str, topic: str, partitions: int, isolation_level: str) -> list[int]:
-    settings = {"bootstrap.servers": servers, "group.id": "ends", "isolation.level": isolation_level, "log_level": 0}
-    asker = Consumer(settings)
-    try:
-        return [asker.get_watermark_offsets(TopicPartition(topic, p), 20)[1] for p in range(partitions)]
-    finally:
-        asker.close()
-
-
 def check(servers: str, sender: TransactionalSender) -> int:
     """How many transactions were seen."""
-    await_decided(servers, sender.topic, sender.partitions)
+    await_decided(servers, sender.topic)
     consumer = Consumer(
         {
             "bootstrap.servers": servers,

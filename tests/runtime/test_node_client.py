@@ -15,6 +15,7 @@ from ottla.protocol.generated.metadata_response import MetadataResponse
 from ottla.protocol.generated.vote_request import VoteRequest
 from ottla.runtime.node_client import NodeClient, NodeUnavailable, UnsupportedByNode, reachable
 from ottla.server.run import new_event_loop
+from tests.support.ports import free_port
 
 
 class Server:
@@ -153,6 +154,7 @@ def test_no_more_than_the_limit_are_in_flight() -> None:
 
 def test_a_request_without_an_answer_costs_the_connection() -> None:
     async def body(server: Server, client: NodeClient) -> None:
+        await client.send(MetadataRequest())  # else the 0.2 s may be over before it is connected
         server.hold = True
         with pytest.raises(NodeUnavailable, match=r"not answered in 0\.2 s"):
             await client.send(MetadataRequest(), timeout_ms=200)
@@ -168,7 +170,7 @@ def test_it_comes_back_after_the_node_was_gone() -> None:
 
     async def main() -> None:
         first = Server()
-        port = await first.start()
+        port = await first.start(free_port())
         client = NodeClient("127.0.0.1", port, client_id="tester", backoff_ms=10, on_lost=lambda: lost.append("lost"))
         await client.send(MetadataRequest())
         assert await reachable("127.0.0.1", port, 5_000)

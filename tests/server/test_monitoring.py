@@ -7,7 +7,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
@@ -137,14 +137,12 @@ def test_names_are_those_of_kafkas_own_exporter(requires_apache_kafka: None, tmp
     with ApacheKafka(tmp_path / "kafka", jvm_options=options) as kafka, ExitStack() as stack:
         load(kafka.bootstrap_servers)
         stack.enter_context(sharing(kafka.bootstrap_servers))
-        theirs = {
-            sample.name
-            for f in text_string_to_metric_families(get(f"127.0.0.1:{port}", "/metrics"))
-            for sample in f.samples
-        }
-    ours = {metric.name for metric in METRICS if metric.bean}
-    assert len(ours) > 40
-    assert ours - theirs == set()
+        ours = {metric.name for metric in METRICS if metric.bean}
+        assert len(ours) > 40
+        deadline = time.monotonic() + 30
+        while missing := ours - {name for name, _ in samples(get(f"127.0.0.1:{port}", "/metrics"))}:
+            assert time.monotonic() < deadline, missing
+            time.sleep(0.2)  # some are there from what they count on, a moment after the client's answer
 
 
 def test_health_and_readiness(node: tuple[Broker, str]) -> None:
@@ -188,10 +186,12 @@ def test_what_is_not_there_is_404(node: tuple[Broker, str]) -> None:
 )
 def test_garbage_hurts_nobody(node: tuple[Broker, str], sent: bytes) -> None:
     host, port = node[1].split(":")
-    with socket.create_connection((host, int(port)), timeout=20) as raw:
-        raw.sendall(sent)
+    answer = b""
+    with socket.create_connection((host, int(port)), timeout=20) as raw, suppress(ConnectionError):
+        raw.sendall(sent)  # the server may have closed before the last of it came
         raw.shutdown(socket.SHUT_WR)
-        assert b"200 OK" not in raw.recv(1000)
+        answer = raw.recv(1000)
+    assert b"200 OK" not in answer
     assert get(node[1], "/healthz") == "ok\n"
 
 

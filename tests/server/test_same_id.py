@@ -15,6 +15,8 @@ from tests.quorum.members import Member, running, until
 from tests.support.ports import free_ports
 
 CONTROLLER = 100
+SESSION_MS = "5000"
+"""A moment in which the machine stands still is shorter."""
 
 
 class BrokerMember(Member):
@@ -30,7 +32,7 @@ class BrokerMember(Member):
                 "listeners": f"PLAINTEXT://127.0.0.1:{port}",
                 "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
                 "controller.quorum.voters": f"{CONTROLLER}@127.0.0.1:{controller}",
-                "broker.session.timeout.ms": "2000",
+                "broker.session.timeout.ms": SESSION_MS,
                 "broker.heartbeat.interval.ms": "300",
             },
         )
@@ -40,7 +42,7 @@ def test_a_broker_whose_id_went_to_another_server_ends(tmp_path: Path) -> None:
     """It hung for longer than its session. Woken up it would lead what the other one leads, in the same epoch."""
     controller_port, first_port, second_port = free_ports(3)
     controller = Member(
-        tmp_path / "controller", CONTROLLER, {CONTROLLER: controller_port}, **{"broker.session.timeout.ms": "2000"}
+        tmp_path / "controller", CONTROLLER, {CONTROLLER: controller_port}, **{"broker.session.timeout.ms": SESSION_MS}
     )
     first = BrokerMember(tmp_path / "first", 1, controller_port, first_port)
     second = BrokerMember(tmp_path / "second", 1, controller_port, second_port)

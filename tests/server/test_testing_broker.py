@@ -32,7 +32,7 @@ def read(servers: str, count: int = 3) -> list[bytes]:
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "g", "auto.offset.reset": "earliest"})
     consumer.subscribe(["t"])
     try:
-        return [message.value() for message in consumer.consume(count, 15)]
+        return [message.value() for message in consumer.consume(count, 60)]
     finally:
         consumer.close()
 
@@ -79,7 +79,7 @@ def test_properties():
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "message.timeout.ms": 1500})
         errors = []
         producer.produce("missing", b"x", on_delivery=lambda error, _: errors.append(error))
-        producer.flush(10)
+        producer.flush(60)
         assert errors[0] is not None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -84,7 +85,10 @@ def test_a_node_keeps_its_topics_over_a_restart(tmp_path: Path, kafka_tool: Tool
         kafka.restart()
         assert kafka.pid != first
         assert "kept" in kafka_tool(tools.TopicCommand, *server, "--list").stdout
-        assert (kafka.data_dir / "kept-2").is_dir()
+        deadline = time.monotonic() + 30  # Kafka tells of a topic before it has made its folders
+        while not (kafka.data_dir / "kept-2").is_dir():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
 
 
 @pytest.mark.interop

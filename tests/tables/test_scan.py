@@ -53,7 +53,8 @@ def fill(servers: str, topic: str, codec: str, draw: random.Random) -> None:
     producers = []
     for number in range(2):
         one = Producer(
-            {"bootstrap.servers": servers, "transactional.id": f"{topic}-{number}", "compression.type": codec, "log_level": 3, "linger.ms": 2}
+            {"bootstrap.servers": servers, "transactional.id": f"{topic}-{number}", "compression.type": codec, "log_level": 3, "linger.ms": 2,
+             "transaction.timeout.ms": 900_000}  # the open one stays open
         )  # fmt: skip
         one.init_transactions(30)
         producers.append(one)

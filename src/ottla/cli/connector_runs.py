@@ -2,7 +2,8 @@
 
 A connector that fails says why in one line, and is started again after a pause that doubles (1 s to 60 s). After
 MAX_RESTARTS failures in a row, without a record in between, it stays failed. While nobody listens at the brokers' address,
-that is said once instead, for all of them, and once more when somebody does; such failures are not counted.
+that is said once instead, for all of them, and once more when somebody does; what such an outage made fail is not counted,
+also when it fails only after its end.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ class Outage:
         self._stopping = stopping
         self._away = threading.Event()
         self._looking = threading.Lock()
+        self.begun = 0
+        """How many there were so far, with the one that goes on."""
 
     @property
     def goes_on(self) -> bool:
@@ -57,6 +60,7 @@ class Outage:
             refused = refusals(self._servers)
             if refused and not self._away.is_set():
                 self._away.set()
+                self.begun += 1
                 tell(f"{'; '.join(refused)}: the connectors wait until somebody does")
             elif not refused and self._away.is_set():
                 self._away.clear()
@@ -91,7 +95,7 @@ class ConnectorRun:
     def until_stopped(self, outage: Outage) -> None:
         failures, told = 0, ""
         while not self._told_to_stop():
-            before = self.count
+            before, outages = self.count, outage.begun
             try:
                 self.count = before + self._attempt(once=False, before=before)
             except Exception as problem:  # noqa: BLE001 - the connector's supervisor: whatever it was, it is told and tried again
@@ -99,7 +103,8 @@ class ConnectorRun:
             else:
                 self._status.end("stopped")
                 return
-            if self.count > before or outage.is_now():
+            by_outage = outage.is_now() or outage.begun != outages
+            if self.count > before or by_outage:
                 failures = 0
             if failures == MAX_RESTARTS:
                 self._fail(f"{reason} (after {MAX_RESTARTS} restarts)")
@@ -107,7 +112,7 @@ class ConnectorRun:
             failures += 1
             pause = pause_s(failures)
             self._status.restarting(reason)
-            if reason != told and not outage.goes_on:
+            if reason != told and not by_outage:
                 tell(f"{self.name}: {reason}; it is started again in {pause:.0f} s")
                 told = reason
             self._wait(pause, outage)
