@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import struct
 import subprocess
 import time
 from collections.abc import Callable
@@ -11,8 +12,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ottla.server.up_cluster import PlannedNode, answers, prepare
+from ottla.server.up_cluster import PlannedNode, prepare
 from tests.robustness.server_process import COMMAND, environment
+from tests.support.frames import RawConnection
 from tests.support.ports import free_ports
 
 HOST = "127.0.0.1"
@@ -56,8 +58,14 @@ class ClusterProcess:
             )
 
     def up(self, node_id: int) -> bool:
+        """It answers and lists every node: one that has just started is fenced for a moment, and listed by nobody."""
         assert self.processes[node_id].poll() is None, self.log(node_id)
-        return answers((HOST, self.nodes[node_id].port))
+        try:
+            with RawConnection(HOST, self.nodes[node_id].port, timeout=5) as connection:
+                listed = connection.request(3, 1, struct.pack(">i", 0))
+        except (OSError, EOFError):
+            return False
+        return listed is not None and struct.unpack_from(">i", listed) == (len(self.nodes),)
 
     def wait_up(self, timeout: float = 120) -> None:
         wait_for(lambda: all(self.up(node_id) for node_id in self.nodes), timeout, "not all nodes are up")

@@ -53,6 +53,7 @@ def test_one_node_grows_to_three_and_is_drained_under_load(tmp_path: Path) -> No
         three = up(tmp_path, port, 3)
         try:
             assert "3 nodes" in first_line(three)
+            wait_for(lambda: len(status(servers)["nodes"]) == 3, 60, "each node answers, and is listed a moment later")
             sender = Sender("s", servers, "t", 6, idempotent=True, seed=1, in_flight=1)
             try:
                 sender.resume()
