@@ -13,7 +13,7 @@ def figures(summary: str) -> dict[str, int]:
     return {name: int(number) for number, name in re.findall(r"(\d+) (kills|records|found|segments|of plain)", summary)}
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_a_few_rounds(tmp_path):
     summary = run(tmp_path, rounds=6, seed=6)
     print(summary)
@@ -21,7 +21,7 @@ def test_a_few_rounds(tmp_path):
     assert figures(summary)["segments"] > 20, "no segment was rolled: the load is too small to show anything"
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_encrypted_at_rest_with_new_master_keys_meanwhile(tmp_path):
     summary = run(tmp_path, rounds=2, seed=2, encrypted=True)
     assert figures(summary)["kills"] >= 2

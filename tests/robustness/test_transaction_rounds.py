@@ -15,7 +15,7 @@ def figures(summary: str) -> dict[str, int]:
     }
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 def test_a_few_rounds(tmp_path):
     summary = run(tmp_path, rounds=5, seed=3)
     print(summary)
