@@ -51,6 +51,11 @@ OTHER = "BBBBBBBBBBBBBBBBBBBBBB"
 NOWHERE = Uuid(bytes(range(100, 116)))
 NOT_YET = (14, 15, 16)
 """What a coordinator says whose partition has just been elected and may still be loading."""
+UNTIL_THERE_MS = 20_000
+"""For a fetch that finds records, where Apache Kafka must read the state of the partition first."""
+SOON_MS = 3_000
+"""For a fetch that finds what was released: it is there a moment after the answer that said so. Not longer, because
+Apache Kafka does not always wake whoever waits for it."""
 
 
 def beating(
@@ -312,7 +317,7 @@ def share_fetch_refused(pair: Pair, version: int) -> None:
     if version >= 2:
         pair.send(fetch(group, 0, topic, is_renew_ack=True), version)
     join(pair, group, [topic])
-    pair.send(fetch(group, 0, topic, (0, 3), max_wait_ms=2000), version)
+    pair.send(fetch(group, 0, topic, (0, 3), max_wait_ms=UNTIL_THERE_MS), version)
     pair.send(fetch(group, 5, topic), version)
     pair.send(fetch(group, 1, topic, max_records=0), version)
     pair.send(fetch(group, 2, topic, max_bytes=0), version)
@@ -349,20 +354,20 @@ def share_deliveries(pair: Pair, version: int) -> None:
     fill(pair, topic, 10)
     join(pair, group, [topic])
     all_offsets = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup(group, None)])
-    pair.send(fetch(group, 0, topic, max_wait_ms=5000), version)
+    pair.send(fetch(group, 0, topic, max_wait_ms=UNTIL_THERE_MS), version)
     pair.send(acknowledge(group, 1, topic, [(0, 3, [ACCEPT]), (4, 7, [RELEASE]), (8, 9, [ACCEPT, REJECT])]), version)
     pair.send(all_offsets, 1)
-    pair.send(fetch(group, 2), version)
+    pair.send(fetch(group, 2, max_wait_ms=SOON_MS), version)
     pair.send(fetch(group, 3, topic, acknowledge=[(4, 7, [RELEASE])]), version)
     pair.send(fetch(group, 4), version)
     fill(pair, topic, 3)
-    pair.send(fetch(group, 5), version)
+    pair.send(fetch(group, 5, max_wait_ms=SOON_MS), version)
     pair.send(all_offsets, 1)
     pair.send(all_offsets, 0)
     another = pair.another()
     another.send(fetch(group, 0, topic, member=OTHER), version)
     pair.send(fetch(group, -1, topic, acknowledge=[(10, 10, [ACCEPT])]), version)
-    another.send(fetch(group, 1, member=OTHER), version)
+    another.send(fetch(group, 1, member=OTHER, max_wait_ms=SOON_MS), version)
     another.send(fetch(group, 2, topic, forget=topic, member=OTHER), version)
     another.check()
     pair.send(all_offsets, 1)
@@ -401,7 +406,7 @@ def share_offsets(pair: Pair, version: int) -> None:
     join(pair, group, [topic])
     pair.send(alter(topic, {0: 1}), 0)
     pair.send(delete(topic), 0)
-    pair.send(fetch(group, 0, topic, max_wait_ms=5000), 2)
+    pair.send(fetch(group, 0, topic, max_wait_ms=UNTIL_THERE_MS), 2)
     pair.send(acknowledge(group, -1, topic, [(5, 9, [ACCEPT])]), 2)
     pair.send(beating(group, -1), 1)
     pair.send(describe((topic, [0])), version)

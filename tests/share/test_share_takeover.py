@@ -22,7 +22,7 @@ from ottla.protocol.generated.incremental_alter_configs_request import (
     IncrementalAlterConfigsRequest,
 )
 from ottla.protocol.primitives import Message
-from tests.coordinator.share_exchanges import ACCEPT, RELEASE, acknowledge, beating, fetch
+from tests.coordinator.share_exchanges import ACCEPT, RELEASE, UNTIL_THERE_MS, acknowledge, beating, fetch
 from tests.interop.differential.batches import batch, produce
 from tests.interop.differential.pair import Request, Side
 from tests.interop.differential.servers import Address
@@ -67,7 +67,7 @@ class Session:
             time.sleep(0.1)
 
     def read(self, member: str) -> list[tuple[int, int, int]]:
-        answer = self.ask(fetch(GROUP, 0, TOPIC, member=member, max_wait_ms=3000), 2)
+        answer = self.ask(fetch(GROUP, 0, TOPIC, member=member, max_wait_ms=UNTIL_THERE_MS), 2)
         assert answer.error_code == 0, answer
         rows = answer.responses[0].partitions[0]
         assert rows.error_code == 0, rows
