@@ -68,7 +68,7 @@ def member(server: ApacheKafka) -> Consumer:
             "bootstrap.servers": server.bootstrap_servers,
             "group.id": "g",
             "group.instance.id": "one",
-            "session.timeout.ms": 60_000,
+            "session.timeout.ms": 250_000,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
         }

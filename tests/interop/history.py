@@ -87,7 +87,7 @@ def _transact(bootstrap_servers: str, run: int) -> None:
 
 def leave_a_transaction_open(bootstrap_servers: str) -> None:
     """Whoever reads committed records only gets no further than its first one."""
-    producer = _producer(bootstrap_servers, {"transactional.id": "dangler"})
+    producer = _producer(bootstrap_servers, {"transactional.id": "dangler", "transaction.timeout.ms": 900_000})
     producer.init_transactions(TIMEOUT_S)
     producer.begin_transaction()
     producer.produce("transactions", b"undecided", partition=0)

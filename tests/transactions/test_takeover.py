@@ -110,7 +110,13 @@ def create(server: ApacheKafka) -> None:
 
 
 def producer(server: ApacheKafka, transactional_id: str) -> Producer:
-    client = Producer({"bootstrap.servers": server.bootstrap_servers, "transactional.id": transactional_id})
+    client = Producer(
+        {
+            "bootstrap.servers": server.bootstrap_servers,
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": 900_000,  # the open one stays open, however long the second server takes to start
+        }
+    )
     for _ in range(20):
         try:
             client.init_transactions(20)
