@@ -448,6 +448,7 @@ def test_unreadable_data_is_left_alone(tmp_path: Path) -> None:
     cleaner = history.cleaner()
     assert history.compact(cleaner) is None
     assert cleaner.choose() is None
+    assert history.log.log_dir.uncleanable == {history.log.directory}
     assert history.log.read(0, 1000).read()
 
 

@@ -99,6 +99,27 @@ def test_counts_are_true(node: tuple[Broker, str]) -> None:
     }
     assert {"Produce", "Fetch", "Metadata"} <= requests
     assert found["process_resident_memory_bytes", ()] > 1_000_000
+    rebalances = "kafka_server_group_coordinator_metrics_"
+    assert found[f"{rebalances}group_completed_rebalance_count", ()] >= 1
+    assert found[f"{rebalances}share_group_rebalance_count", ()] >= 1
+    assert found[f"{rebalances}consumer_group_rebalance_count", ()] == 0
+    assert found[f"{rebalances}streams_group_rebalance_count", ()] == 0
+
+
+def test_partitions_that_compaction_gave_up_on_are_counted(node: tuple[Broker, str]) -> None:
+    name = "kafka_log_logcleanermanager_uncleanable_partitions_count"
+    broker = node[0].node.broker
+    assert broker is not None
+    log = next(partition.log for partition in broker.replicas if partition.topic_partition.topic == "counted")
+    labels = (("logdirectory", log.log_dir.path),)
+    assert samples(get(node[1], "/metrics"))[name, labels] == 0
+    # The second is of a partition that is gone, and counts no more.
+    gave_up = {log.directory, f"{log.log_dir.path}/gone-0"}
+    log.log_dir.uncleanable |= gave_up
+    try:
+        assert samples(get(node[1], "/metrics"))[name, labels] == 1
+    finally:
+        log.log_dir.uncleanable -= gave_up
 
 
 def test_every_metric_is_in_the_table_and_used(node: tuple[Broker, str]) -> None:

@@ -23,6 +23,9 @@ rules:
   name: kafka_server_group_coordinator_metrics_$3
   type: GAUGE
   labels: {"$1": "$2"}
+- pattern: kafka.server<type=group-coordinator-metrics><>(.+-count)
+  name: kafka_server_group_coordinator_metrics_$1
+  type: GAUGE
 - pattern: kafka.(\w+)<type=(.+), name=(.+)PerSec\w*, (\w+)=(.+), (\w+)=(.+), (\w+)=(.+)><>Count
   name: kafka_$1_$2_$3_total
   type: COUNTER

@@ -57,7 +57,7 @@ class LogToClean(NamedTuple):
 
 
 class Cleaner:
-    __slots__ = ("_checkpoints", "_clock", "_logs", "_uncleanable", "dedupe_buffer_bytes", "load_factor", "moved")
+    __slots__ = ("_checkpoints", "_clock", "_logs", "dedupe_buffer_bytes", "load_factor", "moved")
 
     def __init__(
         self,
@@ -74,7 +74,6 @@ class Cleaner:
         self.load_factor = load_factor
         self.moved = Moved()
         self._checkpoints: dict[str, dict[TopicPartition, Offset]] = {}
-        self._uncleanable: set[str] = set()
 
     def clean_next(self) -> Generator[BlockingSync | None, None, CleanerStats | None]:
         """Compact the dirtiest log, in slices as `compact` does; nothing is yielded when no log is worth it."""
@@ -101,7 +100,7 @@ class Cleaner:
         except KafkaError as error:
             if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
                 raise  # the disk's: the next round may find space
-            self._uncleanable.add(log.directory)
+            log.log_dir.uncleanable.add(log.directory)
             _log.error("compaction.failed", partition=str(log.topic_partition), error=error.message)
             return None
         _log.info("log.compacted", partition=str(log.topic_partition), **stats._asdict())
@@ -113,7 +112,7 @@ class Cleaner:
         candidates = [
             self.to_clean(log, now_ms)
             for log in self._logs.online_logs()
-            if log.config.compact and len(log.segments) > 1 and log.directory not in self._uncleanable
+            if log.config.compact and len(log.segments) > 1 and log.directory not in log.log_dir.uncleanable
         ]
         worthy = [candidate for candidate in candidates if candidate.worth_it]
         return max(worthy, key=lambda candidate: candidate.cleanable_ratio, default=None)

@@ -23,6 +23,7 @@ _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 class LogDirectory:
     __slots__ = (
         "_deletions", "cordoned", "directory_id", "offline", "on_failed", "open_files", "path", "random", "storage",
+        "uncleanable",
     )  # fmt: skip
 
     def __init__(
@@ -44,6 +45,8 @@ class LogDirectory:
         self.offline = False
         self.cordoned = False
         """Gets no new partitions while there are others (cordoned.log.dirs)."""
+        self.uncleanable: set[str] = set()
+        """Folders of the partitions that compaction has given up on: something in them cannot be read."""
         self._deletions: deque[tuple[TimestampMs, str]] = deque()
 
     def storage_error(self, error: OSError) -> KafkaError:

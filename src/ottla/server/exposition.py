@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import resource
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -82,6 +83,7 @@ METRICS = (
     _log_metric("logendoffset", "LogEndOffset", "End offset of a partition."),
     _log_metric("numlogsegments", "NumLogSegments", "Segments of a partition."),
     Metric("kafka_log_logmanager_offlinelogdirectorycount", "gauge", "kafka.log:type=LogManager,name=OfflineLogDirectoryCount", "Log directories that failed."),
+    Metric("kafka_log_logcleanermanager_uncleanable_partitions_count", "gauge", "kafka.log:type=LogCleanerManager,name=uncleanable-partitions-count", "Partitions that compaction has given up on, by log directory."),
     Metric("kafka_network_requestmetrics_requests_total", "counter", "kafka.network:type=RequestMetrics,name=RequestsPerSec", "Requests answered, by API and version."),
     Metric("kafka_network_requestmetrics_totaltimems", "gauge", "kafka.network:type=RequestMetrics,name=TotalTimeMs", "Time from a request to its answer, in ms, of the latest 1024."),
     Metric("kafka_network_requestmetrics_totaltimems_count", "gauge", "kafka.network:type=RequestMetrics,name=TotalTimeMs", "Requests that were timed."),
@@ -189,6 +191,11 @@ def _replicas(broker: Broker) -> Iterator[Sample]:
             behind += in_sync < len(partition.replicas)
             under += in_sync < needed
             at_minimum += in_sync == needed
+    logs = broker.logs.online_logs()
+    given_up = Counter(log.log_dir.path for log in logs if log.directory in log.log_dir.uncleanable)
+    for directory in broker.logs.directories:
+        labels = {"logdirectory": directory.path}
+        yield "kafka_log_logcleanermanager_uncleanable_partitions_count", labels, given_up[directory.path]
     offline = [directory for directory in broker.logs.directories if directory.offline]
     yield "kafka_server_replicamanager_partitioncount", {}, held
     yield "kafka_server_replicamanager_leadercount", {}, led

@@ -22,6 +22,12 @@ _STATES = {
     GroupKind.SHARE: ("Empty", "Stable", "Dead"),
     GroupKind.STREAMS: ("Empty", "NotReady", "Assigning", "Reconciling", "Stable", "Dead"),
 }
+_REBALANCES = {
+    GroupKind.CLASSIC: ("group-completed-rebalance-count", "Rebalances of classic groups that were completed here."),
+    GroupKind.CONSUMER: ("consumer-group-rebalance-count", "Rebalances of consumer groups that began here."),
+    GroupKind.SHARE: ("share-group-rebalance-count", "Rebalances of share groups that began here."),
+    GroupKind.STREAMS: ("streams-group-rebalance-count", "Rebalances of streams groups that began here."),
+}
 _MANAGER = "kafka_coordinator_group_groupmetadatamanager_"
 _COORDINATOR = "kafka_server_group_coordinator_metrics_"
 _SHARE = "kafka_server_share"
@@ -34,7 +40,7 @@ def _manager_metric(bean: str, doc: str) -> Metric:
 
 
 def _coordinator_metric(attribute: str, label: str, doc: str) -> Metric:
-    bean = f"kafka.server:type=group-coordinator-metrics,{label}=*:{attribute}"
+    bean = f"kafka.server:type=group-coordinator-metrics{f',{label}=*' if label else ''}:{attribute}"
     return Metric(_COORDINATOR + attribute.replace("-", "_"), "gauge", bean, doc)
 
 
@@ -51,6 +57,7 @@ GROUP_METRICS = (
     _coordinator_metric("consumer-group-count", "state", "Consumer groups coordinated here, by state."),
     _coordinator_metric("share-group-count", "state", "Share groups coordinated here, by state."),
     _coordinator_metric("streams-group-count", "state", "Streams groups coordinated here, by state."),
+    *(_coordinator_metric(name, "", doc) for name, doc in _REBALANCES.values()),
     _share_metric("counter", "GroupMetrics", "RecordAcknowledgementsPerSec", "Records that members have spoken of, by what they said."),
     _share_metric("gauge", "PartitionMetrics", "InFlightMessageCount", "Records between the start and what was given out last."),
     _share_metric("gauge", "PartitionMetrics", "InFlightBatchCount", "Ranges of those that are in one state."),
@@ -97,6 +104,8 @@ def _counts(broker: Broker) -> Iterator[Sample]:
     for kind, states in _STATES.items():
         for state in states:
             yield f"{_COORDINATOR}{kind.value}_group_count", {"state": state}, counts.get((kind, state), 0)
+    for kind, (attribute, _) in _REBALANCES.items():
+        yield _COORDINATOR + attribute.replace("-", "_"), {}, broker.groups.rebalances[kind]
     for (kind, state), count in counts.items():
         yield "ottla_group_count", {"kind": kind.value, "state": state}, count
 

@@ -6,6 +6,7 @@ with a response or with the KafkaError that the whole request failed with.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
@@ -61,6 +62,7 @@ class GroupCoordinator:
     ) -> None:
         self.settings = settings
         self._persister = persister
+        self.rebalances: Counter[GroupKind] = Counter()
         self._image = MetadataImage()
         self._image_version = 0
         spec = ShardSpec(
@@ -74,7 +76,7 @@ class GroupCoordinator:
         self.shards = Shards(OFFSETS_TOPIC, settings.offsets_topic_num_partitions, spec, clock, timers, replicas)
 
     def _make_machine(self, clock: Clock, random: RandomSource, deadlines: OperationTimers) -> GroupMachine:
-        machine = GroupMachine(self.settings, clock, random, deadlines)
+        machine = GroupMachine(self.settings, clock, random, deadlines, self.rebalances)
         machine.on_metadata(MetadataDelta(reloaded=True), self._image, self._image_version)
         return machine
 

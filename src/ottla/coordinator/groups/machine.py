@@ -7,6 +7,7 @@ appended, and their answers, like all others, leave when that is committed.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -57,8 +58,15 @@ _REPLACEABLE = (GroupKind.CONSUMER, GroupKind.STREAMS)
 
 
 class GroupMachine:
-    def __init__(self, settings: GroupSettings, clock: Clock, random: RandomSource, timers: OperationTimers) -> None:
-        self._shelf = Shelf(settings, clock, random, timers)
+    def __init__(
+        self,
+        settings: GroupSettings,
+        clock: Clock,
+        random: RandomSource,
+        timers: OperationTimers,
+        rebalances: Counter[GroupKind] | None = None,
+    ) -> None:
+        self._shelf = Shelf(settings, clock, random, timers, rebalances)
         self._store = OffsetStore()
         self._live = False
         self._rebalance = Rebalance(self._shelf)

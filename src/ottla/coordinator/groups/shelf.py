@@ -6,12 +6,13 @@ Nobody but `GroupMachine.replay` puts a group on the shelf or takes one off.
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Hashable
 from typing import Protocol
 
 from ottla.coordinator.decisions import TimedOperation
 from ottla.coordinator.groups.classic.group import ClassicGroup
-from ottla.coordinator.groups.group import Group
+from ottla.coordinator.groups.group import Group, GroupKind
 from ottla.coordinator.groups.group_timings import ConsumerTimings, consumer_timings
 from ottla.coordinator.groups.topic_hashes import TopicHashes
 from ottla.coordinator.settings import GroupSettings
@@ -36,11 +37,20 @@ class OperationTimers(Protocol):
 
 
 class Shelf:
-    def __init__(self, settings: GroupSettings, clock: Clock, random: RandomSource, timers: OperationTimers) -> None:
+    def __init__(
+        self,
+        settings: GroupSettings,
+        clock: Clock,
+        random: RandomSource,
+        timers: OperationTimers,
+        rebalances: Counter[GroupKind] | None = None,
+    ) -> None:
         self.settings = settings
         self.clock = clock
         self.random = random
         self.timers = timers
+        self.rebalances: Counter[GroupKind] = Counter() if rebalances is None else rebalances
+        """Of every shard of the node, since it started: classic groups that have settled, new epochs of the others."""
         self.groups: dict[str, Group] = {}
         self.image = MetadataImage()
         """The committed metadata; the machine is told of each change."""

@@ -11,6 +11,7 @@ from ottla.coordinator.groups.classic.group_records import group_record
 from ottla.coordinator.groups.classic.members import EMPTY_ASSIGNMENT, Member
 from ottla.coordinator.groups.classic.rebalance import Rebalance
 from ottla.coordinator.groups.classic.states import GroupState
+from ottla.coordinator.groups.group import GroupKind
 from ottla.coordinator.groups.shelf import Shelf, sync_key
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.sync_group_request import SyncGroupRequest
@@ -66,6 +67,7 @@ class Sync:
         given = {item.member_id: bytes(item.assignment) for item in request.assignments}
         assignments = {member_id: given.get(member_id, EMPTY_ASSIGNMENT) for member_id in group.members}
         draft.records.append(group_record(group, assignments))
+        self._shelf.rebalances[GroupKind.CLASSIC] += 1
         for member in group.members.values():
             self._rebalance.answer_sync(group, member, draft, _assigned(group, assignments[member.member_id]))
 

@@ -24,6 +24,7 @@ from ottla.coordinator.groups.consumer.members import ConsumerMember, MemberStat
 from ottla.coordinator.groups.consumer.reconciliation import OwnedPartitions, Reconciliation
 from ottla.coordinator.groups.consumer.regular_expressions import RegexChange, RegularExpressions
 from ottla.coordinator.groups.consumer.target import Target, TargetAssignment
+from ottla.coordinator.groups.group import GroupKind
 from ottla.coordinator.groups.shelf import Shelf, session_key
 from ottla.env.logging import get_logger
 
@@ -71,6 +72,7 @@ class ConsumerRebalance:
             epoch += 1
             draft.records.append(epoch_record(group.group_id, epoch, metadata_hash))
             log.info("group.epoch_bumped", group=group.group_id, epoch=epoch)
+            self._shelf.rebalances[GroupKind.CONSUMER] += 1
         group.refresh_due = False
         if group.has_partition_metadata:
             draft.records.append(partition_metadata_tombstone(group.group_id))

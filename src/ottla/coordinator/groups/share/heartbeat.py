@@ -12,6 +12,7 @@ from typing import NamedTuple
 from ottla.coordinator.decisions import Draft, GroupDecision, Waiter
 from ottla.coordinator.groups.assigned_group import JOIN_GROUP_EPOCH, LEAVE_GROUP_EPOCH
 from ottla.coordinator.groups.classic.join import Caller
+from ottla.coordinator.groups.group import GroupKind
 from ottla.coordinator.groups.share.assignor import assign
 from ottla.coordinator.groups.share.group import ShareGroup
 from ottla.coordinator.groups.share.group_records import (
@@ -124,6 +125,7 @@ class ShareHeartbeat:
                 epoch += 1
                 draft.records.append(epoch_record(group.group_id, epoch, metadata_hash))
                 log.info("group.epoch_bumped", group=group.group_id, epoch=epoch)
+                self._shelf.rebalances[GroupKind.SHARE] += 1
             group.refresh_due = False
         return epoch, bump
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ottla.coordinator.decisions import Draft
+from ottla.coordinator.groups.group import GroupKind
 from ottla.coordinator.groups.shelf import Shelf
 from ottla.coordinator.groups.streams.configuration import ConfiguredSubtopology, ConfiguredTopology, configure
 from ottla.coordinator.groups.streams.group import StreamsGroup
@@ -73,6 +74,7 @@ class TopologyChanges:
                 group_record(group.group_id, epoch, metadata_hash, validated_epoch, timings.assignment_configs)
             )
             log.info("group.epoch_bumped", group=group.group_id, epoch=epoch)
+            self._shelf.rebalances[GroupKind.STREAMS] += 1
         return TopologyChange(group, epoch, configured)
 
 
