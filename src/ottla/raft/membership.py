@@ -1,8 +1,9 @@
 """Changes of the voter set (KIP-853): one voter at a time, and the next only when the last is committed.
 
 Two majorities of voter sets that differ in one voter always meet, so each set may be in force as soon as it is in the
-leader's log. A new voter must have caught up as an observer before it counts. A leader that removes itself goes on until
-that is committed and then steps down.
+leader's log. A new voter must have caught up as an observer before it counts, and must have fetched since it was asked
+for: one that has just died is not counted (Kafka asks it for its ApiVersions first). A leader that removes itself goes on
+until that is committed and then steps down.
 """
 
 from __future__ import annotations
@@ -32,14 +33,18 @@ log = get_logger(__name__)
 
 SUPPORTED_KRAFT_VERSIONS = (0, 1)
 RETRY_MS = 1_000.0
+_LAGGING = "the new voter has not caught up with the leader"
 
 
 class _Waiting:
     """A change that is asked for: until the new voter has caught up, then until it is committed."""
 
-    def __init__(self, role: Leader, voter: Voter, deadline_ms: float, reply: Reply | None) -> None:
+    def __init__(
+        self, role: Leader, voter: Voter, heard_after_ms: float, deadline_ms: float, reply: Reply | None
+    ) -> None:
         self.role = role
         self.voter = voter
+        self.heard_after_ms = heard_after_ms
         self.deadline_ms = deadline_ms
         self.reply = reply
         self.offset: int | None = None
@@ -118,11 +123,19 @@ class Membership:
             code, message = refusal or (ErrorCode.NOT_LEADER_OR_FOLLOWER, "")
             reply(AddRaftVoterResponse(error_code=int(code), error_message=message))
             return
-        timeout_ms = max(request.timeout_ms, 1)
-        self._adding = _Waiting(role, voter, replica.now_ms() + timeout_ms, reply)
-        if version >= 1 and not request.ack_when_committed:
-            self._answer_add(ErrorCode.NONE)
+        now_ms = replica.now_ms()
+        adding = _Waiting(role, voter, now_ms, now_ms + max(request.timeout_ms, 1), reply)
+        early = version >= 1 and not request.ack_when_committed
+        if early:
+            # The voter itself asks (auto join), and Kafka's fetches wait behind the answer on one connection: now or never.
+            adding.heard_after_ms = now_ms - 2 * replica.config.fetch_timeout_ms
+            if not _caught_up(adding):
+                reply(AddRaftVoterResponse(error_code=int(ErrorCode.REQUEST_TIMED_OUT), error_message=_LAGGING))
+                return
+        self._adding = adding
         self._follow_add()
+        if early:
+            self._answer_add(ErrorCode.NONE)
 
     def _follow_add(self) -> None:
         replica, adding = self._replica, self._adding
@@ -135,21 +148,11 @@ class Membership:
             if adding.offset < replica.high_watermark:
                 self._answer_add(ErrorCode.NONE)
                 self._adding = None
-        elif self._caught_up(adding):
+        elif _caught_up(adding):
             adding.offset = self._append(replica.voters.with_voter(adding.voter))
         elif replica.now_ms() >= adding.deadline_ms:
-            self._answer_add(ErrorCode.REQUEST_TIMED_OUT, "the new voter has not caught up with the leader")
+            self._answer_add(ErrorCode.REQUEST_TIMED_OUT, _LAGGING)
             self._adding = None
-
-    def _caught_up(self, adding: _Waiting) -> bool:
-        state = adding.role.replicas.get(adding.voter.key)
-        recent = 2 * self._replica.config.fetch_timeout_ms
-        return (
-            state is not None
-            and state.last_caught_up_ms >= 0
-            and self._replica.now_ms() - state.fetched_ms < recent
-            and state.fetch_offset >= adding.role.epoch_start_offset
-        )
 
     def _answer_add(self, code: ErrorCode, message: str | None = None) -> None:
         if self._adding is not None and self._adding.reply is not None:
@@ -305,3 +308,13 @@ class Membership:
             listeners=[Listener(e.name, e.host, e.port) for e in replica.config.endpoints],
             ack_when_committed=False,
         )
+
+
+def _caught_up(adding: _Waiting) -> bool:
+    state = adding.role.replicas.get(adding.voter.key)
+    return (
+        state is not None
+        and state.last_caught_up_ms >= 0
+        and state.fetched_ms > adding.heard_after_ms
+        and state.fetch_offset >= adding.role.epoch_start_offset
+    )
