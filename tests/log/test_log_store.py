@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.env import logging
 from ottla.env.config import TopicConfig
 from ottla.log.checkpoints import read_offsets
 from ottla.log.log_directory import LogDirectory
@@ -157,16 +159,22 @@ def test_long_topic_names_fit_the_file_system(dirs: list[Path]) -> None:
     store.shutdown(NOW)
 
 
-def test_stray_metadata_and_foreign_folders_are_left_alone(dirs: list[Path]) -> None:
-    for name in ("__cluster_metadata-0", "lost+found", "a-0.0123456789abcdef0123456789abcdef-stray", "nodash"):
+def test_stray_metadata_and_foreign_folders_are_left_alone(dirs: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    stray = "a-0.0123456789abcdef0123456789abcdef-stray"
+    said = io.StringIO()
+    monkeypatch.setattr(logging, "_sink", logging._sink)
+    logging.configure(said, level="warning")
+    for name in ("__cluster_metadata-0", "lost+found", stray, "nodash"):
         (dirs[0] / name).mkdir(parents=True)
     (dirs[0] / "file-0").write_text("a file")
     store = opened(dirs[:1])
     assert store.logs() == {}
     log = store.create(A1, TOPIC_ID, CONFIG, NOW)
     append(log, b"x")
+    assert f"log.stray directory={dirs[0] / stray}" in said.getvalue()
     store.mark_stray(A1, NOW)
-    assert len(list(dirs[0].glob("a-1.*-stray"))) == 1
+    [folder] = dirs[0].glob("a-1.*-stray")
+    assert f"log.stray directory={folder}" in said.getvalue()
     assert store.remove_due_files(NOW + 10**9) == 0
     store.shutdown(NOW)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from ottla.cli.findings import Finding, error, ok, warning
 from ottla.client.cluster import Cluster
@@ -106,7 +107,8 @@ def _disks(cluster: Cluster) -> Iterator[Finding]:
     from ottla.protocol.generated.describe_log_dirs_request import DescribeLogDirsRequest
     from ottla.protocol.generated.describe_log_dirs_response import DescribeLogDirsResponse
 
-    for broker in cluster.describe("describeLogDirs").brokers:
+    found = cluster.describe("describeLogDirs")
+    for broker in found.brokers:
         try:
             request = DescribeLogDirsRequest(None)
             answer = cluster.node_call("describeLogDirs", broker.node_id, request, DescribeLogDirsResponse)
@@ -123,6 +125,21 @@ def _disks(cluster: Cluster) -> Iterator[Finding]:
                 yield error(
                     "disk-full", f"{where}: {share:.0%} free", "shorten retention, delete topics, or give it more disk"
                 )
+            if strays := _strays(row.log_dir, broker.node_id, found.cluster_id):
+                fix = "replicas that the metadata gives to other brokers: look at what is in them, then delete the folders"
+                yield warning("stray-partitions", f"{where}: {_some(strays)}", fix)
+
+
+def _strays(log_dir: str, node_id: int, cluster_id: str) -> list[str]:
+    """What a broker has put aside; seen only where its folder is on this machine, and is really its own."""
+    folder = Path(log_dir)
+    try:
+        lines = (folder / "meta.properties").read_text("utf-8").splitlines()
+        if not {f"node.id={node_id}", f"cluster.id={cluster_id}"} <= set(lines):
+            return []
+        return sorted(entry.name for entry in folder.iterdir() if entry.name.endswith("-stray"))
+    except (OSError, ValueError):
+        return []
 
 
 def _partitions(cluster: Cluster) -> Iterator[Finding]:

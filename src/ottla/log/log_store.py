@@ -280,9 +280,9 @@ class LogStore:
 
     def mark_stray(self, partition: TopicPartition, now_ms: TimestampMs) -> None:
         """The metadata does not give this replica to the node: put it aside under another name and keep it."""
-        log = self._logs.pop(partition, None)
-        if log is not None:
+        if (log := self._logs.pop(partition, None)) is not None:
             self._discard(log, STRAY_DIR_SUFFIX, now_ms)
+            _log.warning("log.stray", directory=log.directory)
 
     def _discard(self, log: PartitionLog, suffix: str, now_ms: TimestampMs) -> None:
         log_dir = log.log_dir
