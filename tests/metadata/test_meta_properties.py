@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from ottla.metadata.meta_properties import (
 from ottla.model.ids import Uuid
 from ottla.runtime.disk import DiskStorage
 
-CLUSTER = "5L6g3nShT-eMCtK--X86sw"
+from .meta_variants import CLUSTER, VARIANTS, write
 
 
 def test_kafkas_file_and_ours(tmp_path: Path) -> None:
@@ -90,3 +91,16 @@ def test_a_directory_of_an_older_kafka_gets_its_id_once(tmp_path: Path) -> None:
     assert complete[str(tmp_path)].directory_id == fresh
     again = load_ensemble(storage, [], metadata_log_dir=str(tmp_path), node_id=1)
     assert complete_directory_ids(storage, again, lambda: Uuid(b"g" * 16), 0) == complete
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_variants_start_or_are_refused_as_in_kafka(tmp_path: Path, name: str) -> None:
+    """`tests/interop/test_meta_properties_compared.py` (soak) shows the same ones to Apache Kafka."""
+    directories = tmp_path / "a", tmp_path / "b"
+    write(directories, VARIANTS[name])
+    paths = [str(path) for path in directories]
+    variant = VARIANTS[name]
+    starts = variant.starts and not variant.refused_here
+    refusal = contextlib.nullcontext() if starts else pytest.raises(MetaPropertiesError)
+    with refusal:
+        load_ensemble(DiskStorage(), paths, metadata_log_dir=paths[0], node_id=1)

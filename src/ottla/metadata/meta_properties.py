@@ -42,10 +42,12 @@ def read_meta_properties(storage: Storage, log_dir: str) -> MetaProperties | Non
     version = values.get("version", "0")
     if version not in ("0", "1"):
         raise MetaPropertiesError(f"{path}: Unknown meta.properties version number {version}")
-    for name in ("cluster.id", "node.id"):
-        if name not in values and not (version == "0" and name == "node.id" and "broker.id" in values):
+    # Kafka reads broker.id in files of version 0 (ZooKeeper's time) only, and node.id in the others only.
+    id_name = "broker.id" if version == "0" else "node.id"
+    for name in ("cluster.id", id_name):
+        if name not in values:
             raise MetaPropertiesError(f"{path}: {name} was not found.")
-    node_id = values.get("node.id", values.get("broker.id", ""))
+    node_id = values[id_name]
     if not node_id.isdecimal():
         raise MetaPropertiesError(f"{path}: Unable to read {node_id!r} as a base-10 number.")
     directory = values.get("directory.id")
