@@ -130,7 +130,7 @@ def _disks(cluster: Cluster) -> Iterator[Finding]:
                 yield warning("stray-partitions", f"{where}: {_some(strays)}", fix)
 
 
-def _strays(log_dir: str, node_id: int, cluster_id: str) -> list[str]:
+def _strays(log_dir: str, node_id: int, cluster_id: str | None) -> list[str]:
     """What a broker has put aside; seen only where its folder is on this machine, and is really its own."""
     folder = Path(log_dir)
     try:
