@@ -79,6 +79,7 @@ def test_a_sink_whose_library_is_not_there(
 
 def test_a_reader_that_leaves_early_is_no_error() -> None:
     """`ottla ... | head -1`."""
+    call("produce", "listed", "x")
     read, write = os.pipe()
     os.close(read)
     try:

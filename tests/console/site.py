@@ -42,7 +42,7 @@ class ServedConsole:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not self._server.started:
             assert time.monotonic() < deadline, "the console did not start"
             time.sleep(0.02)
@@ -71,7 +71,7 @@ class ServedConsole:
     def post(self, path: str, /, **fields: str) -> httpx.Response:
         return self.http.post(path, data={"csrf": self.csrf(), **fields})
 
-    def until(self, path: str, text: str, seconds: float = 20, **params: Any) -> str:
+    def until(self, path: str, text: str, seconds: float = 60, **params: Any) -> str:
         """The page once it has `text`."""
         deadline = time.monotonic() + seconds
         while True:

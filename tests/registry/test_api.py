@@ -28,23 +28,25 @@ def schema_body(schema: Any, schema_type: str = "AVRO", **more: Any) -> dict[str
 
 
 def test_register_look_up_and_list(url: str, subject: str) -> None:
-    status, first = register(url, subject, RECORD)
+    name = subject.replace("-", "_")  # of this test alone: a schema has one id under all subjects
+    mine = record("a", name=name)
+    status, first = register(url, subject, mine)
     assert (status, first["version"]) == (200, 1)
-    assert register(url, subject, RECORD)[1] == first
-    second = register(url, subject, record("a", "b"))[1]
+    assert register(url, subject, mine)[1] == first
+    second = register(url, subject, record("a", "b", name=name))[1]
     assert second["version"] == 2
     assert second["id"] > first["id"]
     assert call(url, "GET", f"/subjects/{subject}/versions") == (200, [1, 2])
-    found = call(url, "POST", f"/subjects/{subject}", schema_body(RECORD))[1]
+    found = call(url, "POST", f"/subjects/{subject}", schema_body(mine))[1]
     assert (found["id"], found["version"], found["subject"]) == (first["id"], 1, subject)
-    assert call(url, "GET", f"/schemas/ids/{first['id']}")[1]["schema"] == json.dumps(RECORD, separators=(",", ":"))
-    assert call(url, "GET", f"/schemas/ids/{first['id']}/schema")[1] == RECORD
+    assert call(url, "GET", f"/schemas/ids/{first['id']}")[1]["schema"] == json.dumps(mine, separators=(",", ":"))
+    assert call(url, "GET", f"/schemas/ids/{first['id']}/schema")[1] == mine
     assert call(url, "GET", f"/schemas/ids/{first['id']}/subjects") == (200, [subject])
     assert call(url, "GET", f"/schemas/ids/{first['id']}/versions") == (200, [{"subject": subject, "version": 1}])
-    assert call(url, "GET", f"/schemas/guids/{first['guid']}")[1]["schema"] == json.dumps(RECORD, separators=(",", ":"))
+    assert call(url, "GET", f"/schemas/guids/{first['guid']}")[1]["schema"] == json.dumps(mine, separators=(",", ":"))
     assert call(url, "GET", f"/schemas/guids/{first['guid']}/ids")[1] == [{"context": ".", "id": first["id"]}]
     assert call(url, "GET", f"/subjects/{subject}/versions/latest")[1]["version"] == 2
-    assert call(url, "GET", f"/subjects/{subject}/versions/1/schema")[1] == RECORD
+    assert call(url, "GET", f"/subjects/{subject}/versions/1/schema")[1] == mine
     assert subject in call(url, "GET", "/subjects")[1]
     assert call(url, "GET", f"/subjects?subjectPrefix={subject}")[1] == [subject]
 
