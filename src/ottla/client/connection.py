@@ -144,6 +144,12 @@ class Connection:
         except TimeoutError as reason:
             self.close()
             raise CallTimeout(f"{self.host}:{self.port} did not answer in time") from reason
+        except ssl.SSLError as reason:
+            self.close()
+            # In TLS 1.3 the handshake is over for us before the server has looked at our certificate: it refuses it here.
+            if "CERTIFICATE" in (reason.reason or ""):
+                raise AuthenticationFailed(f"SSL handshake failed: {reason.reason}") from reason
+            raise ConnectionFailed(f"{self.host}:{self.port}: {reason}") from reason
         except OSError as reason:
             self.close()
             raise ConnectionFailed(f"{self.host}:{self.port}: {reason}") from reason
