@@ -448,7 +448,11 @@ def probes(topic_id: Uuid, batch: bytes, transactional_batch: bytes) -> dict[str
                 [rd.AlterReplicaLogDir("/no/such/dir", [rd.AlterReplicaLogDirTopic(TOPIC, [0])])]
             ), 2,
         ),
-        "DescribeLogDirs": (describe_log_dirs_request.DescribeLogDirsRequest([]), 4),
+        # Refused with no directory at all; the code is told since version 3.
+        **{
+            f"DescribeLogDirs v{version}": (describe_log_dirs_request.DescribeLogDirsRequest([]), version)
+            for version in range(1, 6)
+        },
         "ElectLeaders": (
             elect_leaders_request.ElectLeadersRequest(
                 0, [elect_leaders_request.TopicPartitions(GHOST, [0])], 1000
