@@ -16,10 +16,13 @@ from confluent_kafka import Consumer, Producer, ShareConsumer
 from confluent_kafka.admin import AdminClient
 from prometheus_client.parser import text_string_to_metric_families
 
+from ottla.protocol.generated.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from ottla.server.exposition import METRICS
 from ottla.testing import Broker
+from tests.robustness.wire import call
 from tests.support.apache_kafka import TEST_JVM, ApacheKafka
 from tests.support.debian import debian_command
+from tests.support.frames import RawConnection
 from tests.support.jmx_exporter import RULES, agent
 from tests.support.kafka_jars import Unavailable
 from tests.support.ports import free_port
@@ -102,8 +105,26 @@ def test_counts_are_true(node: tuple[Broker, str]) -> None:
     rebalances = "kafka_server_group_coordinator_metrics_"
     assert found[f"{rebalances}group_completed_rebalance_count", ()] >= 1
     assert found[f"{rebalances}share_group_rebalance_count", ()] >= 1
-    assert found[f"{rebalances}consumer_group_rebalance_count", ()] == 0
     assert found[f"{rebalances}streams_group_rebalance_count", ()] == 0
+
+
+def test_a_new_epoch_of_a_consumer_group_is_a_rebalance(node: tuple[Broker, str]) -> None:
+    name = "kafka_server_group_coordinator_metrics_consumer_group_rebalance_count", ()
+    host, port = node[0].bootstrap_servers.split(":")
+    before = samples(get(node[1], "/metrics"))[name]
+    with RawConnection(host, int(port), timeout=20) as connection:
+        request = ConsumerGroupHeartbeatRequest(
+            group_id="modern", member_id="AAECAwQFBgcICQoLDA0ODw", member_epoch=0, rebalance_timeout_ms=60_000,
+            subscribed_topic_names=["counted"], topic_partitions=[],
+        )  # fmt: skip
+        joined = call(connection, request)
+        assert joined.error_code == 0, joined.error_message
+        assert samples(get(node[1], "/metrics"))[name] == before + 1
+        again = ConsumerGroupHeartbeatRequest(
+            group_id="modern", member_id=request.member_id, member_epoch=joined.member_epoch
+        )
+        assert call(connection, again).error_code == 0
+    assert samples(get(node[1], "/metrics"))[name] == before + 1, "nothing has changed"
 
 
 def test_partitions_that_compaction_gave_up_on_are_counted(node: tuple[Broker, str]) -> None:
