@@ -15,7 +15,7 @@ import pytest
 
 from tests.interop.conftest import PROPERTIES
 from tests.interop.ottla_server import OttlaServer
-from tests.interop.settled import await_settled
+from tests.interop.settled import await_led, await_settled
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.kafka_tools import (
     BrokerApiVersionsCommand,
@@ -273,6 +273,7 @@ def perf_topic(sides: tuple[Side, Side], kafka_tool: Tool, new_name: Callable[[s
     name = new_name("perf")
     for side in sides:
         side.run(kafka_tool, topics(f"--create --topic {name} --partitions 2"))
+        await_led(side.server.bootstrap_servers, name, 2)  # kafka-verifiable-producer does not try again
     return name
 
 
