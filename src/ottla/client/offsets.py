@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, TypeVar
 
 from ottla.client.cluster import Cluster
 from ottla.client.errors import error_of
@@ -13,6 +13,12 @@ from ottla.model.errors import ErrorCode, KafkaError
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 Partition = tuple[str, int]
+Found = TypeVar("Found")
+_SOON_S = 5.0
+_ASKED_ANEW = frozenset(
+    {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.OFFSET_NOT_AVAILABLE}
+)
+"""A leader that moved, was just made, or does not know yet how far the one before it had committed (KIP-207)."""
 
 
 class FoundOffset(NamedTuple):
@@ -22,20 +28,43 @@ class FoundOffset(NamedTuple):
 
 
 def list_offsets(
-    cluster: Cluster, wanted: Mapping[Partition, int], *, read_committed: bool = False
+    cluster: Cluster, wanted: Mapping[Partition, int], *, read_committed: bool = False, patience_s: float | None = None
 ) -> dict[Partition, FoundOffset | KafkaError]:
-    """By timestamp or one of the names above; what a leader refuses is its error. Leaders that moved are asked anew."""
+    """By timestamp or one of the names above; what a leader refuses is its error.
 
-    def attempt(deadline: float) -> dict[Partition, FoundOffset | KafkaError]:
-        del deadline  # each call below has its own
-        leaders = leaders_of(cluster, {topic for topic, _ in wanted})
-        found = _ask(cluster, wanted, leaders, read_committed=read_committed)
-        for answer in found.values():
-            if isinstance(answer, KafkaError) and answer.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                raise answer
-        return found
+    Leaders that moved are asked anew, for as long as a call may take or the caller's patience lasts.
+    """
 
-    return cluster.retried("listOffsets", attempt) if wanted else {}
+    def ask(some: Mapping[Partition, int]) -> dict[Partition, FoundOffset | KafkaError]:
+        def attempt(deadline: float) -> dict[Partition, FoundOffset | KafkaError]:
+            del deadline  # each call below has its own
+            leaders = leaders_of(cluster, {topic for topic, _ in some})
+            return _ask(cluster, some, leaders, read_committed=read_committed)
+
+        return cluster.retried("listOffsets", attempt)
+
+    return _asked_anew(cluster, wanted, ask, patience_s) if wanted else {}
+
+
+def _asked_anew(
+    cluster: Cluster,
+    wanted: Mapping[Partition, int],
+    ask: Callable[[Mapping[Partition, int]], dict[Partition, Found]],
+    patience_s: float | None = None,
+) -> dict[Partition, Found]:
+    deadline = time.monotonic() + (cluster.settings.api_timeout_ms / 1000 if patience_s is None else patience_s)
+    pause_s = cluster.settings.retry_backoff_ms / 1000
+    found = ask(wanted)
+    while moved := {where: offset for where, offset in wanted.items() if _moved(found.get(where))}:
+        if time.monotonic() + pause_s >= deadline:
+            break
+        time.sleep(pause_s)
+        found.update(ask(moved))
+    return found
+
+
+def _moved(answer: object) -> bool:
+    return isinstance(answer, KafkaError) and answer.code in _ASKED_ANEW
 
 
 def _ask(
@@ -86,8 +115,9 @@ def offsets_or_raise(cluster: Cluster, wanted: Mapping[Partition, int]) -> dict[
 
 
 def end_offsets(cluster: Cluster, partitions: Iterable[Partition], *, earliest: bool = False) -> dict[Partition, int]:
-    """Latest (or earliest) offsets of those partitions whose leader answers."""
-    found = list_offsets(cluster, dict.fromkeys(partitions, EARLIEST if earliest else LATEST))
+    """Latest (or earliest) offsets of those partitions whose leader answers soon."""
+    wanted = dict.fromkeys(partitions, EARLIEST if earliest else LATEST)
+    found = list_offsets(cluster, wanted, patience_s=_SOON_S)
     return {where: answer.offset for where, answer in found.items() if isinstance(answer, FoundOffset)}
 
 
@@ -101,19 +131,7 @@ def delete_records(cluster: Cluster, before: Mapping[Partition, int]) -> dict[Pa
 
     Leaders that moved, or were just made, are asked anew.
     """
-    deadline = time.monotonic() + cluster.settings.api_timeout_ms / 1000
-    found = _delete_records(cluster, before)
-    while moved := [where for where, result in found.items() if _moved(result)]:
-        pause = cluster.settings.retry_backoff_ms / 1000
-        if time.monotonic() + pause >= deadline:
-            break
-        time.sleep(pause)
-        found.update(_delete_records(cluster, {where: before[where] for where in moved}))
-    return found
-
-
-def _moved(result: int | KafkaError) -> bool:
-    return isinstance(result, KafkaError) and result.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return _asked_anew(cluster, before, lambda some: _delete_records(cluster, some))
 
 
 def _delete_records(cluster: Cluster, before: Mapping[Partition, int]) -> dict[Partition, int | KafkaError]:
