@@ -15,7 +15,7 @@ import pytest
 
 from ottla.client.cluster import Cluster
 from ottla.console.access import AccessControl
-from ottla.console.cluster.history import POINTS, History, Ring, total_lag
+from ottla.console.cluster.history import POINTS, History, Lag, Ring, total_lag
 from ottla.console.cluster.librdkafka import librdkafka_settings
 from ottla.console.cluster.sampler import Sampler
 from ottla.console.cluster.snapshot import GroupRow, PartitionRow, Snapshot, TopicRow
@@ -28,6 +28,7 @@ from ottla.console.messages.record import Record, time_text
 from ottla.console.messages.span import Span, Stretch
 from ottla.console.messages.write import parse_bytes, parse_headers
 from ottla.console.pages import access as access_page
+from ottla.console.pages.overview import concerns
 from ottla.console.registry_client import Registry
 from ottla.console.render import size, span
 from ottla.security.web import WebAccess, check_password, hash_password
@@ -118,6 +119,13 @@ def test_a_topic_answers_when_all_its_leaders_do() -> None:
     assert replace(topic, partitions=(row, replace(row, end=None, leader=-1))).answering, "nobody can"
 
 
+def test_a_concern_leads_to_the_page_of_a_group_of_any_name() -> None:
+    seen, name = snapshot(100, 10, 3), "a/b?c#"
+    seen.groups[name] = replace(seen.groups.pop("g"), id=name, state="Empty")
+    (concern,) = concerns(seen, {name: Lag(7, 1.0)})
+    assert concern.href == "/groups/a%2Fb%3Fc%23"
+
+
 def committed_of(seen: Snapshot) -> int:
     (group,) = seen.groups.values()
     return next(iter(group.committed.values()))
@@ -148,8 +156,6 @@ class TestLagInSeconds:
         assert (lag.seconds, lag.at_least) == (30, True)
 
     def test_takes_the_longest_of_several(self) -> None:
-        from ottla.console.cluster.history import Lag
-
         assert total_lag([Lag(5, 3.0), Lag(1, 9.0), Lag(0, 0.0)]) == Lag(6, 9.0)
 
     def test_forgets_groups_that_are_gone(self) -> None:

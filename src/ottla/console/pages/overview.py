@@ -10,6 +10,7 @@ from starlette.routing import Route
 
 from ottla.console.cluster.history import History, Lag
 from ottla.console.cluster.snapshot import GroupRow, Snapshot
+from ottla.console.render import path_part
 from ottla.console.site import site_of
 from ottla.console.web import page_response
 
@@ -78,7 +79,7 @@ def concerns(snapshot: Snapshot, lags: dict[str, Lag]) -> list[Concern]:
     """What a person should look at, worst first."""
     found = []
     for topic in snapshot.topics.values():
-        href = f"/topics/{topic.name}"
+        href = f"/topics/{path_part(topic.name)}"
         if topic.leaderless:
             found.append(
                 Concern("bad", f"{topic.name}: {topic.leaderless} partitions have no leader and cannot be used", href)
@@ -102,7 +103,7 @@ def concerns(snapshot: Snapshot, lags: dict[str, Lag]) -> list[Concern]:
 def _group_concerns(groups: dict[str, GroupRow], lags: dict[str, Lag]) -> list[Concern]:
     found = []
     for name, lag in lags.items():
-        href = f"/groups/{name}"
+        href = f"/groups/{path_part(name)}"
         if lag.records and groups[name].state == "Empty":
             found.append(Concern("warn", f"group {name} has {lag.records:,} records to read and no member", href))
         elif lag.records and lag.seconds is not None and lag.seconds > _BEHIND_S:
