@@ -75,7 +75,7 @@ class KafkaPythonMember:
             group_id=group,
             client_id=self.name,
             heartbeat_interval_ms=300,
-            session_timeout_ms=10_000,
+            session_timeout_ms=30_000,  # a stalled machine is no reason to leave
         )
         listener = PythonListener(self.name, ledger)
         while not client.partitions_for_topic(topic) and not self._stop.is_set():
@@ -102,7 +102,7 @@ class AiokafkaMember(KafkaPythonMember):
             group_id=group,
             client_id=self.name,
             heartbeat_interval_ms=300,
-            session_timeout_ms=10_000,
+            session_timeout_ms=30_000,  # a stalled machine is no reason to leave
         )
         client.subscribe([topic], listener=AsyncListener(self.name, ledger))
         await client.start()
