@@ -110,7 +110,7 @@ _odd_ready: list[bool] = []
 EXAMPLES = os.environ.get("EXAMPLES")
 """CI asks the same every time and shows the first difference as it is. More, others and shrunk:
 `EXAMPLES=500 pytest tests/interop/test_differential.py -k made_up --hypothesis-seed=N`."""
-MADE_UP_TIMEOUT_S = 3600 if EXAMPLES else 150
+MADE_UP_TIMEOUT_S = 3600 if EXAMPLES else 600
 
 
 def made_up(examples: int) -> settings:
