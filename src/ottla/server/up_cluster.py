@@ -14,6 +14,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -154,7 +156,7 @@ def _wait_until_up(
     for node_id, config in configs.items():
         endpoint = config.advertised_broker_listeners[0]
         address = (endpoint.host or "127.0.0.1", endpoint.port)
-        while not answers(address):
+        while not (answers(address) and is_ready(config.ottla_http_listener)):
             if processes[node_id].poll() is not None:
                 raise StartupError(
                     f"node {node_id} did not start: see {Path(config.data_dirs[0]).parent / 'ottla.log'}"
@@ -177,6 +179,21 @@ def answers(address: tuple[str, int]) -> bool:
             return bool(connection.recv(4))
     except OSError:
         return False
+
+
+def is_ready(http_listener: str) -> bool:
+    """Whether the node says that its broker is no longer fenced, and can be given partitions; one that tells nothing is."""
+    if not http_listener:
+        return True
+    host, _, port = http_listener.rpartition(":")
+    connection = HTTPConnection(host.strip("[]"), int(port), timeout=1.0)
+    try:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status != HTTPStatus.SERVICE_UNAVAILABLE
+    except (OSError, HTTPException):
+        return False
+    finally:
+        connection.close()
 
 
 def _stop(processes: dict[int, subprocess.Popen[bytes]]) -> None:
