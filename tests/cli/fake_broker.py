@@ -1,6 +1,7 @@
 """A broker of lies: it answers Kafka's protocol, each API as the test says, so that faults can be seeded.
 
-Only for what a healthy real server cannot be made to say; APIs that a test does not set get an empty healthy answer.
+Only for what a healthy real server cannot be made to say; APIs that a test does not set get an empty healthy answer. A
+Metadata answer that names no broker is completed with this one, whose port nobody knows before.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class FakeBroker:
         self.address = f"127.0.0.1:{self.port}"
         self._tls = tls
         self._answers: dict[int, Answer | None] = {
-            3: lambda _: MetadataResponse(brokers=[MetadataResponseBroker(1, "127.0.0.1", self.port)], controller_id=1),
+            3: lambda _: MetadataResponse(controller_id=1),
             18: lambda _: ApiVersionsResponse(
                 api_keys=[ApiVersion(k, a.min_version, a.max_version) for k, a in APIS.items()]
             ),
@@ -74,7 +75,10 @@ class FakeBroker:
         if answer is None:
             return False
         request, _ = request_class(key).decode(frame, position, version)
-        stream.sendall(b"".join(encode_response(answer(request), version, correlation_id)))
+        response = answer(request)
+        if isinstance(response, MetadataResponse) and not response.brokers:
+            response.brokers = [MetadataResponseBroker(1, "127.0.0.1", self.port)]
+        stream.sendall(b"".join(encode_response(response, version, correlation_id)))
         return True
 
 

@@ -88,7 +88,6 @@ def healthy(**answers: Any) -> dict[int, Any]:
 
 
 def topics(*partitions: MetadataResponsePartition) -> Callable[[Any], MetadataResponse]:
-    """A Metadata answer that a FakeBroker completes with its own port."""
     return lambda _: MetadataResponse(
         topics=[MetadataResponseTopic(0, "t", partitions=list(partitions))], controller_id=1
     )
@@ -96,11 +95,6 @@ def topics(*partitions: MetadataResponsePartition) -> Callable[[Any], MetadataRe
 
 def seeded(answers: dict[int, Any], lag: int = 100_000, **properties: str) -> list[str]:
     with FakeBroker(answers) as broker:
-        given = answers.get(3)
-        if given is not None:
-            made = given(None)
-            made.brokers = made.brokers or [MetadataResponseBroker(1, "127.0.0.1", broker.port)]
-            broker._answers[3] = lambda _: made
         coordinator = FindCoordinatorResponse(coordinators=[Coordinator("k", 1, "127.0.0.1", broker.port)])
         broker._answers[10] = lambda _: coordinator
         return names(broker.address, lag, **properties)

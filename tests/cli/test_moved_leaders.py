@@ -23,7 +23,6 @@ from ottla.protocol.generated.list_offsets_response import (
 )
 from ottla.protocol.generated.metadata_response import (
     MetadataResponse,
-    MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
@@ -35,14 +34,9 @@ LIST_OFFSETS, DELETE_RECORDS = 2, 21
 
 def leading(api: int, answer: Callable[[Any], Any]) -> FakeBroker:
     """One that leads three partitions of topic t and answers this API so."""
-    broker = FakeBroker({api: answer})
     rows = [MetadataResponsePartition(0, index, 1, 0, [1], [1]) for index in range(3)]
-    told = MetadataResponse(
-        brokers=[MetadataResponseBroker(1, "127.0.0.1", broker.port)],
-        topics=[MetadataResponseTopic(0, "t", partitions=rows)],
-    )
-    broker._answers[3] = lambda _: told
-    return broker
+    told = MetadataResponse(topics=[MetadataResponseTopic(0, "t", partitions=rows)])
+    return FakeBroker({3: lambda _: told, api: answer})
 
 
 def test_only_what_moved_is_deleted_again() -> None:
