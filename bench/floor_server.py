@@ -44,6 +44,7 @@ from ottla.protocol.generated.metadata_response import (
     MetadataResponseTopic,
 )
 from ottla.protocol.generated.produce_response import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from ottla.system.sockets import MORE_FOLLOWS
 
 HOST = "127.0.0.1"
 _LAST_OFFSET_DELTA_AT = 23
@@ -198,7 +199,7 @@ class FloorServer:
         run: list[bytes] = []
         for piece in encode_response(response, version, correlation_id):
             if isinstance(piece, Region):
-                peer.sendall(b"".join(run), socket.MSG_MORE)
+                peer.sendall(b"".join(run), MORE_FOLLOWS)
                 piece.send(peer)
                 run = []
             else:

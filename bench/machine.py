@@ -39,10 +39,15 @@ def load_average() -> list[float]:
     return [round(value, 2) for value in os.getloadavg()]
 
 
+def cores() -> int:
+    """Those that this process may use; macOS does not limit a process to some of them."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def facts() -> dict[str, Any]:
     memory = _first("/proc/meminfo", "MemTotal").split()[0]
     return {
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": cores(),
         "cpu": _first("/proc/cpuinfo", "model name"),
         "memory_gb": round(int(memory) * 1024 / 1e9, 1) if memory.isdigit() else None,
         "kernel": platform.release(),
@@ -57,7 +62,7 @@ def facts() -> dict[str, Any]:
 
 def tag() -> str:
     """A short name of the kind of machine, for the name of the result file."""
-    return f"{len(os.sched_getaffinity(0))}cpu-{platform.machine()}"
+    return f"{cores()}cpu-{platform.machine()}"
 
 
 def raise_open_files() -> None:

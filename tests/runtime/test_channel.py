@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import select
 import socket
 import struct
 from collections.abc import Callable
@@ -18,9 +20,9 @@ from ottla.log.results import LogSlice
 from ottla.runtime.buffers import BufferPool
 from ottla.runtime.channel import Channel
 from ottla.runtime.disk import DiskStorage
-from ottla.runtime.hangups import Hangups
 from ottla.runtime.lookout import Lookout
 from ottla.server.run import new_event_loop
+from ottla.system.hangups import Hangups
 
 MIB = 1024 * 1024
 
@@ -235,7 +237,15 @@ def test_a_peer_that_never_reads_is_not_read_either(play):
     play(main)
 
 
-def test_file_regions_and_bytes_in_order(play, tmp_path):
+@pytest.mark.parametrize("refusal", [None, errno.ENOTSUP, errno.EINVAL])
+def test_file_regions_and_bytes_in_order(play, tmp_path, monkeypatch, refusal):
+    """Also of a file system that has no sendfile."""
+
+    def refuse(*_: int) -> int:
+        raise OSError(refusal, os.strerror(refusal))
+
+    if refusal is not None:
+        monkeypatch.setattr(os, "sendfile", refuse)
     content = os.urandom(3 * MIB)
     (tmp_path / "segment").write_bytes(content)
     shared = SharedFile(DiskStorage().open(str(tmp_path / "segment")))
@@ -292,6 +302,7 @@ def test_others_have_their_turn(play):
     play(main)
 
 
+@pytest.mark.skipif(not hasattr(select, "epoll"), reason="it is libuv's epoll that loses a reset")
 def test_a_reset_with_the_last_bytes_is_noticed(play):
     """libuv reports an error once: who only takes the bytes then never hears of the reset."""
 

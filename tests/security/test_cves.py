@@ -326,7 +326,8 @@ def test_cve_2025_27817_redirects_are_not_followed() -> None:
 
 
 def test_cve_2024_31141_config_providers_read_no_files(tmp_path: Path) -> None:
-    """`${file:...}` and its kin are texts here: no provider exists that could read a file or the environment."""
+    """`${file:...}` and its kin are texts wherever a client can set a value: variables are filled in only when the
+    operator's file is read, and only by Kafka's own providers."""
     secret = tmp_path / "secret.properties"
     secret.write_text("password=from-the-file\n")
     config = _sasl_config({"ssl.keystore.password": f"${{file:{secret}:password}}", "broker.rack": "${env:HOME}"})

@@ -96,8 +96,7 @@ def test_a_running_server_tells_none(tmp_path: Path) -> None:
             described = session.ask(DescribeConfigsRequest([DescribeConfigsResource(4, "1", None)], True, True), 4)
             assert described.results[0].configs
             assert_clean(repr(described))
-        arguments = Path(f"/proc/{server.pid}/cmdline").read_bytes().decode()
-        environment = Path(f"/proc/{server.pid}/environ").read_bytes().decode()
+        arguments, environment = shown(server.pid)
     finally:
         server.stop()
     log = server.log_file.read_text()
@@ -139,11 +138,22 @@ def test_the_http_servers_tell_none(tmp_path: Path, command: str) -> None:
             assert all(answer.status_code >= 400 for answer in answers)
             for answer in answers:
                 assert_clean(answer.text + str(answer.headers))
-            assert_clean(Path(f"/proc/{process.pid}/cmdline").read_bytes().decode())
+            assert_clean(shown(process.pid)[0])
         finally:
             process.terminate()
             rest, _ = process.communicate(timeout=20)
     assert_clean("".join(said) + rest)
+
+
+def shown(pid: int) -> tuple[str, str]:
+    """What others see of a process: its arguments and its environment."""
+    if not Path("/proc/self").exists():  # macOS
+        options = (["-ww"], ["eww"])
+        words = ([*option, "-o", "command=", "-p", str(pid)] for option in options)
+        one, both = (subprocess.check_output(["ps", *some], text=True) for some in words)
+        return one, both
+    folder = Path(f"/proc/{pid}")
+    return (folder / "cmdline").read_bytes().decode(), (folder / "environ").read_bytes().decode()
 
 
 def assert_clean(text: str) -> None:
@@ -206,7 +216,7 @@ def test_errors_and_tracebacks_tell_none(tmp_path: Path) -> None:
         else:
             pytest.fail("was taken")
     try:
-        load({**base, "ssl.keystore.password": STORE, "nonsense": "1"})
+        load({**base, "ssl.keystore.password": STORE, "nonsense": "1"}, strict=True)
     except ConfigError as error:
         assert_clean(str(error))
     else:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.log.results import LogSlice
 from ottla.runtime.buffers import BufferPool, FrameBuffer, FrameError
 from ottla.runtime.lookout import SMALL_BYTES
+from ottla.system.sockets import MORE_FOLLOWS, NO_SENDFILE
 
 if TYPE_CHECKING:
     from ottla.broker.connection import Connection
@@ -222,7 +223,7 @@ class Channel:
         if type(piece) is LogSlice:
             return self._send_region(piece)
         try:
-            sent = self._socket.send(piece, socket.MSG_MORE if more else 0)
+            sent = self._socket.send(piece, MORE_FOLLOWS if more else 0)
         except (BlockingIOError, InterruptedError):
             return piece
         return None if sent == len(piece) else memoryview(piece)[sent:]
@@ -238,6 +239,10 @@ class Channel:
                 sent = os.sendfile(self.fd, source, region.position, min(region.length, _SENDFILE_CHUNK))
             except (BlockingIOError, InterruptedError):
                 return region
+            except OSError as error:
+                if error.errno in NO_SENDFILE:
+                    return self._send_read_region(region)
+                raise
             if sent == 0:
                 raise OSError(f"{region.file.path} ends {region.length} bytes before the answer that was promised")
             region.position += sent
@@ -245,7 +250,7 @@ class Channel:
         return None
 
     def _send_read_region(self, region: LogSlice) -> LogSlice | None:
-        """Of a file that cannot leave as it is (encrypted at rest): read in pieces."""
+        """Of a file that cannot leave as it is (encrypted at rest, or no sendfile for it): read in pieces."""
         while region.length:
             data = region.file.pread(min(region.length, _SENDFILE_CHUNK), region.position)
             if not data:

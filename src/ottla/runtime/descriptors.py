@@ -30,9 +30,19 @@ class Descriptors(NamedTuple):
         return cls(segments, soft - segments - min(SPARE, soft // 4))
 
 
+_CANDIDATES = (1_048_576, 65_536, 10_240)
+"""For a system that does not grant its own hard limit: macOS gives a shell 256 of "unlimited" and refuses more than
+kern.maxfilesperproc. 10,240 is OPEN_MAX there, what the JVM asks for.
+"""
+
+
 def raise_limit() -> None:
-    """Take all that the hard limit allows, as the JVM does."""
+    """Take all that the system grants, as the JVM does."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
+    if soft == hard:
+        return
+    smaller = [number for number in _CANDIDATES if number > soft and (hard == resource.RLIM_INFINITY or number < hard)]
+    for number in (hard, *smaller):
         with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (number, hard))
+            return

@@ -9,6 +9,8 @@ import shutil
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from ottla.system.files import sync_all, sync_data
+
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
@@ -50,7 +52,7 @@ class DiskFile:
         os.ftruncate(self._fd, size)
 
     def sync(self) -> None:
-        os.fdatasync(self._fd)
+        sync_data(self._fd)
 
     def fileno(self) -> int:
         return self._fd
@@ -82,7 +84,7 @@ class DiskStorage:
         with open(temporary, "wb") as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            sync_all(file.fileno())
         os.replace(temporary, path)
         self.sync_dir(os.path.dirname(path) or ".")
 
@@ -118,7 +120,7 @@ class DiskStorage:
     def sync_dir(self, path: str) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            os.fsync(fd)
+            sync_all(fd)
         finally:
             os.close(fd)
 

@@ -15,9 +15,9 @@ from ottla.env.logging import get_logger
 from ottla.runtime.buffers import BufferPool
 from ottla.runtime.channel import PRE_AUTHENTICATION_BYTES, Channel
 from ottla.runtime.connection_rates import ConnectionRates
-from ottla.runtime.hangups import Hangups
 from ottla.runtime.listener_security import ListenerSecurity
 from ottla.runtime.lookout import Lookout
+from ottla.system.hangups import Hangups
 
 log = get_logger(__name__)
 
@@ -118,6 +118,9 @@ class Listener:
                     self._pause_accepting(error)
                     return
                 raise
+            if address is None:  # macOS: the peer has already gone
+                sock.close()
+                continue
             self._accept(sock, address)
 
     def _pause_accepting(self, error: OSError) -> None:

@@ -2,8 +2,8 @@
 
 It connects when it is first needed and again after a loss, with a growing pause between attempts. Versions are agreed
 by ApiVersions on every connection. At most `max_in_flight` requests wait for an answer; more wait their turn. A request
-that is not answered in time costs the connection, because nothing behind it can be trusted to come either. Whatever
-goes wrong is a NodeUnavailable: the caller decides whether to try again.
+that is not answered in time costs the connection, because nothing behind it can be trusted to come either; one whose
+turn never came costs nothing. Whatever goes wrong is a NodeUnavailable: the caller decides whether to try again.
 """
 
 from __future__ import annotations
@@ -83,12 +83,14 @@ class NodeClient:
         """The response. Without `version`, the highest that both sides have."""
         seconds = self._request_timeout if timeout_ms is None else timeout_ms / 1000
         name = type(request).__name__
+        used: _Wire | None = None
         try:
             async with asyncio.timeout(seconds), self._turns:
-                wire = self._wire or await self._connect()
+                wire = used = self._wire or await self._connect()
                 return await wire.send(request, wire.version(request) if version is None else version)
         except TimeoutError as error:
-            self._drop(f"{name} was not answered in {seconds:.1f} s")
+            if used is not None:
+                used.drop(f"{name} was not answered in {seconds:.1f} s")
             raise NodeUnavailable(f"{self.host}:{self.port}: {name} was not answered in {seconds:.1f} s") from error
 
     def close(self) -> None:

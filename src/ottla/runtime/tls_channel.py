@@ -23,6 +23,7 @@ from ottla.runtime.channel import Channel
 from ottla.runtime.lookout import SMALL_BYTES
 from ottla.security.principals import PrincipalRuleError, user
 from ottla.security.tls import TlsSource, peer_name
+from ottla.security.tls_level import weakness
 
 if TYPE_CHECKING:
     from ottla.broker.connection import Connection
@@ -98,7 +99,12 @@ class TlsChannel(Channel):
             self._drain()
 
     def _handshake_failed(self, error: Exception) -> None:
-        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or "the peer went away"
+        reason = (
+            weakness(error)
+            or getattr(error, "reason", None)
+            or getattr(error, "strerror", None)
+            or "the peer went away"
+        )
         log.warning("tls.refused", peer=f"{self.connection.client_host}:{self.connection.client_port}", reason=reason)
         self.close()
 

@@ -1,8 +1,8 @@
 """TLS contexts from Kafka's ssl.* settings: PEM, PKCS12 and JKS stores, TLS 1.2 and 1.3, client certificates.
 
 `TlsSource` keeps one context and makes a new one when the settings or the files behind them change; connections that are
-up keep the one they began with. A reload that cannot be used is reported once and the old context stays. Private keys
-go to the TLS library through anonymous memory, never through a file of ours.
+up keep the one they began with. A reload that cannot be used is reported once and the old context stays. `key_files.py`
+hands private keys to the TLS library.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.env.config.broker.config import BrokerConfig
+from ottla.security.key_files import load_chain
 from ottla.security.key_stores import MAX_STORE_BYTES, KeyStore, load_key_store
 from ottla.security.principals import PrincipalRuleError, distinguished_name, principal_mapper
+from ottla.security.tls_level import set_security_level, weakness
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
@@ -67,6 +69,7 @@ def _configure(context: ssl.SSLContext, config: BrokerConfig, stores: _Stores, *
     try:
         if old:
             context.set_ciphers(":".join(old))
+        set_security_level(context, config.ottla_ssl_security_level)
         if stores.keys is not None:
             _load_chain(context, stores.keys, stores.password)
         elif key_needed:
@@ -74,7 +77,8 @@ def _configure(context: ssl.SSLContext, config: BrokerConfig, stores: _Stores, *
         if stores.trusted is not None:
             context.load_verify_locations(cadata=stores.trusted)
     except ssl.SSLError as error:
-        raise TlsError(f"the key or trust store cannot be used: {error.reason or 'wrong password or format'}") from None
+        reason = weakness(error) or error.reason or "wrong password or format"
+        raise TlsError(f"the key or trust store cannot be used: {reason}") from None
 
 
 def openssl_cipher(java_name: str) -> str:
@@ -137,17 +141,13 @@ def _store(name: str, kind: str, path: str, password: str | None, key_password: 
 
 
 def _load_chain(context: ssl.SSLContext, pem: bytes, password: str | None) -> None:
-    """The library only takes paths: give it one into this process's memory. Without a password never ask a terminal."""
-    descriptor = os.memfd_create("ottla-key")
+    """Without a password never ask a terminal."""
     try:
-        os.write(descriptor, pem)
-        context.load_cert_chain(f"/proc/self/fd/{descriptor}", password=password or "")
-    except OSError as error:
+        load_chain(context, pem, password or "")
+    except (OSError, ValueError) as error:
         if isinstance(error, ssl.SSLError):
             raise
         raise TlsError("the key store cannot be used: wrong password or format") from None
-    finally:
-        os.close(descriptor)
 
 
 class TlsSource:

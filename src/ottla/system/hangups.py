@@ -1,9 +1,12 @@
 """Connections that were reset, noticed even when the loop does not say so.
 
-libuv stops watching a socket after the first event that carries an error. When a reset arrives together with the last
-bytes, uvloop calls the reader once, the reader takes the bytes, and nobody hears of the reset: the connection stays
+libuv on Linux stops watching a socket after the first event that carries an error. When a reset arrives together with the
+last bytes, uvloop calls the reader once, the reader takes the bytes, and nobody hears of the reset: the connection stays
 until it is idle for connections.max.idle.ms. An epoll of our own that asks for nothing gets errors and hang-ups only,
 so it costs one system call for each connection and none for each request.
+
+Systems without epoll (macOS, with kqueue) need no such watch: there libuv goes on watching, and the next read reports the
+reset.
 """
 
 from __future__ import annotations
@@ -11,6 +14,9 @@ from __future__ import annotations
 import asyncio
 import select
 from collections.abc import Callable
+from typing import Any
+
+_EDGES_ONLY: int = getattr(select, "EPOLLET", 0)
 
 
 class Hangups:
@@ -19,14 +25,15 @@ class Hangups:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._callbacks: dict[int, Callable[[], None]] = {}
-        self._epoll = select.epoll() if hasattr(select, "epoll") else None
+        epoll: Any = getattr(select, "epoll", None)
+        self._epoll = epoll() if epoll is not None else None
         if self._epoll is not None:
             loop.add_reader(self._epoll.fileno(), self._on_events)
 
     def watch(self, fd: int, on_hangup: Callable[[], None]) -> None:
         if self._epoll is not None:
             self._callbacks[fd] = on_hangup
-            self._epoll.register(fd, select.EPOLLET)
+            self._epoll.register(fd, _EDGES_ONLY)
 
     def forget(self, fd: int) -> None:
         """Closing a descriptor takes it out of the epoll by itself."""
