@@ -11,7 +11,10 @@ from tests.support.kafka_tools import DumpLogSegments, Result
 from ottla.log.cleaner import Cleaner
 from ottla.log.compaction import compact
 from ottla.log.compaction_keys import BYTES_PER_KEY, OffsetMap
+from ottla.log.log_store import LogStore
 from ottla.protocol.records import SimpleRecord, build_batch, iterate_batches, parse_header, set_attributes
+from ottla.runtime.clock import SystemRandom
+from ottla.runtime.disk import DiskStorage
 
 from .compaction_history import (
     COMPACT,
@@ -183,6 +186,22 @@ def test_the_end_of_the_round_survives(tmp_path: Path) -> None:
     history.append((b"a", b"3"), producer_id=5)
     history.compact()
     assert [(h.base_offset, h.record_count) for h, _ in read_batches(history.log)] == [(0, 1), (1, 0), (2, 1), (3, 1)]
+
+
+def test_tombstones_that_stay_for_ever(tmp_path: Path) -> None:
+    """delete.retention.ms may be Long.MAX_VALUE: its sum with a time does not fit into a batch's header."""
+    history = History(tmp_path, COMPACT.replace(delete_retention_ms=2**63 - 1))
+    history.append((b"a", b"1"), (b"b", b"2"))
+    history.append((b"a", None))
+    history.roll()
+    history.compact()
+    history.clock.now_ms += 100 * 365 * DAY
+    history.append((b"c", b"3"))
+    history.roll()
+    history.compact()
+    assert [(r.offset, r.key, r.value, r.timestamp) for r in read_records(history.log)] == [
+        (offset, *history.written[offset]) for offset in (1, 2, 3)
+    ]
 
 
 def test_a_tombstone_outlives_what_the_map_could_not_hold(tmp_path: Path) -> None:
@@ -378,15 +397,39 @@ def test_checkpoints(tmp_path: Path) -> None:
     path = tmp_path / "cleaner-offset-checkpoint"
     assert path.read_text() == f"0\n1\n{PARTITION.topic} 0 1\n"
     assert history.compact() is None
-    path.write_text("nonsense")
-    assert history.cleaner().first_dirty_offset(history.log) == 0
-    path.write_text(f"0\n2\n{PARTITION.topic} 0 99\ngone 3 7\n")
+    history.log.cleaned_up_to = 99  # of no record of this log
     cleaner = history.cleaner()
     assert cleaner.first_dirty_offset(history.log) == 0
     history.append((b"a", b"2"))
     history.roll()
     history.compact(cleaner)
     assert path.read_text() == f"0\n1\n{PARTITION.topic} 0 2\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "first_dirty"),
+    [("0\n1\norders 0 1\n", 1), ("nonsense", 0), ("", 0), ("0\n2\norders 0 99\ngone 3 7\n", 0)],
+)
+def test_a_start_reads_the_checkpoint_and_drops_what_cannot_be_true(
+    tmp_path: Path, content: str, first_dirty: int
+) -> None:
+    history = History(tmp_path)
+    history.append((b"a", b"1"))
+    history.roll()
+    history.append((b"a", b"2"))
+    history.roll()
+    path = tmp_path / "cleaner-offset-checkpoint"
+    path.write_text(content)
+    store = LogStore(DiskStorage(), SystemRandom(), [str(tmp_path)])
+    store.open_directories()
+    store.load(lambda _topic: COMPACT, history.clock.now_ms)
+    log = store.get(PARTITION)
+    assert log is not None
+    assert Cleaner(store, history.clock).first_dirty_offset(log) == first_dirty
+    if "99" in content:
+        # It would count again once the log has grown past it.
+        assert path.read_text() == "0\n0\n"
+    store.abandon()
 
 
 def test_when_a_log_is_worth_it(tmp_path: Path) -> None:
@@ -448,7 +491,7 @@ def test_unreadable_data_is_left_alone(tmp_path: Path) -> None:
     cleaner = history.cleaner()
     assert history.compact(cleaner) is None
     assert cleaner.choose() is None
-    assert history.log.log_dir.uncleanable == {history.log.directory}
+    assert history.log.uncleanable
     assert history.log.read(0, 1000).read()
 
 

@@ -149,10 +149,8 @@ def load(folder: Path, made: Made) -> PartitionLog:
 
 def compacted_here(made: Made, target: Path, *, delete_first: bool) -> PartitionLog:
     shutil.copytree(made.folder, target / f"{made.topic}-0")
-    if made.checkpoint is not None:
-        offsets = {TopicPartition(made.topic, 0): made.checkpoint}
-        write_offsets(DiskStorage(), str(target / "cleaner-offset-checkpoint"), offsets)
     log = load(target / f"{made.topic}-0", made)
+    log.cleaned_up_to = made.checkpoint or 0
     now_ms = SystemClock().time_ms()
     log.remove_expired_producers(now_ms)  # as a server does, and as Kafka does when it loads a log
     if delete_first:

@@ -16,7 +16,7 @@ from ottla.env import logging
 from ottla.env.config import TopicConfig
 from ottla.log.checkpoints import read_offsets
 from ottla.log.log_directory import LogDirectory
-from ottla.log.log_store import LogDirectoryError, LogStore
+from ottla.log.log_store import LogStore
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import ZERO_UUID, TopicPartition, Uuid
 from ottla.runtime.clock import SystemRandom
@@ -179,13 +179,25 @@ def test_stray_metadata_and_foreign_folders_are_left_alone(dirs: list[Path], mon
     store.shutdown(NOW)
 
 
-def test_the_same_partition_twice_is_refused(dirs: list[Path]) -> None:
+def test_of_the_same_partition_twice_the_longer_log_serves(dirs: list[Path]) -> None:
+    """A kill between the renames of a promotion, and then more records: see `test_moves`."""
     store = opened(dirs)
-    store.create(A0, TOPIC_ID, CONFIG, NOW, directory=str(dirs[0]))
+    append(store.create(A0, TOPIC_ID, CONFIG, NOW, directory=str(dirs[0])), b"x")
     store.shutdown(NOW)
     shutil.copytree(dirs[0] / "a-0", dirs[1] / "a-0")
-    with pytest.raises(LogDirectoryError, match="a-0 is in both"):
-        opened(dirs)
+    store = opened(dirs[1:])
+    moved = store.get(A0)
+    assert moved is not None
+    append(moved, b"y")
+    store.shutdown(NOW)
+    again = opened(dirs)
+    log = again.get(A0)
+    assert log is not None
+    assert log.directory == f"{dirs[1]}/a-0"
+    assert len(again.online_directories()) == 2
+    again.remove_due_files(NOW + 10**9)
+    assert list(dirs[0].glob("a-0*")) == []
+    again.shutdown(NOW)
 
 
 def test_a_failing_directory_goes_offline_and_the_rest_goes_on(dirs: list[Path]) -> None:
@@ -270,15 +282,15 @@ class TestMoving:
         log.advance_log_start_offset(7)
         expected = read_all(log)
         store.create_future(A0, str(dirs[1]), NOW)
-        assert not store.copy_to_future(A0, 500, NOW)
+        assert not store.moves.copy(A0, 500, NOW)
         store.shutdown(NOW)
         store = opened(dirs)
-        assert store.future(A0) is not None
+        assert store.moves.future(A0) is not None
         with pytest.raises(ValueError, match="not caught up"):
-            store.promote_future(A0, NOW)
-        while not store.copy_to_future(A0, 500, NOW):
+            store.moves.promote(A0, NOW)
+        while not store.moves.copy(A0, 500, NOW):
             pass
-        moved = store.promote_future(A0, NOW)
+        moved = store.moves.promote(A0, NOW)
         assert moved.log_dir.path == str(dirs[1])
         assert store.get(A0) is moved
         assert moved.directory == f"{dirs[1]}/a-0"

@@ -1,8 +1,9 @@
 """The small text files of a log directory and of a partition folder, in Kafka's own form.
 
-Checkpoint files have a version line, a count line and one line per entry. A file that cannot be read raises
-`CorruptCheckpointError`; its reader decides what is safe to assume then. Everything here is written whole and put in
-place by a rename, so a reader never sees half of one.
+Checkpoint files have a version line, a count line and one line per entry; every line ends with a newline, so that the
+last number is known to be whole. A file that cannot be read raises `CorruptCheckpointError`; its reader decides what is
+safe to assume then. Everything here is written whole and put in place by a rename. A file that was not synced before
+the rename may still be empty or torn after a power cut.
 """
 
 from __future__ import annotations
@@ -45,9 +46,15 @@ def encode_lines(entries: Iterable[str]) -> bytes:
 
 
 def decode_lines(path: str, data: bytes, fields: int) -> list[list[str]]:
-    """The entries, each split into `fields` words; an empty file is an empty checkpoint, as Kafka creates them so."""
+    """The entries, each split into `fields` words.
+
+    An empty file has none, because Kafka creates its checkpoints empty. A power cut may leave an empty file as well: where
+    that matters, the reader looks at the size.
+    """
     if not data:
         return []
+    if not data.endswith(b"\n"):
+        raise CorruptCheckpointError(f"{path} does not end with a newline: its last line is torn")
     lines = data.decode("utf-8", errors="replace").splitlines()
     if lines[0].strip() != CHECKPOINT_VERSION:
         raise CorruptCheckpointError(f"{path} has version {lines[0]!r}, expected {CHECKPOINT_VERSION}")

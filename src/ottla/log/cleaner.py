@@ -2,25 +2,26 @@
 
 The dirtiest log goes first: the share of its bytes that lie after its checkpoint, above min.cleanable.dirty.ratio, or
 any log with a record older than max.compaction.lag.ms. Not cleanable are the active segment, whatever is at or above
-the last stable offset, and segments younger than min.compaction.lag.ms. Checkpoints stand in the log directory's
-`cleaner-offset-checkpoint`. A log whose data cannot be read is left alone until the node restarts.
+the last stable offset, and segments younger than min.compaction.lag.ms. How far a log is clean stands in the log itself
+and, for the next start, in its directory's `cleaner-offset-checkpoint`. A log whose data cannot be read is left alone
+until the node restarts. A log whose disk refused goes behind all others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
+from itertools import count
 from typing import NamedTuple, Protocol
 
 from ottla.env.logging import get_logger
 from ottla.env.seams import Clock
-from ottla.log.checkpoints import CorruptCheckpointError, read_offsets, write_offsets
 from ottla.log.compaction import CleanerStats, LogChangedError, Moved, compact
 from ottla.log.compaction_output import BlockingSync
 from ottla.log.file_names import CLEANER_CHECKPOINT
-from ottla.log.log_directory import LogDirectory
+from ottla.log.partition_checkpoints import offsets_of
 from ottla.log.partition_log import PartitionLog
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.model.ids import Offset, TimestampMs, TopicPartition
+from ottla.model.ids import Offset, TimestampMs
 
 _log = get_logger(__name__)
 
@@ -57,7 +58,7 @@ class LogToClean(NamedTuple):
 
 
 class Cleaner:
-    __slots__ = ("_checkpoints", "_clock", "_logs", "dedupe_buffer_bytes", "load_factor", "moved")
+    __slots__ = ("_clock", "_logs", "_refusals", "dedupe_buffer_bytes", "load_factor", "moved")
 
     def __init__(
         self,
@@ -73,7 +74,7 @@ class Cleaner:
         self.dedupe_buffer_bytes = dedupe_buffer_bytes
         self.load_factor = load_factor
         self.moved = Moved()
-        self._checkpoints: dict[str, dict[TopicPartition, Offset]] = {}
+        self._refusals = count(1)
 
     def clean_next(self) -> Generator[BlockingSync | None, None, CleanerStats | None]:
         """Compact the dirtiest log, in slices as `compact` does; nothing is yielded when no log is worth it."""
@@ -96,26 +97,36 @@ class Cleaner:
             _log.info("compaction.abandoned", partition=str(log.topic_partition))
             return None
         except OSError as error:
+            log.cleaning_refused = next(self._refusals)
             raise log.log_dir.storage_error(error) from error
         except KafkaError as error:
             if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
-                raise  # the disk's: the next round may find space
-            log.log_dir.uncleanable.add(log.directory)
+                log.cleaning_refused = next(self._refusals)
+                raise  # the disk's: a later round may find space
+            log.uncleanable = True
             _log.error("compaction.failed", partition=str(log.topic_partition), error=error.message)
             return None
+        log.cleaning_refused = 0
         _log.info("log.compacted", partition=str(log.topic_partition), **stats._asdict())
         return stats
 
     def choose(self) -> LogToClean | None:
-        """The dirtiest log that is worth a pass."""
+        """The dirtiest log that is worth a pass; a log whose disk refused only when there is no other."""
         now_ms = self._clock.time_ms()
-        candidates = [
-            self.to_clean(log, now_ms)
-            for log in self._logs.online_logs()
-            if log.config.compact and len(log.segments) > 1 and log.directory not in log.log_dir.uncleanable
-        ]
-        worthy = [candidate for candidate in candidates if candidate.worth_it]
-        return max(worthy, key=lambda candidate: candidate.cleanable_ratio, default=None)
+        candidates = [self._candidate(log, now_ms) for log in self._logs.online_logs()]
+        worthy = [candidate for candidate in candidates if candidate is not None and candidate.worth_it]
+        return max(
+            worthy, key=lambda candidate: (-candidate.log.cleaning_refused, candidate.cleanable_ratio), default=None
+        )
+
+    def _candidate(self, log: PartitionLog, now_ms: TimestampMs) -> LogToClean | None:
+        if not log.config.compact or len(log.segments) <= 1 or log.uncleanable or log.being_moved:
+            return None
+        try:
+            return self.to_clean(log, now_ms)
+        except OSError as error:
+            log.log_dir.storage_error(error)
+            return None
 
     def to_clean(self, log: PartitionLog, now_ms: TimestampMs) -> LogToClean:
         first_dirty = self.first_dirty_offset(log)
@@ -128,30 +139,14 @@ class Cleaner:
         return LogToClean(log, first_dirty, uncleanable, clean, cleanable, _is_overdue(log, first_dirty, now_ms))
 
     def first_dirty_offset(self, log: PartitionLog) -> Offset:
-        """The checkpoint, or the log start where there is none or it cannot be true."""
-        offset = self._directory_checkpoints(log.log_dir).get(log.topic_partition, log.log_start_offset)
+        """How far the log is clean, or the log start where that is not known."""
+        offset = log.cleaned_up_to
         return offset if log.log_start_offset <= offset <= log.log_end_offset else log.log_start_offset
 
     def _note_cleaned(self, log: PartitionLog, end_offset: Offset) -> None:
-        checkpoints = self._directory_checkpoints(log.log_dir)
-        checkpoints[log.topic_partition] = end_offset
-        present = {other.topic_partition for other in self._logs.online_logs() if other.log_dir is log.log_dir}
-        for partition in checkpoints.keys() - present:
-            del checkpoints[partition]
-        write_offsets(log.log_dir.storage, f"{log.log_dir.path}/{CLEANER_CHECKPOINT}", checkpoints)
-
-    def _directory_checkpoints(self, log_dir: LogDirectory) -> dict[TopicPartition, Offset]:
-        checkpoints = self._checkpoints.get(log_dir.path)
-        if checkpoints is None:
-            path = f"{log_dir.path}/{CLEANER_CHECKPOINT}"
-            try:
-                checkpoints = read_offsets(log_dir.storage, path)
-            except CorruptCheckpointError as error:
-                # Everything counts as dirty again: more work, no harm.
-                _log.warning("checkpoint.rejected", path=path, error=str(error))
-                checkpoints = {}
-            self._checkpoints[log_dir.path] = checkpoints
-        return checkpoints
+        log.cleaned_up_to = end_offset
+        offsets = offsets_of(CLEANER_CHECKPOINT, log.log_dir, self._logs.online_logs())
+        log.log_dir.checkpoints.write(CLEANER_CHECKPOINT, offsets)
 
 
 def first_uncleanable_offset(log: PartitionLog, first_dirty: Offset, now_ms: TimestampMs) -> Offset:

@@ -90,7 +90,7 @@ def compact(
     LogChangedError when the log lost a segment meanwhile; OSError and KafkaError are the directory's. An abandoned
     generator (`close`) removes its files.
     """
-    compaction = _Compaction(log, first_uncleanable_offset, clock, memory_bytes, moved or Moved())
+    compaction = _Compaction(log, first_uncleanable_offset, clock, memory_bytes, Moved() if moved is None else moved)
     try:
         yield from compaction.map_keys(first_dirty_offset)
         yield from compaction.rewrite()
@@ -216,6 +216,7 @@ class _Compaction:
         yield sync
         if not sync.done:
             sync()
+        self._check_not_moved()
         check_present(self._log, group, generation)
         self._bytes_written += output.segment.size
         self._output = None  # from here on it is the log's
@@ -227,9 +228,15 @@ class _Compaction:
 
     def _batches(self, segment: Segment, position: int) -> Iterator[tuple[bytes, BatchHeader]]:
         for batch, header in read_batches(self._log, segment, position):
+            self._check_not_moved()
             self._bytes_read += header.size
             self._moved.bytes += header.size
             yield batch, header
+
+    def _check_not_moved(self) -> None:
+        """A move that began meanwhile ends the pass, as in Kafka (see `future_copy`)."""
+        if self._log.being_moved:
+            raise LogChangedError(str(self._log.topic_partition))
 
     def _breathe(self) -> Steps:
         if self._pace.used_up():

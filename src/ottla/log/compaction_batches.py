@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ottla.log.compaction_keys import LONGEST_PLAIN_KEY, OffsetMap, stand_in
 from ottla.log.compaction_transactions import CleanedTransactions
-from ottla.model.ids import Offset, ProducerEpoch, ProducerId, TimestampMs
+from ottla.model.ids import Offset, ProducerEpoch, ProducerId, TimestampMs, time_after
 from ottla.protocol.records import (
     DELETE_HORIZON_MASK,
     LOG_APPEND_TIME,
@@ -88,7 +88,7 @@ def filter_batch(batch: bytes, header: BatchHeader, rules: BatchRules) -> Iterat
         return
     tombstones = any(span[6] for span in kept)
     if tombstones and not header.has_delete_horizon:
-        yield _with_horizon(payload, kept, header, rules.now_ms + rules.delete_retention_ms)
+        yield _with_horizon(payload, kept, header, time_after(rules.now_ms, rules.delete_retention_ms))
     elif len(kept) == header.record_count:
         yield batch
     else:
@@ -104,7 +104,7 @@ def _filter_control(batch: bytes, header: BatchHeader, rules: BatchRules) -> byt
     if unneeded and horizon is None:
         payload = bytes(batch_payload(batch, 0, header))
         spans, _ = next_spans(payload, 0, header.record_count)
-        return _with_horizon(payload, spans, header, rules.now_ms + rules.delete_retention_ms)
+        return _with_horizon(payload, spans, header, time_after(rules.now_ms, rules.delete_retention_ms))
     return batch
 
 

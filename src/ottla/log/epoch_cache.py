@@ -1,7 +1,8 @@
 """Which leader epoch began at which offset: the leader epoch cache and its `leader-epoch-checkpoint`.
 
 Entries rise in both epoch and start offset. The file is rewritten at each change without a sync: after a crash the
-batches past the recovery point tell their epochs again, and a flush syncs the file before the recovery point moves.
+batches past the recovery point tell their epochs again, and a flush syncs the file before the recovery point moves. The
+file may fall behind the cache when the disk refuses a write (`unwritten`); the log writes it before the next append.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ NO_EPOCH_OFFSET = -1
 
 
 class EpochCache:
-    __slots__ = ("_entries", "dirty", "latest_epoch")
+    __slots__ = ("_entries", "dirty", "latest_epoch", "unwritten")
 
     def __init__(self, entries: list[tuple[LeaderEpoch, Offset]] | None = None) -> None:
         self._entries = entries or []
         self.latest_epoch: LeaderEpoch = self._entries[-1][0] if self._entries else NO_LEADER_EPOCH
         self.dirty = False
         """Changed since the file was last synced."""
+        self.unwritten = False
+        """Changed since the file was last written."""
 
     @property
     def entries(self) -> list[tuple[LeaderEpoch, Offset]]:
@@ -70,8 +73,34 @@ class EpochCache:
 
     def _changed(self) -> bool:
         self.latest_epoch = self._entries[-1][0] if self._entries else NO_LEADER_EPOCH
-        self.dirty = True
+        self.dirty = self.unwritten = True
         return True
+
+    def restore(self, entries: list[tuple[LeaderEpoch, Offset]]) -> None:
+        """Take back a change: the entries are what they were before, and so is the file, or it is `unwritten`."""
+        self._entries = list(entries)
+        self._changed()
+
+    def correct(self, epoch: LeaderEpoch, offset: Offset) -> None:
+        """A batch of `epoch` stands in the log at `offset`; batches are told by rising offset.
+
+        A later epoch that claims to start at or before the batch is of a log that was cut since: the entry goes. Entries
+        that agree stay as they are, because compaction may have removed the batch that an epoch started with.
+        """
+        entries = self._entries
+        at = bisect_right(entries, offset, key=_start_of)
+        first = at
+        while first > 0 and entries[first - 1][0] > epoch:
+            first -= 1
+        if first < at:
+            del entries[first:at]
+            self._changed()
+        if (entries[first - 1][0] if first > 0 else NO_LEADER_EPOCH) >= epoch:
+            return
+        while first < len(entries) and entries[first][0] <= epoch:
+            del entries[first]
+        entries.insert(first, (epoch, offset))
+        self._changed()
 
     def end_offset_for(self, epoch: LeaderEpoch, log_end_offset: Offset) -> tuple[LeaderEpoch, Offset]:
         """The largest epoch <= `epoch` and where it ends; (-1, -1) when that cannot be told."""
@@ -95,6 +124,7 @@ class EpochCache:
             storage.write_atomic if sync else lambda path, content: write_unsynced(storage, path, content)
         )
         write(f"{directory}/{LEADER_EPOCH_CHECKPOINT}", data)
+        self.unwritten = False
         if sync:
             self.dirty = False
 
@@ -108,17 +138,20 @@ def _start_of(entry: tuple[LeaderEpoch, Offset]) -> Offset:
 
 
 def read_epoch_cache(storage: Storage, directory: str) -> EpochCache:
-    """CorruptCheckpointError when the file is damaged; the caller rebuilds it from the batches then."""
+    """CorruptCheckpointError when the file is damaged, missing or empty; the caller rebuilds it from the batches then."""
     path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
     cache = EpochCache()
     try:
-        for epoch, start in decode_lines(path, storage.read_bytes(path), 2):
+        data = storage.read_bytes(path)
+        if not data:
+            raise CorruptCheckpointError(f"{path} is empty")
+        for epoch, start in decode_lines(path, data, 2):
             cache.assign(int(epoch), int(start))
-    except FileNotFoundError:
-        return EpochCache()
+    except FileNotFoundError as error:
+        raise CorruptCheckpointError(f"{path} is missing") from error
     except CorruptCheckpointError:
         raise
     except ValueError as error:
         raise CorruptCheckpointError(f"{path}: {error}") from error
-    cache.dirty = False
+    cache.dirty = cache.unwritten = False
     return cache

@@ -9,6 +9,7 @@ the log (`erasure_notes`); a crash at any point repeats the work, which changes 
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterable, Iterator
+from itertools import count
 from typing import NamedTuple, Protocol
 
 from ottla.env.logging import get_logger
@@ -20,6 +21,7 @@ from ottla.log.log_directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
 from ottla.log.segment import Segment
 from ottla.model.erasures import Erasure, key_hash
+from ottla.model.errors import KafkaError
 from ottla.model.ids import Offset
 from ottla.protocol.records import (
     BatchHeader,
@@ -56,14 +58,15 @@ class Logs(Protocol):
 
 
 class Eraser:
-    __slots__ = ("_clock", "_custody", "_logs", "_short")
+    __slots__ = ("_clock", "_custody", "_logs", "_refusals", "_short")
 
     def __init__(self, logs: Logs, clock: Clock, custody: KeyCustody) -> None:
         self._logs = logs
         self._clock = clock
         self._custody = custody
-        self._short: dict[str, _Short] = {}
-        """By folder: logs that end before what is to be erased."""
+        self._short: dict[PartitionLog, _Short] = {}
+        """Logs that end before what is to be erased."""
+        self._refusals = count(1)
 
     def erase_next(self) -> Generator[BlockingSync | None, None, bool]:
         """The next topic of a directory that has something to erase, in slices; False when there is none."""
@@ -83,11 +86,23 @@ class Eraser:
             _log.info("erasure.abandoned", topic=topic)
             return True
         except OSError as error:
+            self._refused(work)
             raise log_dir.storage_error(error) from error
+        except KafkaError:
+            self._refused(work)
+            raise
+        for log, _ in work:
+            log.cleaning_refused = 0
         _log.info("keys.forgotten", topic=topic, directory=log_dir.path, records=erased)
         return True
 
+    def _refused(self, work: list[tuple[PartitionLog, _Due]]) -> None:
+        number = next(self._refusals)
+        for log, _ in work:
+            log.cleaning_refused = number
+
     def _choose(self) -> tuple[LogDirectory, str, list[tuple[PartitionLog, _Due]]] | None:
+        self._short = {log: short for log, short in self._short.items() if not log.discarded}
         found: dict[tuple[str, str], list[tuple[PartitionLog, _Due]]] = {}
         for log in self._logs.online_logs():
             if log.config.ottla_encryption_forget:
@@ -95,9 +110,11 @@ class Eraser:
                 if due:
                     work = found.setdefault((log.log_dir.path, log.topic_partition.topic), [])
                     work.append((log, _Due(due, log.generation)))
-        for (_, topic), work in found.items():
-            return work[0][0].log_dir, topic, work
-        return None
+        if not found:
+            return None
+        # What a disk refused comes last: a full directory must not keep the others from it.
+        (_, topic), work = min(found.items(), key=lambda item: max(log.cleaning_refused for log, _ in item[1]))
+        return work[0][0].log_dir, topic, work
 
     def _wanted(self, log: PartitionLog) -> Iterator[Erasure]:
         for text in log.config.ottla_encryption_forget:
@@ -115,9 +132,9 @@ class Eraser:
         would ever come. One that does not grow for a while is erased as far as it goes.
         """
         now_ms, end = self._clock.monotonic_ms(), log.log_end_offset
-        short = self._short.get(log.directory)
+        short = self._short.get(log)
         if short is None or short.end != end or short.generation != log.generation:
-            self._short[log.directory] = _Short(end, log.generation, now_ms)
+            self._short[log] = _Short(end, log.generation, now_ms)
             return False
         return now_ms - short.since_ms >= SHORT_LOG_MS
 
@@ -130,9 +147,9 @@ class Eraser:
         if done:
             log.note_erased([*before, *done])
         if len(done) < len(due.erasures):
-            self._short[log.directory] = _Short(log.log_end_offset, log.generation, _NEVER_MS)
+            self._short[log] = _Short(log.log_end_offset, log.generation, _NEVER_MS)
         else:
-            self._short.pop(log.directory, None)
+            self._short.pop(log, None)
 
 
 class _Due(NamedTuple):

@@ -84,6 +84,9 @@ class LocalLog:
         "_segment_bytes",
         "_segment_ms",
         "_segments",
+        "being_moved",
+        "cleaned_up_to",
+        "cleaning_refused",
         "directory",
         "discarded",
         "last_flushed_ms",
@@ -91,6 +94,7 @@ class LocalLog:
         "log_end_offset",
         "recovery_point",
         "topic_partition",
+        "uncleanable",
     )
 
     def __init__(
@@ -116,6 +120,14 @@ class LocalLog:
         self.last_flushed_ms: TimestampMs = 0
         self.discarded = False
         """Taken out of the node: its folder is about to go, and whoever still works on it must stop."""
+        self.being_moved = False
+        """A copy is made in another directory; compaction waits until the copy serves or is given up."""
+        self.cleaned_up_to: Offset = 0
+        """Compaction has cleaned everything below: what `cleaner-offset-checkpoint` says of this very log."""
+        self.uncleanable = False
+        """Compaction has given up on the log: something in it cannot be read."""
+        self.cleaning_refused = 0
+        """Greater than 0 after the disk refused a compaction or erasure: the higher, the later that was."""
         self._generation = 0
         """Counts truncations: a sync that began before one proves nothing about what was written after it."""
         self.config = config

@@ -1,7 +1,7 @@
 """One of a node's `log.dirs`: what its partitions share, and the place where it goes offline.
 
-Any OSError on a partition's files comes here. A full disk is the producer's error only; every other failure takes the
-directory offline for good, and the node keeps serving the others.
+Any OSError on a partition's files comes here. A full disk and a process or system without free file descriptors refuse
+the request only; every other failure takes the directory offline for good, and the node keeps serving the others.
 """
 
 from __future__ import annotations
@@ -11,19 +11,26 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable
 
 from ottla.env.logging import get_logger
-from ottla.env.seams import RandomSource, Storage
+from ottla.env.seams import KeyDestroyedError, RandomSource, Storage
+from ottla.log.directory_checkpoints import DirectoryCheckpoints
 from ottla.log.open_files import OpenFiles
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import ZERO_UUID, TimestampMs, Uuid
 
 _log = get_logger(__name__)
 _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
+
+
+def lacks_descriptors(error: OSError) -> bool:
+    """No file could be opened, here (RLIMIT_NOFILE) or in the whole system: the disk was not even asked."""
+    return error.errno in _NO_DESCRIPTORS
 
 
 class LogDirectory:
     __slots__ = (
-        "_deletions", "cordoned", "directory_id", "offline", "on_failed", "open_files", "path", "random", "storage",
-        "uncleanable",
+        "_deletions", "checkpoints", "cordoned", "directory_id", "offline", "on_failed", "open_files", "path", "random",
+        "storage",
     )  # fmt: skip
 
     def __init__(
@@ -39,23 +46,24 @@ class LogDirectory:
         self.storage = storage
         self.path = path
         self.random = random
-        self.open_files = open_files or OpenFiles()
+        self.open_files = OpenFiles() if open_files is None else open_files
+        self.checkpoints = DirectoryCheckpoints(storage, path)
         self.directory_id = directory_id
         self.on_failed = on_failed
         self.offline = False
         self.cordoned = False
         """Gets no new partitions while there are others (cordoned.log.dirs)."""
-        self.uncleanable: set[str] = set()
-        """Folders of the partitions that compaction has given up on: something in them cannot be read."""
         self._deletions: deque[tuple[TimestampMs, str]] = deque()
 
     def storage_error(self, error: OSError) -> KafkaError:
-        """The refusal that an OSError becomes; takes the directory offline unless the disk is merely full, or the file's
-        key was destroyed, which says nothing about the disk.
+        """The refusal that an OSError becomes. Takes the directory offline unless the disk is full, no descriptor is
+        free, or the file's key was destroyed: none of these says anything about the disk.
         """
         if error.errno in _DISK_FULL:
             _log.warning("disk.filled", directory=self.path, error=str(error))
-        elif error.errno == errno.ENOKEY:
+        elif lacks_descriptors(error):
+            _log.warning("descriptors.exhausted", directory=self.path, error=str(error))
+        elif isinstance(error, KeyDestroyedError):
             _log.warning("key.destroyed", error=str(error))
         else:
             self.fail(error)
@@ -74,23 +82,43 @@ class LogDirectory:
         if self.offline:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The log directory {self.path} is offline")
 
+    def check_folder(self, name: str) -> None:
+        """Refuse the folder of a new partition when the file system takes it for a folder of another name. macOS ignores
+        case: the topics `Orders` and `orders` would write into the same files.
+        """
+        if not self.storage.exists(f"{self.path}/{name}"):
+            return
+        names = self.storage.list_dir(self.path)
+        other = next((other for other in names if other.lower() == name.lower()), name)
+        if name not in names and other != name:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"The file system of {self.path} does not tell {name} from {other}: delete one of the two topics, or keep "
+                "log.dirs on a file system that distinguishes upper and lower case",
+            )
+
     def delete_later(self, paths: list[str], due_ms: TimestampMs) -> None:
         """Files that were taken out of the log (renamed `.deleted`): readers may still be sending from them."""
         self._deletions.extend((due_ms, path) for path in paths)
 
     def remove_due_files(self, now_ms: TimestampMs) -> int:
-        """Remove what waited long enough (`file.delete.delay.ms`); returns how many files went."""
+        """Remove what waited long enough (`file.delete.delay.ms`); returns how many files went.
+
+        A file that cannot be removed now is tried again at the next turn.
+        """
         removed = 0
-        try:
-            for _ in range(len(self._deletions)):
-                due_ms, path = self._deletions.popleft()
-                if due_ms <= now_ms:
+        for _ in range(len(self._deletions)):
+            due_ms, path = self._deletions.popleft()
+            if due_ms <= now_ms:
+                try:
                     self.storage.remove(path)
                     removed += 1
-                else:
-                    self._deletions.append((due_ms, path))
-        except OSError as error:
-            self.fail(error)
+                    continue
+                except OSError as error:
+                    self.storage_error(error)
+                    if self.offline:
+                        break
+            self._deletions.append((due_ms, path))
         return removed
 
 

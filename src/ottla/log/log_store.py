@@ -7,6 +7,7 @@ goes offline with its partitions; the methods here skip it and go on.
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,13 +17,11 @@ from ottla.env.logging import get_logger
 from ottla.env.seams import RandomSource, Storage
 from ottla.log.checkpoints import (
     UNKNOWN_BROKER_EPOCH,
-    CorruptCheckpointError,
     read_clean_shutdown,
-    read_offsets,
     was_written_empty,
     write_clean_shutdown,
-    write_offsets,
 )
+from ottla.log.discarded_logs import DiscardedLogs
 from ottla.log.file_names import (
     CLEAN_SHUTDOWN,
     CLEANER_CHECKPOINT,
@@ -35,18 +34,21 @@ from ottla.log.file_names import (
     RECOVERY_POINT_CHECKPOINT,
     STRAY_DIR_SUFFIX,
     parse_partition_dir,
-    unique_dir,
 )
+from ottla.log.found_logs import Assignments, FoundLogs, choose, unassigned
 from ottla.log.local_log import FlushPlan
-from ottla.log.log_directory import LogDirectory
+from ottla.log.log_directory import LogDirectory, lacks_descriptors
 from ottla.log.log_dirs_description import LogDirDescription, describe_directory
+from ottla.log.moves import LogMoves
 from ottla.log.open_files import DEFAULT_OPEN_FILES, OpenFiles
+from ottla.log.partition_checkpoints import checkpoint, follow_cleaner_checkpoint, write_all
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import EVERYTHING, create_partition_log, load_partition_log
 from ottla.log.replica_log import DEFAULT_PRODUCER_ID_EXPIRATION_MS
 from ottla.log.retention import delete_old_segments
+from ottla.log.topic_keys import TopicKeys
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.model.ids import METADATA_DIR, ZERO_UUID, Offset, TimestampMs, TopicPartition, Uuid
+from ottla.model.ids import METADATA_DIR, ZERO_UUID, TimestampMs, TopicPartition, Uuid
 
 if TYPE_CHECKING:
     from ottla.log.erasure import KeyCustody
@@ -55,7 +57,7 @@ _log = get_logger(__name__)
 
 
 class LogDirectoryError(Exception):
-    """A log directory cannot be used as it stands: locked by another process, or with folders that contradict."""
+    """A log directory cannot be used as it stands: another process has locked it."""
 
 
 class LogStore:
@@ -70,7 +72,6 @@ class LogStore:
         on_directory_failed: Callable[[LogDirectory, list[TopicPartition]], None] | None = None,
     ) -> None:
         self._storage = storage
-        self._random = random
         self._on_directory_failed = on_directory_failed
         self.producer_id_expiration_ms = producer_id_expiration_ms
         shared_files = OpenFiles(open_files)
@@ -80,13 +81,15 @@ class LogStore:
         ]
         self._locks: list[Callable[[], None]] = []
         self._logs: dict[TopicPartition, PartitionLog] = {}
-        self._futures: dict[TopicPartition, PartitionLog] = {}
-        self._deleted: list[tuple[TimestampMs, LogDirectory, str]] = []
-        self.copied_bytes = 0
-        """By moves between the directories, since the start."""
+        self._found: dict[TopicPartition, FoundLogs] = {}
+        self._entries_left = False
+        """When the node started: a checkpoint has entries of partitions whose folder is gone."""
+        self._compacted: set[TopicPartition] = set()
+        """When the node started: partitions with an entry in a cleaner checkpoint."""
+        self._discarded = DiscardedLogs(storage, random)
+        self.moves = LogMoves(self._logs, random, self._discarded, self._checkpoint_directory)
         self._loaded = False
-        self.custody: KeyCustody | None = None
-        """With encryption at rest."""
+        self._keys = TopicKeys(self.online_directories)
         self.previous_broker_epoch = UNKNOWN_BROKER_EPOCH
         """The broker epoch of the last clean shutdown, when all directories agree on it."""
 
@@ -107,22 +110,40 @@ class LogStore:
                 self._locks.append(release)
                 epochs.add(read_clean_shutdown(self._storage, log_dir.path))
             except OSError as error:
-                log_dir.fail(error)
+                self._fail_at_start(log_dir, error)
         if len(epochs) == 1:
             self.previous_broker_epoch = epochs.pop() or UNKNOWN_BROKER_EPOCH
+
+    def _fail_at_start(self, log_dir: LogDirectory, error: OSError | KafkaError) -> None:
+        """The directory goes offline, but for want of descriptors the node must not start without it."""
+        cause = error if isinstance(error, OSError) else error.__cause__
+        if isinstance(cause, OSError) and lacks_descriptors(cause):
+            raise LogDirectoryError(f"{log_dir.path}: {cause.strerror}. Raise the limit (`ulimit -n`)") from error
+        log_dir.fail(error)
 
     def _release_locks(self) -> None:
         for release in self._locks:
             release()
         self._locks.clear()
 
-    def load(self, config_for: Callable[[str], TopicConfig], now_ms: TimestampMs) -> None:
-        """Load every partition folder, `config_for(topic)` giving its settings; recover where the stop was not clean."""
+    def load(
+        self, config_for: Callable[[str], TopicConfig], now_ms: TimestampMs, assigned: Assignments = unassigned
+    ) -> None:
+        """Load every partition folder, `config_for(topic)` giving its settings; recover where the stop was not clean.
+
+        `assigned` returns what the metadata says of a partition, for those that are found more than once.
+        """
         for log_dir in self.online_directories():
             try:
                 self._load_directory(log_dir, config_for, now_ms)
             except (OSError, KafkaError) as error:
-                log_dir.fail(error)
+                self._fail_at_start(log_dir, error)
+        set_aside = [self._take(partition, found, assigned, now_ms) for partition, found in self._found.items()]
+        if any(set_aside) or self._entries_left:
+            self.checkpoint_deletion()
+        for log_dir in self.online_directories():
+            follow_cleaner_checkpoint(log_dir, self._logs)
+        self._found.clear()
         self._loaded = True
 
     def _load_directory(
@@ -131,10 +152,13 @@ class LogStore:
         path = log_dir.path
         clean = read_clean_shutdown(self._storage, path) is not None
         self._storage.remove(f"{path}/{CLEAN_SHUTDOWN}")
-        recovery_points = self._read_checkpoint(log_dir, RECOVERY_POINT_CHECKPOINT)
-        log_starts = self._read_checkpoint(log_dir, LOG_START_OFFSET_CHECKPOINT)
-        high_watermarks = self._read_checkpoint(log_dir, HIGH_WATERMARK_CHECKPOINT)
-        compacted = self._read_checkpoint(log_dir, CLEANER_CHECKPOINT)
+        checkpoints = log_dir.checkpoints
+        recovery_points = checkpoints.read(RECOVERY_POINT_CHECKPOINT)
+        log_starts = checkpoints.read(LOG_START_OFFSET_CHECKPOINT)
+        high_watermarks = checkpoints.read(HIGH_WATERMARK_CHECKPOINT)
+        compacted = checkpoints.read(CLEANER_CHECKPOINT)
+        self._compacted.update(compacted)
+        entries = {*recovery_points, *log_starts, *high_watermarks}
         lost = not recovery_points and not was_written_empty(self._storage, f"{path}/{RECOVERY_POINT_CHECKPOINT}")
         for name in self._storage.list_dir(path):
             parsed = parse_partition_dir(name)
@@ -144,7 +168,7 @@ class LogStore:
             partition, suffix = parsed
             if suffix == DELETE_DIR_SUFFIX:
                 delay = config_for(partition.topic).file_delete_delay_ms
-                self._deleted.append((now_ms + delay, log_dir, directory))
+                self._discarded.remove_later(log_dir, directory, now_ms + delay)
                 continue
             if suffix == STRAY_DIR_SUFFIX:
                 _log.warning("log.stray", directory=directory)
@@ -165,24 +189,28 @@ class LogStore:
             log.advance_high_watermark(high_watermarks.get(partition, log.log_start_offset))
             if self.custody is not None and self.custody.is_plain(log.active_segment.path(LOG_SUFFIX)):
                 log.roll(now_ms)  # encryption was switched on: what is written from now on is covered
-            self._keep(log, self._futures if suffix == FUTURE_DIR_SUFFIX else self._logs)
+            found = self._found.setdefault(partition, FoundLogs([], []))
+            (found.futures if suffix == FUTURE_DIR_SUFFIX else found.logs).append(log)
+            entries.discard(partition)
+        self._entries_left |= bool(entries)
 
-    def _keep(self, log: PartitionLog, logs: dict[TopicPartition, PartitionLog]) -> None:
-        other = logs.get(log.topic_partition)
-        if other is not None:
-            raise LogDirectoryError(
-                f"{log.topic_partition} is in both {other.directory} and {log.directory}: a directory failed while the "
-                "replica was being moved. Remove the one in the directory that failed."
-            )
-        logs[log.topic_partition] = log
-
-    def _read_checkpoint(self, log_dir: LogDirectory, name: str) -> dict[TopicPartition, Offset]:
-        refused = CorruptCheckpointError if name != CLEANER_CHECKPOINT else (CorruptCheckpointError, OSError)
-        try:
-            return read_offsets(self._storage, f"{log_dir.path}/{name}")
-        except refused as error:
-            _log.warning("checkpoint.rejected", error=str(error))
-            return {}
+    def _take(self, partition: TopicPartition, found: FoundLogs, assigned: Assignments, now_ms: TimestampMs) -> bool:
+        """Hold the partition's log and copy; whether other folders of it had to be set aside."""
+        choice = choose(found, assigned(partition))
+        for log in choice.superseded:
+            _log.warning("log.superseded", directory=log.directory)
+            self._discarded.discard(log, DELETE_DIR_SUFFIX, now_ms)
+        for log in choice.contradicting:
+            _log.warning("log.stray", directory=log.directory)
+            self._discarded.discard(log, STRAY_DIR_SUFFIX, now_ms)
+        if choice.log is not None:
+            self._logs[partition] = choice.log
+            if choice.future is not None:
+                compacted = choice.log.config.compact or partition in self._compacted
+                self.moves.resume(choice.future, choice.log, now_ms, start_over=compacted)
+        elif choice.future is not None:
+            self.moves.keep_orphan(choice.future)
+        return bool(choice.superseded or choice.contradicting)
 
     # ------------------------------------------------------------------------------------------------ partitions
 
@@ -212,17 +240,23 @@ class LogStore:
         """A new log in `directory`, else in the online directory with the fewest partitions."""
         if partition in self._logs:
             raise ValueError(f"{partition} has a log already")
-        log_dir = self._directory(directory) if directory is not None else self._least_loaded()
+        log_dir = self.directory(directory) if directory is not None else self._least_loaded()
         log_dir.check_online()
+        self._discarded.clear_name(log_dir, partition, now_ms)
         try:
+            log_dir.checkpoints.forget_absent(partition, partial(self._partitions_in, log_dir))
             log = create_partition_log(
                 log_dir, f"{log_dir.path}/{partition}", partition, config, now_ms=now_ms, topic_id=topic_id
             )
         except OSError as error:
+            self._discarded.drop_half_made(f"{log_dir.path}/{partition}")
             raise log_dir.storage_error(error) from error
         log.producer_id_expiration_ms = self.producer_id_expiration_ms
         self._logs[partition] = log
         return log
+
+    def _partitions_in(self, log_dir: LogDirectory) -> set[TopicPartition]:
+        return {log.topic_partition for log in self._all_logs() if log.log_dir is log_dir}
 
     def check_not_elsewhere(self, directory_id: Uuid) -> None:
         """Whether a log that is in the directory with this id can be made anew: not while a directory is offline that may
@@ -232,7 +266,12 @@ class LogStore:
         if directory_id != ZERO_UUID and directory_id not in online and len(online) < len(self.directories):
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The log directory that has it is offline")
 
-    def _directory(self, path: str) -> LogDirectory:
+    def check_not_offline(self, directory_id: Uuid) -> None:
+        """KafkaError when the directory with this id is one of the node's and offline."""
+        if directory_id != ZERO_UUID and any(d.offline and d.directory_id == directory_id for d in self.directories):
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The log directory that the metadata names is offline")
+
+    def directory(self, path: str) -> LogDirectory:
         for log_dir in self.directories:
             if log_dir.path == path:
                 return log_dir
@@ -253,106 +292,49 @@ class LogStore:
 
     def delete(self, partition: TopicPartition, now_ms: TimestampMs) -> None:
         """Take the partition out: its folder is renamed at once and removed by `remove_due_files`."""
-        self.abandon_future(partition, now_ms)
-        log = self._logs.pop(partition, None)
-        if log is not None:
-            self._discard(log, DELETE_DIR_SUFFIX, now_ms)
+        self.moves.abandon(partition, now_ms)
+        for log in (self._logs.pop(partition, None), self.moves.take_orphan(partition)):
+            if log is not None:
+                self._discarded.discard(log, DELETE_DIR_SUFFIX, now_ms)
 
     def destroy_keys(self, topic: str, of: Collection[TopicPartition] | None = None) -> None:
         """The topic was deleted: what encrypts these partitions, or all there is of the topic, can never be read again.
 
         Before their folders go or are put aside: after a crash in between they are found again.
         """
-        if self.custody is None:
-            return
-        for log_dir in self.online_directories():
-            dead = None if of is None else {str(partition) for partition in of}
-            try:
-                self.custody.destroy_keys(log_dir.path, topic, dead)
-            except OSError as error:
-                log_dir.fail(error)
+        self._keys.destroy(topic, None if of is None else {name for each in of for name in self._folders(each)})
 
     def keyed_topics(self) -> set[str]:
         """Topics that have keys in some directory."""
-        if self.custody is None:
-            return set()
-        return {topic for log_dir in self.online_directories() for topic in self.custody.keyed_topics(log_dir.path)}
+        return self._keys.topics()
+
+    @property
+    def custody(self) -> KeyCustody | None:
+        """With encryption at rest."""
+        return self._keys.custody
+
+    @custody.setter
+    def custody(self, custody: KeyCustody | None) -> None:
+        self._keys.custody = custody
 
     def mark_stray(self, partition: TopicPartition, now_ms: TimestampMs) -> None:
         """The metadata does not give this replica to the node: put it aside under another name and keep it."""
-        if (log := self._logs.pop(partition, None)) is not None:
-            self._discard(log, STRAY_DIR_SUFFIX, now_ms)
-            _log.warning("log.stray", directory=log.directory)
+        self.moves.abandon(partition, now_ms)
+        for log in (self._logs.pop(partition, None), self.moves.take_orphan(partition)):
+            if log is not None:
+                self._discarded.discard(log, STRAY_DIR_SUFFIX, now_ms)
+                _log.warning("log.stray", directory=log.directory)
 
-    def _discard(self, log: PartitionLog, suffix: str, now_ms: TimestampMs) -> None:
-        log_dir = log.log_dir
-        log.forget()
-        log.discarded = True
-        if log_dir.offline:
-            return
-        name = unique_dir(log.topic_partition, self._random.token_bytes(16), suffix)
-        log.rename_directory(f"{log_dir.path}/{name}")
-        if suffix == DELETE_DIR_SUFFIX:
-            self._deleted.append((now_ms + log.config.file_delete_delay_ms, log_dir, log.directory))
+    def _folders(self, partition: TopicPartition) -> set[str]:
+        """The names of all folders that hold records of the partition, whatever the directory."""
+        logs = (self.moves.future(partition), self.moves.orphans.get(partition))
+        return {str(partition), *(os.path.basename(log.directory) for log in logs if log is not None)}
 
     # ------------------------------------------------------------------------------------------------ moving
 
-    def future(self, partition: TopicPartition) -> PartitionLog | None:
-        """The copy of the partition that is being made in another directory (AlterReplicaLogDirs)."""
-        return self._futures.get(partition)
-
     def create_future(self, partition: TopicPartition, directory: str, now_ms: TimestampMs) -> PartitionLog:
-        """Begin a move: an empty copy in `directory`, to be filled by `copy_to_future`."""
-        log_dir = self._directory(directory)
-        log_dir.check_online()
-        current = self._logs[partition]
-        name = unique_dir(partition, self._random.token_bytes(16), FUTURE_DIR_SUFFIX)
-        try:
-            future = create_partition_log(
-                log_dir,
-                f"{log_dir.path}/{name}",
-                partition,
-                current.config,
-                now_ms=now_ms,
-                topic_id=current.topic_id,
-                start_offset=current.log_start_offset,
-            )
-        except OSError as error:
-            raise log_dir.storage_error(error) from error
-        self._futures[partition] = future
-        return future
-
-    def copy_to_future(self, partition: TopicPartition, max_bytes: int, now_ms: TimestampMs) -> bool:
-        """Copy up to about `max_bytes` more; True when the copy has caught up and `promote_future` may be called."""
-        current, future = self._logs[partition], self._futures[partition]
-        if future.log_end_offset > current.log_end_offset:
-            future.truncate_to(current.log_end_offset, now_ms)
-        if future.log_end_offset < current.log_start_offset:
-            future.truncate_fully_and_start_at(current.log_start_offset, now_ms)
-        piece = current.read(future.log_end_offset, max_bytes)
-        if piece.length:
-            future.append_as_follower(piece.read(), now_ms=now_ms)
-            self.copied_bytes += piece.length
-        future.advance_high_watermark(current.high_watermark)
-        return future.log_end_offset == current.log_end_offset
-
-    def promote_future(self, partition: TopicPartition, now_ms: TimestampMs) -> PartitionLog:
-        """The copy takes the partition's name, the old log goes. Only when it has caught up."""
-        current, future = self._logs[partition], self._futures[partition]
-        if future.log_end_offset != current.log_end_offset:
-            raise ValueError(f"the copy of {partition} has not caught up")
-        future.flush(now_ms)
-        self._discard(current, DELETE_DIR_SUFFIX, now_ms)
-        future.rename_directory(f"{future.log_dir.path}/{partition}")
-        future.advance_log_start_offset(min(current.log_start_offset, future.high_watermark))
-        del self._futures[partition]
-        self._logs[partition] = future
-        return future
-
-    def abandon_future(self, partition: TopicPartition, now_ms: TimestampMs) -> None:
-        log = self._futures.pop(partition, None)
-        if log is not None:
-            self._discard(log, DELETE_DIR_SUFFIX, now_ms)
+        """Begin a move into `directory`."""
+        return self.moves.create(partition, self.directory(directory), now_ms)
 
     # ------------------------------------------------------------------------------------------------ periodic work
 
@@ -364,6 +346,8 @@ class LogStore:
                 deleted += delete_old_segments(log, now_ms)
             except KafkaError as error:
                 _log.warning("retention.failed", partition=str(log.topic_partition), error=error.message)
+            except OSError as error:
+                log.log_dir.storage_error(error)
         return deleted
 
     def remove_expired_producers(self, now_ms: TimestampMs) -> int:
@@ -374,62 +358,40 @@ class LogStore:
         return [log for log in self.online_logs() if log.flush_due(now_ms)]
 
     def remove_due_files(self, now_ms: TimestampMs) -> int:
-        """Remove deleted segments and partitions whose delay is over."""
+        """Remove deleted segments and partitions whose delay is over, and keys that could not be destroyed at once."""
+        self._keys.destroy_remaining()
         removed = sum(log_dir.remove_due_files(now_ms) for log_dir in self.online_directories())
-        waiting = []
-        for due_ms, log_dir, directory in self._deleted:
-            if log_dir.offline:
-                continue
-            if due_ms > now_ms:
-                waiting.append((due_ms, log_dir, directory))
-                continue
-            try:
-                self._storage.remove_tree(directory)
-                removed += 1
-            except OSError as error:
-                log_dir.fail(error)
-        self._deleted = waiting
-        return removed
+        return removed + self._discarded.remove_due(now_ms)
 
     # A checkpoint that only saves work after a crash need not wait for the disk: without `sync` a power cut may leave
     # an older one, and more of the log is looked through.
 
     def checkpoint_recovery_points(self, *, sync: bool = True) -> None:
-        self._checkpoint(RECOVERY_POINT_CHECKPOINT, lambda log: log.recovery_point, sync=sync)
-
-    def checkpoint_deletion(self) -> None:
-        """After partitions were deleted: a namesake that is created next must not inherit their offsets in a crash."""
-        self.checkpoint_recovery_points()
-        self.checkpoint_log_start_offsets()
+        checkpoint(RECOVERY_POINT_CHECKPOINT, self.online_directories(), self._all_logs(), sync=sync)
 
     def checkpoint_log_start_offsets(self, *, sync: bool = True) -> None:
-        """Only those that the first segment's name does not tell."""
-        self._checkpoint(
-            LOG_START_OFFSET_CHECKPOINT,
-            lambda log: log.log_start_offset if log.log_start_offset > log.segments[0].base_offset else None,
-            sync=sync,
-        )
+        checkpoint(LOG_START_OFFSET_CHECKPOINT, self.online_directories(), self._all_logs(), sync=sync)
 
     def checkpoint_high_watermarks(self, *, sync: bool = True) -> None:
-        self._checkpoint(HIGH_WATERMARK_CHECKPOINT, lambda log: log.high_watermark, sync=sync)
+        checkpoint(HIGH_WATERMARK_CHECKPOINT, self.online_directories(), self._all_logs(), sync=sync)
 
-    def _checkpoint(self, name: str, value: Callable[[PartitionLog], Offset | None], *, sync: bool) -> None:
-        for log_dir in self.online_directories():
-            offsets = {}
-            for partition, log in self._logs.items():
-                offset = value(log) if log.log_dir is log_dir else None
-                if offset is not None:
-                    offsets[partition] = offset
-            try:
-                write_offsets(self._storage, f"{log_dir.path}/{name}", offsets, sync=sync)
-            except OSError as error:
-                log_dir.storage_error(error)
+    def checkpoint_deletion(self) -> None:
+        """After logs were set aside: a namesake that is created next must not inherit their offsets in a crash."""
+        self.checkpoint_recovery_points()
+        self.checkpoint_log_start_offsets()
+        self.checkpoint_high_watermarks()
+
+    def _checkpoint_directory(self, log_dir: LogDirectory) -> None:
+        """All checkpoints of one directory, synced. KafkaError when that fails."""
+        log_dir.check_online()
+        try:
+            write_all(log_dir, self._all_logs())
+        except OSError as error:
+            raise log_dir.storage_error(error) from error
 
     def describe(self) -> list[LogDirDescription]:
         """What DescribeLogDirs answers, one entry per directory."""
-        return [
-            describe_directory(log_dir, self._logs.values(), self._futures.values()) for log_dir in self.directories
-        ]
+        return [describe_directory(log_dir, self._logs.values(), self.moves.futures()) for log_dir in self.directories]
 
     # ------------------------------------------------------------------------------------------------ ending
 
@@ -437,6 +399,7 @@ class LogStore:
         partitions = [partition for partition, log in self._logs.items() if log.log_dir is log_dir]
         for partition in partitions:
             self._logs[partition].forget()
+        self.moves.directory_failed(log_dir)
         if self._on_directory_failed is not None:
             self._on_directory_failed(log_dir, partitions)
 
@@ -461,19 +424,21 @@ class LogStore:
         for log, plan in plans:
             if not log.log_dir.offline:
                 log.flushed(plan, now_ms)
-        self.checkpoint_recovery_points()
-        self.checkpoint_log_start_offsets()
-        self.checkpoint_high_watermarks()
-        for log_dir in self.online_directories():
-            if not self._loaded:
-                break
-            try:
-                write_clean_shutdown(self._storage, log_dir.path, broker_epoch)
-            except OSError as error:
-                log_dir.fail(error)
+        if self._loaded:
+            self._mark_clean(broker_epoch)
         for log in self._all_logs():
             log.forget()
         self._release_locks()
+
+    def _mark_clean(self, broker_epoch: int) -> None:
+        """The marker says that the checkpoints are as new as the logs: a directory that refuses one does not get it."""
+        present = self._all_logs()
+        for log_dir in self.online_directories():
+            try:
+                write_all(log_dir, present)
+                write_clean_shutdown(self._storage, log_dir.path, broker_epoch)
+            except OSError as error:
+                log_dir.fail(error)
 
     def abandon(self) -> None:
         """A start that failed: let go of everything as it is, unmarked, so that the next start recovers."""
@@ -482,7 +447,7 @@ class LogStore:
         self._release_locks()
 
     def _all_logs(self) -> list[PartitionLog]:
-        return [*self._logs.values(), *self._futures.values()]
+        return [*self._logs.values(), *self.moves.futures(), *self.moves.orphans.values()]
 
     def _close(self, log: PartitionLog) -> FlushPlan | None:
         try:

@@ -12,11 +12,15 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from ottla.log import timestamps
+from ottla.log.epoch_cache import EpochCache
+from ottla.log.file_names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
+from ottla.log.local_log import FlushPlan
+from ottla.log.log_directory import lacks_descriptors
 from ottla.log.producer_rebuild import end_transaction, marker_of
 from ottla.log.producer_state import Verification
-from ottla.log.replica_log import ReplicaLog
 from ottla.log.results import AppendResult, LogSlice, TimestampedOffset
 from ottla.log.segment import Segment
+from ottla.log.segment_exchange import SegmentExchange
 from ottla.log.transaction_index import AbortedTxn, collect_aborted
 from ottla.log.validation import (
     FIRST_ZSTD_VERSION,
@@ -49,9 +53,10 @@ class UnexpectedAppendOffsetError(KafkaError):
             ErrorCode.UNKNOWN_SERVER_ERROR,
             f"Unexpected offset in append to {partition}: {first_offset} is below the log end offset {log_end_offset}",
         )
+        self.first_offset = first_offset
 
 
-class PartitionLog(ReplicaLog):
+class PartitionLog(SegmentExchange):
     __slots__ = ()
 
     # ------------------------------------------------------------------------------------------------ appending
@@ -171,8 +176,8 @@ class PartitionLog(ReplicaLog):
     ) -> int:
         """One write for all batches, then the state that follows from it. `leader_epoch` None: each has its own."""
         log_dir = self.log_dir
-        if log_dir.offline:
-            log_dir.check_online()
+        if log_dir.offline or self._cut is not None:
+            self._check_usable()
         size = len(buf)  # type: ignore[arg-type]
         segment = self._active
         try:
@@ -182,13 +187,16 @@ class PartitionLog(ReplicaLog):
             ):
                 segment = self._roll_at(first_offset, now_ms)
                 start = segment.size
+            epochs = self._epochs
             if leader_epoch is not None:
-                if leader_epoch != self._epochs.latest_epoch:
+                if leader_epoch != epochs.latest_epoch or epochs.unwritten:
                     self._assign_epochs([(leader_epoch, first_offset)])
             else:
-                latest = self._epochs.latest_epoch
-                if batches[0][1].leader_epoch != latest or batches[-1][1].leader_epoch != latest:
+                latest = epochs.latest_epoch
+                if batches[0][1].leader_epoch != latest or batches[-1][1].leader_epoch != latest or epochs.unwritten:
                     self._assign_epochs([(header.leader_epoch, header.base_offset) for _, header in batches])
+            if not segment.ready:
+                segment.make_ready()
             segment.write(buf, size)
         except OSError as error:
             if leader_epoch is None:
@@ -243,12 +251,17 @@ class PartitionLog(ReplicaLog):
         if offset > self.log_end_offset or offset < self.log_start_offset:
             raise self.out_of_range(offset, self.log_start_offset)
         log_dir = self.log_dir
-        if log_dir.offline:
-            log_dir.check_online()
+        if log_dir.offline or self._cut is not None:
+            self._check_usable()
         limit = self.log_end_offset if max_offset is None else max_offset
         try:
             return self._read(offset, max_bytes, limit, min_one_batch=min_one_batch)
         except OSError as error:
+            if self.discarded:
+                # Its files go: that says nothing about the disk.
+                raise KafkaError(
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition} has left this log"
+                ) from error
             raise log_dir.storage_error(error) from error
 
     def offset_for_timestamp(self, timestamp: TimestampMs) -> TimestampedOffset | None:
@@ -259,7 +272,7 @@ class PartitionLog(ReplicaLog):
         return self._looked_up(lambda: timestamps.offset_of_max_timestamp(self))
 
     def _looked_up(self, lookup: Callable[[], TimestampedOffset | None]) -> TimestampedOffset | None:
-        self.log_dir.check_online()
+        self._check_usable()
         try:
             return lookup()
         except OSError as error:
@@ -295,3 +308,60 @@ class PartitionLog(ReplicaLog):
         except OSError as error:
             raise self.log_dir.storage_error(error) from error
         return found
+
+    # ------------------------------------------------------------------------------------------------ as a copy
+
+    def skip_to(self, offset: Offset, now_ms: TimestampMs) -> None:
+        """Let the log end at `offset` without a batch there, in a new segment: compaction removed what it ended with."""
+        if offset <= self.log_end_offset:
+            return
+        self._check_usable()
+        emptied = [segment for segment in (self._active,) if segment.size == 0]
+        try:
+            self._roll_at(offset, now_ms)
+            self.log_end_offset = offset
+            # An empty segment before the last one would mean that its batches were lost.
+            self._delete_files(self._take_out(emptied), now_ms)
+        except OSError as error:
+            raise self.log_dir.storage_error(error) from error
+
+    def prepare_promotion(self, replaced: PartitionLog, now_ms: TimestampMs) -> None:
+        """Write and sync all that a start needs to take this copy in the place of `replaced`, which it equals. Blocks.
+
+        The producers and leader epochs are those of `replaced`: its records below the log start offset, and batches that
+        compaction removed, are not in the copy.
+        """
+        self._check_usable()
+        storage = self.log_dir.storage
+        try:
+            self._snapshots.replace(replaced.producers)
+            EpochCache(replaced.epochs.entries).write(storage, self.directory)
+            for segment in self._segments:
+                segment.flush_indexes()
+        except OSError as error:
+            raise self.log_dir.storage_error(error) from error
+        self.flush(now_ms)
+        end_snapshot = self._snapshots.path(self.log_end_offset)
+        paths = [f"{self.directory}/{name}" for name in (PARTITION_METADATA, LEADER_EPOCH_CHECKPOINT)]
+        directories = [self.directory, self.log_dir.path]
+        try:
+            files = [self._active.shared_file()]
+            FlushPlan(storage, self.log_end_offset, 0, files, [end_snapshot, *paths], directories).sync()
+        except OSError as error:
+            raise self.flush_failed(error) from error
+
+    def promote(self, replaced: PartitionLog) -> None:
+        """Take the partition's name after `prepare_promotion`. KafkaError leaves the copy a copy, or its directory
+        offline: a name that may not be on disk is worth nothing."""
+        before = self.directory
+        self.rename_directory(f"{self.log_dir.path}/{self.topic_partition}")
+        try:
+            self.log_dir.storage.sync_dir(self.log_dir.path)
+        except OSError as error:
+            if lacks_descriptors(error):
+                self.rename_directory(before)
+            raise self.flush_failed(error) from error
+        self.producers = replaced.producers
+        self._producers_changed()
+        self._epochs = EpochCache(replaced.epochs.entries)
+        self.verification_enabled = replaced.verification_enabled

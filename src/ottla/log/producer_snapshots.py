@@ -88,6 +88,12 @@ class ProducerSnapshots:
         insort(self.offsets, offset)
         return path
 
+    def replace(self, state: ProducerState) -> None:
+        """A snapshot at the state's end offset in the place of one that stands there."""
+        if state.end_offset in self.offsets:
+            self.remove(state.end_offset)
+        self.write(state)
+
     def read(self, offset: Offset) -> dict[int, ProducerEntry]:
         return decode_snapshot(self._storage.read_bytes(self.path(offset)))
 

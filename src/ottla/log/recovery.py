@@ -9,6 +9,7 @@ file suffers (`salvage`).
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -34,7 +35,7 @@ from ottla.log.producer_rebuild import load_snapshot, rebuild_producer_state, re
 from ottla.log.producer_snapshots import ProducerSnapshots
 from ottla.log.producer_state import ProducerState
 from ottla.log.replica_log import DEFAULT_PRODUCER_ID_EXPIRATION_MS
-from ottla.log.salvage import rebuild_epochs, rebuild_indexes, sound_end
+from ottla.log.salvage import indexes_sane, rebuild_epochs, rebuild_indexes, sound_end
 from ottla.log.segment import Segment
 from ottla.log.segment_recovery import recover_segment
 from ottla.model.ids import ZERO_UUID, Offset, TimestampMs, TopicPartition, Uuid
@@ -72,13 +73,20 @@ def create_partition_log(
     topic_id: Uuid = ZERO_UUID,
     start_offset: Offset = 0,
 ) -> PartitionLog:
-    """A new, empty log in a new folder. OSError when it cannot be made."""
+    """A new, empty log in a new folder. OSError when it cannot be made; then no folder is left, or an empty one."""
     storage = log_dir.storage
-    storage.make_dirs(directory)
+    log_dir.check_folder(str(topic_partition))  # also for a copy, which gets this name at the end of its move
     segment = Segment(storage, log_dir.open_files, directory, start_offset, created_ms=now_ms)
-    segment.create()
-    if topic_id != ZERO_UUID:
-        write_partition_metadata(storage, directory, topic_id)
+    try:
+        storage.make_dirs(directory)
+        segment.create()
+        if topic_id != ZERO_UUID:
+            write_partition_metadata(storage, directory, topic_id)
+    except OSError:
+        with contextlib.suppress(OSError):
+            segment.remove_files()
+            storage.remove_tree(directory)
+        raise
     return PartitionLog(
         log_dir,
         directory,
@@ -110,12 +118,13 @@ def load_partition_log(
     Below `compacted_up_to`, holes between segments are compaction's, also where the topic is not compacted any more.
     """
     names = tidy(log_dir, directory)
-    epochs, epochs_lost = _read_epochs(log_dir, directory)
+    segments = _find_segments(log_dir, directory, names)
+    epochs, epochs_lost = _read_epochs(log_dir, directory, empty=not any(segment.size for segment in segments))
     folder = _Folder(
         log_dir=log_dir,
         path=directory,
         config=config,
-        segments=_find_segments(log_dir, directory, names),
+        segments=segments,
         snapshots=ProducerSnapshots(log_dir.storage, directory, _snapshot_offsets(names)),
         epochs=epochs,
         log_start_offset=log_start_offset,
@@ -161,10 +170,13 @@ def load_partition_log(
     return log
 
 
-def _read_epochs(log_dir: LogDirectory, directory: str) -> tuple[EpochCache, bool]:
+def _read_epochs(log_dir: LogDirectory, directory: str, *, empty: bool) -> tuple[EpochCache, bool]:
+    """The cache, and whether the file is lost. A log without records has none, or an empty one that Kafka created."""
     try:
         return read_epoch_cache(log_dir.storage, directory), False
     except CorruptCheckpointError as error:
+        if empty:
+            return EpochCache(), False
         _log.warning("epochs.rejected", directory=directory, error=str(error))
         return EpochCache(), True
 
@@ -225,7 +237,7 @@ def _damaged_indexes(folder: _Folder, names: Sequence[str], up_to: Offset) -> li
             break
         name = segment_name(segment.base_offset)
         whole = name + INDEX_SUFFIX in present and name + TIME_INDEX_SUFFIX in present
-        if not whole or not segment.indexes_sane():
+        if not whole or not indexes_sane(folder.log_dir.storage, segment):
             _log.warning("index.damaged", path=segment.path(LOG_SUFFIX))
             damaged.append(segment)
     return damaged
@@ -325,7 +337,7 @@ def _settle(folder: _Folder, log_start: Offset, end: Offset) -> None:
     epochs = folder.epochs
     epochs.truncate_from_end(end)
     epochs.truncate_from_start(log_start)
-    if epochs.dirty:
+    if epochs.unwritten:
         epochs.write(folder.log_dir.storage, folder.path)
     for offset in [offset for offset in folder.snapshots.offsets if offset > end]:
         folder.snapshots.remove(offset)

@@ -1,13 +1,13 @@
 """What a replica keeps about its log beyond the bytes: watermarks, leader epochs, producers; and its upkeep.
 
-Rolling, syncing, truncating, deleting and closing happen here; appending and reading in `partition_log`. Offsets:
-log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset and recovery_point <= log_end_offset. An
-OSError becomes KAFKA_STORAGE_ERROR through the log directory, which may go offline by it.
+Rolling, syncing, truncating and closing happen here, segments leave in `segment_exchange`, appending and reading happen
+in `partition_log`. Offsets: log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset and
+recovery_point <= log_end_offset. An OSError becomes KAFKA_STORAGE_ERROR through the log directory, which may go offline
+by it. A truncation that the disk interrupts is finished before the log is used again.
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -16,14 +16,14 @@ from ottla.env.logging import get_logger
 from ottla.log.checkpoints import write_partition_metadata
 from ottla.log.epoch_cache import NO_EPOCH_OFFSET, EpochCache
 from ottla.log.file_names import (
+    DELETED_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA,
-    SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
 )
 from ottla.log.local_log import FlushPlan, LocalLog
-from ottla.log.log_directory import LogDirectory
+from ottla.log.log_directory import LogDirectory, lacks_descriptors
 from ottla.log.producer_rebuild import rebuild_producer_state
 from ottla.log.producer_snapshots import ProducerSnapshots
 from ottla.log.producer_state import ProducerState, Verification
@@ -46,7 +46,7 @@ _log = get_logger(__name__)
 DEFAULT_PRODUCER_ID_EXPIRATION_MS = 86_400_000
 
 
-class _Exchange(NamedTuple):
+class Exchange(NamedTuple):
     """Segments that have left the log and still have their names, and those in their place, `.swap` perhaps."""
 
     old: list[Segment]
@@ -54,8 +54,18 @@ class _Exchange(NamedTuple):
     time_ms: TimestampMs
 
 
+class _Cut(NamedTuple):
+    """A truncation whose files are not all done: what the log must do before anything else."""
+
+    offset: Offset
+    everything: bool
+    """An empty segment at `offset` takes the place of all."""
+    time_ms: TimestampMs
+
+
 class ReplicaLog(LocalLog):
     __slots__ = (
+        "_cut",
         "_epochs",
         "_exchange",
         "_first_unstable",
@@ -91,11 +101,12 @@ class ReplicaLog(LocalLog):
         self.topic_id = topic_id
         self.log_start_offset = log_start_offset
         self.high_watermark = log_start_offset
-        self._epochs = epochs or EpochCache()
-        self.producers = producers or ProducerState(log_end_offset)
-        self._snapshots = snapshots or ProducerSnapshots(log_dir.storage, directory, [])
+        self._epochs = EpochCache() if epochs is None else epochs
+        self.producers = ProducerState(log_end_offset) if producers is None else producers
+        self._snapshots = ProducerSnapshots(log_dir.storage, directory, []) if snapshots is None else snapshots
         self._first_unstable = self.producers.first_unstable_offset()
-        self._exchange: _Exchange | None = None
+        self._cut: _Cut | None = None
+        self._exchange: Exchange | None = None
         self.erased = erased
         """Entries of `ottla.encryption.forget` that were carried out here."""
         self.producer_id_expiration_ms = DEFAULT_PRODUCER_ID_EXPIRATION_MS
@@ -180,7 +191,7 @@ class ReplicaLog(LocalLog):
 
     def roll(self, now_ms: TimestampMs) -> Segment:
         """Start a new segment at the log end offset, with a producer snapshot there."""
-        self.log_dir.check_online()
+        self._check_usable()
         try:
             return self._roll_at(self.log_end_offset, now_ms)
         except OSError as error:
@@ -196,12 +207,13 @@ class ReplicaLog(LocalLog):
 
     def prepare_flush(self, up_to: Offset | None = None) -> FlushPlan | None:
         """What must be synced for the recovery point to reach `up_to` (the log end by default); None for nothing."""
-        self.log_dir.check_online()
+        self._check_usable()
         end = self.log_end_offset if up_to is None else up_to
         if end <= self.recovery_point or self.discarded:
             return None
         try:
-            return self._flush_plan(end, self._unsynced_paths())
+            self._write_epochs()
+            return self._plan(end)
         except OSError as error:
             raise self.log_dir.storage_error(error) from error
 
@@ -211,10 +223,14 @@ class ReplicaLog(LocalLog):
         if self.recovery_point <= self._bases[0]:
             paths.append(f"{self.directory}/{PARTITION_METADATA}")
         if self._epochs.dirty:
-            # Either the plan is synced or the directory goes offline: there is no third way to remember.
-            self._epochs.dirty = False
             paths.append(f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}")
         return paths
+
+    def _plan(self, end: Offset, *paths: str) -> FlushPlan:
+        """With all that is unsynced, and `paths`. OSError when it cannot be made; then the next one has the same."""
+        plan = self._flush_plan(end, [*self._unsynced_paths(), *paths])
+        self._epochs.dirty = False  # either the plan is synced, or `flush_failed` is told
+        return plan
 
     def flushed(self, plan: FlushPlan, now_ms: TimestampMs) -> None:
         """`plan.sync()` came back; when the log was truncated meanwhile, the plan says nothing about what it has now."""
@@ -223,8 +239,14 @@ class ReplicaLog(LocalLog):
         self.last_flushed_ms = now_ms
 
     def flush_failed(self, error: OSError) -> KafkaError:
-        """After a failed sync the kernel may have dropped the pages: nothing on this directory is certain any more."""
-        self.log_dir.fail(error)
+        """After a failed sync the kernel may have dropped the pages: nothing on this directory is certain any more.
+
+        Without a free descriptor there was no sync: the recovery point stays, and a later plan has the same files.
+        """
+        if lacks_descriptors(error):
+            self._epochs.dirty = True
+        else:
+            self.log_dir.fail(error)
         return self.log_dir.storage_error(error)
 
     def flush(self, now_ms: TimestampMs, up_to: Offset | None = None) -> None:
@@ -246,17 +268,18 @@ class ReplicaLog(LocalLog):
 
     def truncate_to(self, offset: Offset, now_ms: TimestampMs) -> bool:
         """Drop everything at and after `offset`; True when that was anything."""
-        self.log_dir.check_online()
+        self._check_usable()
         try:
             if offset >= self.log_end_offset:
                 # A conflicting epoch may have been assigned at the end without any record.
-                self._epochs_changed(self._epochs.truncate_from_end(offset))
+                self._epochs.truncate_from_end(offset)
+                self._write_epochs()
                 return False
             _log.info("log.truncated", partition=str(self.topic_partition), offset=offset, end=self.log_end_offset)
             if offset < self._bases[0]:
                 self._restart_at(offset, offset, now_ms)
             else:
-                self._truncate_segments(offset, now_ms)
+                self._cut_at(offset, now_ms)
         except OSError as error:
             raise self.log_dir.storage_error(error) from error
         return True
@@ -282,50 +305,89 @@ class ReplicaLog(LocalLog):
             if kept != self.erased:
                 self.note_erased(kept)
 
-    def _truncate_segments(self, offset: Offset, now_ms: TimestampMs) -> None:
+    def _before_cut(self, offset: Offset) -> None:
+        """What must be on disk before anything at `offset` or above is replaced: nothing may vouch for it any more.
+
+        A stale recovery point would let the next start trust what was never synced; a stale cleaner checkpoint would keep
+        compaction from reading what is appended below it.
+        """
         self._forget_erasures_above(offset)
-        keep = self.floor_segment(offset)
-        # The recovery point goes first: a crash in between must find everything above it re-checked.
+        self.log_dir.checkpoints.lower(self.topic_partition, offset)
+        self.cleaned_up_to = min(self.cleaned_up_to, offset)
         self.recovery_point = min(self.recovery_point, offset)
         self._generation += 1
-        self._delete_files(self._take_out(self._segments[keep + 1 :]), now_ms)
-        self._active.truncate_to(offset, now_ms)
+
+    def _cut_at(self, offset: Offset, now_ms: TimestampMs) -> None:
+        self._before_cut(offset)
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
-        self._epochs_changed(self._epochs.truncate_from_end(offset))
+        self.high_watermark = min(self.high_watermark, offset)
+        self._epochs.truncate_from_end(offset)
+        self._cut = _Cut(offset, everything=False, time_ms=now_ms)
+        self._finish_cut(self._cut)
+
+    def _finish_cut(self, cut: _Cut) -> None:
+        """The files follow what the log already says of itself. Each step may be repeated."""
+        if cut.everything:
+            self._empty_segments(cut)
+        else:
+            self._cut_segments(cut)
+        self._write_epochs()
+        self._producers_changed()
+        self._cut = None
+
+    def _cut_segments(self, cut: _Cut) -> None:
+        offset, now_ms = cut.offset, cut.time_ms
+        for segment in reversed(self._segments[self.floor_segment(offset) + 1 :]):
+            self._delete_files([segment], now_ms)
+            self._take_out([segment])
+        self._active.truncate_to(offset, now_ms)
         self._snapshots.remove_outside(self.log_start_offset, offset)
         self.producers = rebuild_producer_state(
             self._snapshots, self._segments, self.log_start_offset, offset, now_ms, self.producer_id_expiration_ms
         )
-        self._producers_changed()
-        self.high_watermark = min(self.high_watermark, offset)
+
+    def _empty_segments(self, cut: _Cut) -> None:
+        """The old segments stay in the list until the new one is there: a log has at least one."""
+        old = list(self._segments)
+        self._delete_files([segment for segment in old if segment.suffix != DELETED_SUFFIX], cut.time_ms)
+        new = self._new_segment(cut.offset, cut.time_ms)
+        self._take_out(old)
+        self._add(new)
+        self._snapshots.remove_outside(cut.offset, cut.offset - 1)
+
+    def _check_usable(self) -> None:
+        """KAFKA_STORAGE_ERROR when the directory is offline, or a truncation still cannot be finished."""
+        self.log_dir.check_online()
+        if self._cut is not None:
+            try:
+                self._finish_cut(self._cut)
+            except OSError as error:
+                raise self.log_dir.storage_error(error) from error
 
     def truncate_fully_and_start_at(
         self, offset: Offset, now_ms: TimestampMs, *, log_start_offset: Offset | None = None
     ) -> None:
         """Empty the log and go on at `offset`: a follower whose leader starts later, or a snapshot was loaded."""
-        self.log_dir.check_online()
+        self._check_usable()
         try:
             self._restart_at(offset, offset if log_start_offset is None else log_start_offset, now_ms)
         except OSError as error:
             raise self.log_dir.storage_error(error) from error
 
     def _restart_at(self, offset: Offset, log_start_offset: Offset, now_ms: TimestampMs) -> None:
-        self._forget_erasures_above(offset)
-        self.recovery_point = min(self.recovery_point, offset)
-        self._generation += 1
-        self._delete_files(self._take_out(list(self._segments)), now_ms)
-        self._add(self._new_segment(offset, now_ms))
+        self._before_cut(offset)
         self.log_end_offset = self.recovery_point = offset
         self.log_start_offset = log_start_offset
         self.high_watermark = log_start_offset
-        self._epochs_changed(self._epochs.clear())
-        self._snapshots.remove_outside(offset, offset - 1)
+        self.cleaned_up_to = 0
+        self._epochs.clear()
         self.producers = ProducerState(offset)
-        self._producers_changed()
+        self._cut = _Cut(offset, everything=True, time_ms=now_ms)
+        self._finish_cut(self._cut)
 
-    def _epochs_changed(self, changed: bool) -> None:  # noqa: FBT001 - the answer of the cache's own methods
-        if changed:
+    def _write_epochs(self) -> None:
+        if self._epochs.unwritten:
             self._epochs.write(self.log_dir.storage, self.directory)
 
     def _producers_changed(self) -> None:
@@ -335,92 +397,21 @@ class ReplicaLog(LocalLog):
 
     def advance_log_start_offset(self, offset: Offset) -> bool:
         """Hide what is below `offset`; the files go with `delete_old_segments`. Not above the high watermark."""
-        self.log_dir.check_online()
+        self._check_usable()
         if offset > self.high_watermark:
             raise self.out_of_range(offset, self.log_start_offset)
         if offset <= self.log_start_offset:
             return False
         self.log_start_offset = offset
+        self._epochs.truncate_from_start(offset)
         try:
-            self._epochs_changed(self._epochs.truncate_from_start(offset))
+            self._write_epochs()
         except OSError as error:
-            raise self.log_dir.storage_error(error) from error
+            # A load trims the file again: a full disk must not stop what makes room.
+            self.log_dir.storage_error(error)
         self.producers.replicated_up_to(offset)
         self._producers_changed()
         return True
-
-    def delete_segments(self, segments: Sequence[Segment], now_ms: TimestampMs) -> int:
-        """Take the oldest segments out of the log; when all go, an empty one at the log end takes their place."""
-        if not segments:
-            return 0
-        self.log_dir.check_online()
-        try:
-            if len(segments) == len(self._segments):
-                self._roll_at(self.log_end_offset, now_ms)
-            gone = self._take_out(segments)
-            self._delete_files(gone, now_ms)
-            self._delete_snapshots(gone, now_ms)
-        except OSError as error:
-            raise self.log_dir.storage_error(error) from error
-        self.advance_log_start_offset(max(self.log_start_offset, min(self._bases[0], self.high_watermark)))
-        return len(gone)
-
-    def _delete_snapshots(self, segments: Sequence[Segment], now_ms: TimestampMs) -> None:
-        marked = (self._snapshots.mark_deleted(segment.base_offset) for segment in segments)
-        self.log_dir.delete_later(
-            [path for path in marked if path is not None], now_ms + self._config.file_delete_delay_ms
-        )
-
-    def replace_segments(self, new: Sequence[Segment], old: Sequence[Segment], now_ms: TimestampMs) -> None:
-        """Put compacted segments (`.cleaned` files, complete) in the place of those they were made from.
-
-        First all are `.swap`, last base first: a crash or an error before that point drops the new ones. From there on
-        they are the log's, by whatever name; a load finishes the exchange, and so does `finish_exchange` where the disk
-        had no room.
-        """
-        self.log_dir.check_online()
-        self.finish_exchange()
-        self._make_ready(new)
-        self._exchange = _Exchange(self._take_out(old), list(new), now_ms)
-        self._segments = sorted([*self._segments, *new], key=lambda segment: segment.base_offset)
-        self._bases = [segment.base_offset for segment in self._segments]
-        self._active = self._segments[-1]
-        self.finish_exchange()
-
-    def _make_ready(self, new: Sequence[Segment]) -> None:
-        try:
-            for segment in sorted(new, key=lambda segment: segment.base_offset, reverse=True):
-                segment.finish_indexes()
-                segment.forget()
-                segment.rename(SWAP_SUFFIX)
-        except OSError as error:
-            refusal = self.log_dir.storage_error(error)
-            with contextlib.suppress(OSError):  # the next start removes what cannot be removed now
-                for segment in new:
-                    segment.remove_files()
-            raise refusal from error
-
-    def finish_exchange(self) -> None:
-        """What is left of the last exchange; before the next `.cleaned` file, beside which a `.swap` means another."""
-        exchange = self._exchange
-        if exchange is None:
-            return
-        kept = {segment.base_offset for segment in exchange.new}
-        try:
-            while exchange.old:
-                segment = exchange.old[0]
-                self._delete_files([segment], exchange.time_ms)
-                if segment.base_offset not in kept:
-                    self._delete_snapshots([segment], exchange.time_ms)
-                del exchange.old[0]
-            for segment in exchange.new:
-                if segment.suffix == SWAP_SUFFIX:  # it may have been deleted meanwhile
-                    segment.forget()
-                    segment.rename("")
-            self.log_dir.storage.sync_dir(self.directory)
-        except OSError as error:
-            raise self.log_dir.storage_error(error) from error
-        self._exchange = None
 
     # ------------------------------------------------------------------------------------------------ the folder
 
@@ -450,7 +441,9 @@ class ReplicaLog(LocalLog):
         if self.log_dir.offline:
             self.forget()
             return None
+        self._check_usable()
         try:
+            self._write_epochs()
             new_snapshot = self._snapshots.write(self.producers)
             self._active.finish_indexes()
             if self.recovery_point == self.log_end_offset and (new_snapshot is None or not self.producers.producers):
@@ -458,7 +451,7 @@ class ReplicaLog(LocalLog):
                 return None
             # The offset index only saves time: what a power cut takes from it is found again by reading.
             active = [self._active.path(kind) for kind in (TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)]
-            return self._flush_plan(self.log_end_offset, [*self._unsynced_paths(), *active])
+            return self._plan(self.log_end_offset, *active)
         except OSError as error:
             raise self.log_dir.storage_error(error) from error
 
@@ -468,9 +461,13 @@ class ReplicaLog(LocalLog):
             segment.forget()
 
     def _assign_epochs(self, starts: list[tuple[LeaderEpoch, Offset]]) -> None:
-        changed = False
+        """Note epochs before their first batch is written. After an OSError the cache is what it was."""
+        before = self._epochs.entries
         for epoch, offset in starts:
             if epoch >= 0:
-                changed |= self._epochs.assign(epoch, offset)
-        if changed:
-            self._epochs.write(self.log_dir.storage, self.directory)
+                self._epochs.assign(epoch, offset)
+        try:
+            self._write_epochs()
+        except OSError:
+            self._epochs.restore(before)
+            raise

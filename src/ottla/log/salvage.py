@@ -8,12 +8,14 @@ whose checksum alone is wrong stays where it is; whoever reads it finds that out
 from __future__ import annotations
 
 from ottla.env.logging import get_logger
+from ottla.env.seams import Storage
 from ottla.log.damaged_segment import NO_LIMIT, batches_that_remain
 from ottla.log.epoch_cache import EpochCache
-from ottla.log.file_names import LOG_SUFFIX
+from ottla.log.file_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
 from ottla.log.producer_state import ProducerState
 from ottla.log.segment import Segment
 from ottla.log.segment_recovery import note_producer
+from ottla.log.transaction_index import aborted_sane
 from ottla.model.errors import KafkaError
 from ottla.model.ids import Offset
 from ottla.protocol.records_header import CONTROL_MASK
@@ -39,6 +41,26 @@ def sound_end(segment: Segment, no_leap_over: Offset) -> Offset | None:
     except KafkaError:
         return None
     return next_offset if end == segment.size else None
+
+
+def indexes_sane(storage: Storage, segment: Segment) -> bool:
+    """Whether the index files can be what was written for this `.log`; a cheap look at their ends."""
+    index_size = storage.size(segment.path(INDEX_SUFFIX))
+    time_index_size = storage.size(segment.path(TIME_INDEX_SUFFIX))
+    if time_index_size == 0:
+        # Rolling and closing leave the largest timestamp in it; only records without timestamps leave none.
+        return segment.size == 0
+    index, time_index = segment.offset_index, segment.time_index
+    # Half an entry, or zeros that were never trimmed.
+    if len(index) * index.ENTRY.size != index_size or len(time_index) * time_index.ENTRY.size != time_index_size:
+        return False
+    return index.is_sane(segment.size) and time_index.is_sane() and _aborted_sane(storage, segment)
+
+
+def _aborted_sane(storage: Storage, segment: Segment) -> bool:
+    """Whole entries of this segment. An empty file means that its contents were lost: the log never creates one."""
+    path = segment.path(TXN_INDEX_SUFFIX)
+    return not storage.exists(path) or aborted_sane(storage.read_bytes(path), segment.base_offset)
 
 
 def rebuild_indexes(

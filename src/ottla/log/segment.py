@@ -23,7 +23,7 @@ from ottla.log.file_names import (
 )
 from ottla.log.indexes import MAX_RELATIVE_OFFSET, OffsetIndex, TimeIndex
 from ottla.log.open_files import OpenFiles, SharedFile
-from ottla.log.transaction_index import AbortedTxn, aborted_sane, append_aborted, read_aborted, truncate_aborted
+from ottla.log.transaction_index import AbortedTxn, append_aborted, read_aborted, truncate_aborted
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_TIMESTAMP, Offset, TimestampMs
 from ottla.protocol.records_header import LOG_OVERHEAD, BatchHeader
@@ -104,14 +104,23 @@ class Segment:
         return f"{self.directory}/{segment_name(self.base_offset)}{kind}{self.suffix}"
 
     def create(self) -> None:
-        """Make the empty files; leftovers under the same names go."""
+        """Make the empty files; leftovers under the same names go. After an OSError none of them is left: an empty
+        `.log` that the log does not know would end it at the next start.
+        """
         self._storage.remove(self.path(TXN_INDEX_SUFFIX))
         self.has_aborted = False
-        for kind in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-            file = self._storage.open(self.path(kind), create=True)
-            file.truncate(0)
-            file.close()
-        self.shared_file(create=True).file.truncate(0)
+        try:
+            for kind in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+                file = self._storage.open(self.path(kind), create=True)
+                try:
+                    file.truncate(0)
+                finally:
+                    file.close()
+            self.shared_file(create=True).file.truncate(0)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self.remove_files()
+            raise
 
     def shared_file(self, *, create: bool = False) -> SharedFile:
         """The open `.log`; whoever sends from it keeps the SharedFile until done."""
@@ -212,6 +221,15 @@ class Segment:
                 shared.file.truncate(self.size)
             raise
         self.size += length
+
+    @property
+    def ready(self) -> bool:
+        """Whether `note_batch` has all that it needs in memory."""
+        return self._offset_index is not None and self._time_index is not None and self._max_timestamp != _NOT_LOADED
+
+    def make_ready(self) -> None:
+        """Load what `note_batch` needs: before the write, while an OSError can still refuse the batch."""
+        _ = self.offset_index, self.time_index, self.max_timestamp
 
     def note_batch(self, position: int, last_offset: Offset, header: BatchHeader, index_interval: int) -> None:
         """Index a batch that was just written at `position`."""
@@ -453,24 +471,6 @@ class Segment:
             if header.max_timestamp > self._max_timestamp:
                 self._max_timestamp = header.max_timestamp
                 self._max_timestamp_offset = header.base_offset + header.last_offset_delta
-
-    def indexes_sane(self) -> bool:
-        """Whether the index files can be what was written for this `.log`; a cheap look at their ends."""
-        index_size = self._storage.size(self.path(INDEX_SUFFIX))
-        time_index_size = self._storage.size(self.path(TIME_INDEX_SUFFIX))
-        if time_index_size == 0:
-            # Rolling and closing leave the largest timestamp in it; only records without timestamps leave none.
-            return self.size == 0
-        index, time_index = self.offset_index, self.time_index
-        # Half an entry, or zeros that were never trimmed.
-        if len(index) * index.ENTRY.size != index_size or len(time_index) * time_index.ENTRY.size != time_index_size:
-            return False
-        return index.is_sane(self.size) and time_index.is_sane() and self._aborted_sane()
-
-    def _aborted_sane(self) -> bool:
-        """Whole entries of this segment; an empty file is what is left of a lost one, for none is made empty."""
-        path = self.path(TXN_INDEX_SUFFIX)
-        return not self._storage.exists(path) or aborted_sane(self._storage.read_bytes(path), self.base_offset)
 
     def reset_indexes(self) -> None:
         """Start the indexes from nothing: recovery walks the batches and notes each again."""

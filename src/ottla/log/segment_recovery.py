@@ -78,8 +78,8 @@ def _recover_chunk(
             break
         last_offset = header.base_offset + header.last_offset_delta
         segment.note_batch(position + at, last_offset, header, index_interval)
-        if header.leader_epoch > epochs.latest_epoch:
-            epochs.assign(header.leader_epoch, header.base_offset)
+        if header.leader_epoch >= 0 and header.leader_epoch != epochs.epoch_for_offset(header.base_offset):
+            epochs.correct(header.leader_epoch, header.base_offset)
         note_producer(segment, producers, header, chunk, at)
         next_offset = last_offset + 1
         at += size

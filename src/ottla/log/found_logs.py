@@ -1,0 +1,88 @@
+"""Which of the folders that a start finds is the log of its partition.
+
+A crash between the two renames of a promotion leaves two logs of one partition, in two directories. A directory that
+was offline brings back a log, or a copy, that the node has replaced meanwhile. The choice is made here; it takes no
+directory offline. `LogStore.load` acts on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ottla.log.future_copy import is_part_of
+from ottla.log.partition_log import PartitionLog
+from ottla.model.ids import ZERO_UUID, TopicPartition, Uuid
+
+
+class Assignment(NamedTuple):
+    """What the metadata says of a replica of this node; zeros where it says nothing."""
+
+    topic_id: Uuid = ZERO_UUID
+    directory_id: Uuid = ZERO_UUID
+
+
+NO_ASSIGNMENT = Assignment()
+Assignments = Callable[[TopicPartition], Assignment]
+
+
+def unassigned(_partition: TopicPartition) -> Assignment:
+    return NO_ASSIGNMENT
+
+
+class FoundLogs(NamedTuple):
+    """Everything that was loaded for one partition."""
+
+    logs: list[PartitionLog]
+    futures: list[PartitionLog]
+
+
+class Choice(NamedTuple):
+    log: PartitionLog | None
+    future: PartitionLog | None
+    """A copy of `log`, or without one an orphan, which may be all that is left of the partition."""
+    superseded: list[PartitionLog]
+    """All that these hold is in `log` too, or they are unfinished copies."""
+    contradicting: list[PartitionLog]
+    """Logs of another topic of the same name, or with records that `log` does not have."""
+
+
+def choose(found: FoundLogs, assignment: Assignment) -> Choice:
+    log = max(found.logs, key=lambda each: _rank(each, assignment), default=None)
+    superseded: list[PartitionLog] = []
+    contradicting: list[PartitionLog] = []
+    for each in found.logs:
+        if each is not log and log is not None:
+            same = each.topic_id == log.topic_id and is_part_of(each, log)
+            (superseded if same else contradicting).append(each)
+    futures = sorted(found.futures, key=lambda each: _rank(each, assignment), reverse=True)
+    usable = [each for each in futures if _may_serve(each, log, assignment)]
+    future = usable[0] if usable else None
+    for each in futures:
+        if each is not future:
+            (contradicting if log is None or log.topic_id != each.topic_id else superseded).append(each)
+    return Choice(log, future, superseded, contradicting)
+
+
+def _rank(log: PartitionLog, assignment: Assignment) -> tuple[object, ...]:
+    """The log of the metadata's topic first. Of two, the one with the later epoch or end has gone on after the other
+    stopped; only where both are equal the metadata's directory decides (KIP-858): there the promotion was accepted.
+    """
+    assigned = log.log_dir.directory_id == assignment.directory_id != ZERO_UUID
+    return (
+        log.topic_id == assignment.topic_id,
+        # A directory that failed while it was being read: its logs are not whole.
+        not log.log_dir.offline or assigned,
+        log.latest_epoch,
+        log.log_end_offset,
+        assigned,
+        log.log_start_offset,
+    )
+
+
+def _may_serve(future: PartitionLog, log: PartitionLog | None, assignment: Assignment) -> bool:
+    if future.topic_id == ZERO_UUID or future.log_dir.offline:
+        return False  # the power went before its first sync: whose copy it is nobody knows
+    if log is None:
+        return assignment.topic_id in (ZERO_UUID, future.topic_id)
+    return log.topic_id == future.topic_id and log.log_dir is not future.log_dir
