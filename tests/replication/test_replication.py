@@ -12,6 +12,7 @@ from ottla.metadata.image import RESOURCE_TOPIC
 from ottla.model.errors import ErrorCode
 from ottla.protocol.generated.config_record import ConfigRecord
 from ottla.protocol.generated.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.generated.partition_change_record import PartitionChangeRecord
 from tests.replication.virtual_cluster import VirtualCluster
 
 
@@ -151,9 +152,15 @@ def test_a_new_leader_does_not_tell_an_earlier_end_than_the_one_before(
     result = Result(old.produce("t", b"x"))
     cluster.run_until(lambda: result.acked)
     old.crash()
-    cluster.run_until(lambda: any(n.replicas.get("t", 0).is_leader for n in cluster.nodes.values() if n is not old))
+    alive = [node for node in cluster.nodes.values() if node is not old]
+    catch_up = {node.id: node._catch_up_now for node in alive}
+    for node in alive:
+        node._catch_up_now = lambda: None  # type: ignore[method-assign]
+    cluster.run_until(lambda: cluster.leader("t") != old.id)
     new = cluster.nodes[cluster.leader("t")]
+    catch_up[new.id]()  # the other one, which would bring the high watermark forward, has not heard of it yet
     partition = new.replicas.get("t", 0)
+    assert partition.is_leader
     assert (partition.high_watermark, partition.log.log_end_offset) == (0, 1)
 
     def ask(version: int) -> tuple[int, int]:
@@ -165,8 +172,61 @@ def test_a_new_leader_does_not_tell_an_earlier_end_than_the_one_before(
     assert ask(11) == (ErrorCode.OFFSET_NOT_AVAILABLE, -1)
     if timestamp != -3:  # asked for since version 7 only
         assert ask(4) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
+    for node in alive:
+        node._catch_up_now = catch_up[node.id]  # type: ignore[method-assign]
     cluster.run_until(lambda: partition.high_watermark == 1)
     assert ask(11) == (0, offset)
+
+
+@pytest.mark.parametrize("idle_neighbour", [False, True])
+def test_followers_that_hear_of_a_leader_before_it_does_ask_again_soon(tmp_path: Path, idle_neighbour: bool) -> None:
+    """Not after replica.fetch.backoff.ms (1 s), nor behind the long poll of a partition that has nothing new."""
+    cluster = started(tmp_path)
+    with_topic(cluster)
+    old = cluster.nodes[cluster.leader("t")]
+    new, other = (node for node in cluster.nodes.values() if node is not old)
+    if idle_neighbour:
+        cluster.create_topic("idle", factor=3)
+        move_leader(cluster, "idle", new.id)
+        cluster.run_until(lambda: all("idle" in n.replicas.by_name for n in cluster.nodes.values()))
+        cluster.time.advance(3_000)
+    catch_up, new._catch_up_now = new._catch_up_now, lambda: None  # type: ignore[method-assign]
+    move_leader(cluster, "t", new.id)
+    cluster.run_until(lambda: all(n.replicas.get("t", 0).leader_id == new.id for n in (old, other)))
+    cluster.time.advance(100)
+    new._catch_up_now = catch_up  # type: ignore[method-assign]
+    cluster.run_until(lambda: new.replicas.get("t", 0).is_leader)
+    result = Result(new.produce("t", b"x"))
+    cluster.run_until(lambda: result.acked, 300)
+
+
+def test_a_leader_that_never_hears_of_it_is_asked_ever_more_seldom(tmp_path: Path) -> None:
+    cluster = started(tmp_path)
+    with_topic(cluster)
+    old = cluster.nodes[cluster.leader("t")]
+    new, other = (node for node in cluster.nodes.values() if node is not old)
+    new._catch_up_now = lambda: None  # type: ignore[method-assign]
+    move_leader(cluster, "t", new.id)
+    cluster.run_until(lambda: other.replicas.get("t", 0).leader_id == new.id)
+    fetcher = other.replicas.fetchers.by_source[new.id]
+    asked: list[float] = []
+    request = fetcher.request
+
+    def counted() -> Any:
+        found = request()
+        if found is not None and found.topics:
+            asked.append(cluster.time.now)
+        return found
+
+    fetcher.request = counted  # type: ignore[method-assign]
+    cluster.time.advance(10_000)
+    assert 12 <= len(asked) <= 20, "at first often, then every replica.fetch.backoff.ms"
+    assert asked[-1] - asked[-2] >= 1_000
+
+
+def move_leader(cluster: VirtualCluster, topic: str, leader: int) -> None:
+    found = cluster.state.image.topics_by_name[topic]
+    cluster.append([PartitionChangeRecord(partition_id=0, topic_id=found.id, leader=leader)])
 
 
 def test_delete_records_reaches_every_replica(tmp_path: Path) -> None:

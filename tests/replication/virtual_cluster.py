@@ -37,6 +37,7 @@ from ottla.protocol.generated.list_offsets_request import ListOffsetsPartition, 
 from ottla.protocol.generated.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.records import SimpleRecord, build_batch
 from ottla.replication.context import ReplicaContext
+from ottla.replication.directories import DirectoryAssignments
 from ottla.replication.fetcher import FetcherSettings, ReplicaFetcher
 from ottla.replication.fetchers import Fetchers
 from ottla.replication.proposals import IsrProposals
@@ -49,7 +50,11 @@ HEARTBEAT_MS = 2_000
 
 
 class VirtualCluster:
-    def __init__(self, directory: Path, *, nodes: int = 3, seed: int = 0, racks: bool = False) -> None:
+    def __init__(
+        self, directory: Path, *, nodes: int = 3, seed: int = 0, racks: bool = False, log_dirs: int = 1
+    ) -> None:
+        """With several `log_dirs` the nodes also tell the controller about them, and carry moves on."""
+        self.log_dirs = log_dirs
         self.time = VirtualTime()
         self.random = random.Random(seed)
         self.cut: set[int] = set()
@@ -125,7 +130,14 @@ class VirtualNode:
         self.id = node_id
         self.rack = rack
         self.directory = directory
-        self.directory_id = new_uuid(SeededRandom(node_id).token_bytes)
+        self.paths = (
+            [str(directory / str(n)) for n in range(cluster.log_dirs)] if cluster.log_dirs > 1 else [str(directory)]
+        )
+        identities = SeededRandom(node_id)
+        self.directory_ids = {path: new_uuid(identities.token_bytes) for path in self.paths}
+        self.storage: Any = DiskStorage()
+        self.assigned: list[Any] = []
+        """AssignReplicasToDirs requests that went out."""
         self.down = True
         self.generation = 0
 
@@ -135,8 +147,9 @@ class VirtualNode:
         self.down = False
         self.publisher = MetadataPublisher()
         self.position = 0
-        self.logs = LogStore(DiskStorage(), SeededRandom(self.id), [str(self.directory)])
-        self.logs.open_directories({str(self.directory): self.directory_id})
+        names = SeededRandom(self.id if cluster.log_dirs == 1 else self.id * 1000 + self.generation)
+        self.logs = LogStore(self.storage, names, self.paths, on_directory_failed=lambda _, gone: self._failed(gone))
+        self.logs.open_directories(self.directory_ids)
         self.previous_epoch = self.logs.previous_broker_epoch
         self.context = ReplicaContext(self.id, cluster.time)
         fetchers = Fetchers(self.context, FetcherSettings())
@@ -160,12 +173,31 @@ class VirtualNode:
             schemas=None,
             image=self.publisher.image,
         )
-        self.logs.load(self._topic_config, cluster.time.time_ms())
-        self._catch_up_now()
+        if cluster.log_dirs == 1:
+            self.logs.load(self._topic_config, cluster.time.time_ms())
+            self._catch_up_now()
+        else:
+            self.replicas.directories = DirectoryAssignments(self.context, self._timers(), self._send_assignments)
+            self._catch_up_now()
+            self.replicas.load(self.publisher.image)
+            self._later(10, self._move)
         self.publisher.subscribe(self.replicas.on_metadata)
         self._later(0, self._register)
         self._later(1, self._follow_metadata)
         self._later(15_000, self._shrink)
+
+    def _failed(self, partitions: list[TopicPartition]) -> None:
+        self.replicas.on_directory_failed(partitions)
+        self._later(0, self._heartbeat_once)
+
+    def _move(self) -> None:
+        self.replicas.moves.advance(200)
+        self.logs.remove_due_files(self.cluster.time.time_ms())
+        self._later(self.cluster.random.choice([10, 10, 10, 2_000]), self._move)
+
+    def _send_assignments(self, request: Any, done: Any) -> None:
+        self.assigned.append(request)
+        self._send_proposals(request, done)
 
     def crash(self) -> None:
         """The process is gone; its files stay as they were written."""
@@ -206,7 +238,7 @@ class VirtualNode:
             listeners=[registration.Listener("PLAINTEXT", "127.0.0.1", 9000 + self.id, 0)],
             features=[registration.Feature(n, low, high) for n, (low, high) in SUPPORTED_FEATURES.items()],
             rack=self.rack,
-            log_dirs=[self.directory_id],
+            log_dirs=[d.directory_id for d in self.logs.directories if not d.offline],
             previous_broker_epoch=self.previous_epoch,
         )
         if self.id not in self.cluster.cut:
@@ -218,11 +250,15 @@ class VirtualNode:
         self._later(500, self._register)
 
     def _heartbeat(self) -> None:
-        if self.id not in self.cluster.cut:
-            request = BrokerHeartbeatRequest(self.id, self.context.broker_epoch, self.publisher.offset)
-            self.cluster.submit(request)
+        self._heartbeat_once()
         broker = self.publisher.image.brokers.get(self.id)
         self._later(50 if broker is None or broker.fenced else HEARTBEAT_MS, self._heartbeat)
+
+    def _heartbeat_once(self) -> None:
+        if self.id not in self.cluster.cut:
+            request = BrokerHeartbeatRequest(self.id, self.context.broker_epoch, self.publisher.offset)
+            request.offline_log_dirs = [d.directory_id for d in self.logs.directories if d.offline]
+            self.cluster.submit(request)
 
     def _send_proposals(self, request: Any, done: Any) -> None:
         def arrive() -> None:

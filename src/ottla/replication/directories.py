@@ -1,12 +1,13 @@
 """Telling the controller in which log directory each replica lies (KIP-858), so that it knows what a failed disk took.
 
-One AssignReplicasToDirs request at a time, with all that wait; a refusal of the whole is tried again.
+One AssignReplicasToDirs request at a time, with all that wait; of one partition only the latest assignment is sent. A
+refusal is tried again, unless the controller does not know the replica.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.env.logging import get_logger
 from ottla.model.errors import ErrorCode
@@ -28,8 +29,17 @@ log = get_logger(__name__)
 
 RETRY_MS = 500
 MAX_AT_ONCE = 2000
+_UNKNOWN_REPLICA = frozenset(
+    {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER}
+)
 
 Send = Callable[[AssignReplicasToDirsRequest, Callable[[AssignReplicasToDirsResponse | None], None]], None]
+
+
+class _Assignment(NamedTuple):
+    directory_id: Uuid | None
+    """None: the directory of the partition's log at the time of sending."""
+    on_accepted: Callable[[], None] | None
 
 
 class DirectoryAssignments:
@@ -37,25 +47,33 @@ class DirectoryAssignments:
         self._context = context
         self._timers = timers
         self._send = send
-        self._waiting: dict[Partition, None] = {}
-        self._sent: list[Partition] = []
+        self._waiting: dict[Partition, _Assignment] = {}
+        self._sent: dict[Partition, _Assignment] = {}
         self._busy = False
 
-    def assign(self, partition: Partition) -> None:
-        """Say where the partition's log lies, when the metadata does not know it yet."""
-        self._waiting[partition] = None
+    def assign(
+        self, partition: Partition, directory_id: Uuid | None = None, on_accepted: Callable[[], None] | None = None
+    ) -> None:
+        """Tell the controller where the partition's log lies, or that it is `directory_id`'s from now on, which may also
+        be the directory that failed. `on_accepted` is called when the controller has recorded it.
+        """
+        self._waiting[partition] = _Assignment(directory_id, on_accepted)
         if not self._busy:
             self._busy = True
             self._timers.call_soon(self._flush)
 
     def _flush(self) -> None:
-        self._sent = list(self._waiting)[:MAX_AT_ONCE]
+        self._sent = {}
         directories: dict[Uuid, dict[Uuid, TopicData]] = {}
-        for partition in self._sent:
-            del self._waiting[partition]
-            directory = partition.log.log_dir.directory_id
-            if directory == ZERO_UUID or partition.log.log_dir.offline:
+        for partition in list(self._waiting)[:MAX_AT_ONCE]:
+            assignment = self._waiting.pop(partition)
+            directory = assignment.directory_id
+            if directory is None:
+                log_dir = partition.log.log_dir
+                directory = ZERO_UUID if log_dir.offline else log_dir.directory_id
+            if directory == ZERO_UUID:
                 continue
+            self._sent[partition] = assignment
             topics = directories.setdefault(directory, {})
             topic = topics.setdefault(partition.topic_id, TopicData(partition.topic_id, []))
             topic.partitions.append(PartitionData(partition.topic_partition.partition))
@@ -67,12 +85,39 @@ class DirectoryAssignments:
         self._send(AssignReplicasToDirsRequest(context.node_id, context.broker_epoch, data), self._on_response)
 
     def _on_response(self, response: AssignReplicasToDirsResponse | None) -> None:
-        if response is None or response.error_code:
-            if response is not None:
-                log.warning("directories.not_assigned", reason=ErrorCode(response.error_code).name)
-            self._waiting.update(dict.fromkeys(self._sent))
+        refused = self._refused(response)
+        for partition in refused:
+            self._waiting.setdefault(partition, self._sent[partition])
+        accepted = [each for partition, each in self._sent.items() if partition not in refused]
+        self._sent = {}
+        if refused:
             self._timers.call_later(RETRY_MS, self._flush)
         elif self._waiting:
             self._timers.call_soon(self._flush)
         else:
             self._busy = False
+        for assignment in accepted:
+            if assignment.on_accepted is not None:
+                assignment.on_accepted()
+
+    def _refused(self, response: AssignReplicasToDirsResponse | None) -> list[Partition]:
+        """Those to send again; those that the controller does not know are forgotten."""
+        if response is None or response.error_code:
+            if response is not None:
+                log.warning("directories.not_assigned", reason=ErrorCode(response.error_code).name)
+            return list(self._sent)
+        codes = {
+            (topic.topic_id, partition.partition_index): ErrorCode(partition.error_code)
+            for directory in response.directories
+            for topic in directory.topics
+            for partition in topic.partitions
+        }
+        refused = []
+        for partition in list(self._sent):
+            code = codes.get((partition.topic_id, partition.topic_partition.partition))
+            if code in _UNKNOWN_REPLICA:
+                del self._sent[partition]
+            elif code is not ErrorCode.NONE:
+                log.warning("directory.not_assigned", partition=str(partition.topic_partition), reason=str(code))
+                refused.append(partition)
+        return refused

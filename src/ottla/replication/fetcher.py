@@ -1,12 +1,14 @@
 """What a follower asks one leader for, and what it does with the answer. No I/O: a driver carries both.
 
-One request is in flight at a time. A partition whose fetch failed rests for replica.fetch.backoff.ms; one that is
-fenced rests until the metadata names a newer epoch. An answer counts only for the epoch and offset that were asked.
+One request is in flight at a time. A partition whose fetch failed rests for replica.fetch.backoff.ms; one whose leader
+has not heard of its leadership yet is asked again after some milliseconds, then ever more seldom; one that is fenced
+rests until the metadata names a newer epoch. An answer counts only for the epoch and offset that were asked.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil, inf
 from typing import TYPE_CHECKING
 
 from ottla.env.logging import get_logger
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-_NEVER_MS = float("inf")
+_NEVER_MS = inf
 _QUIET = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -36,6 +38,9 @@ _QUIET = frozenset(
     }
 )
 """Metadata travels at its own speed: these pass by themselves."""
+_UNAWARE = _QUIET - {ErrorCode.FENCED_LEADER_EPOCH}
+"""The leader has older metadata than we have. Producers with acks=all wait for us, so a second would be long."""
+FIRST_REST_MS = 10.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,13 +55,17 @@ class FetcherSettings:
 class Followed:
     """A partition that this fetcher follows in one leader epoch."""
 
-    __slots__ = ("asked_offset", "leader_epoch", "out_of_range", "partition", "rests_until_ms")
+    __slots__ = ("asked_offset", "begun", "leader_epoch", "out_of_range", "partition", "rest_ms", "rests_until_ms")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.leader_epoch: LeaderEpoch = partition.leader_epoch
         self.rests_until_ms = 0.0
+        self.rest_ms = FIRST_REST_MS
+        """How long to rest after the next refusal of a leader that is not aware of its leadership."""
         self.asked_offset: Offset = -1
+        self.begun = False
+        """`following.begin` was done: the log holds nothing that it may not keep."""
         self.out_of_range = False
         """The leader's log does not hold our end: `ReplicaFetcher.on_offsets` settles it."""
 
@@ -80,12 +89,17 @@ class ReplicaFetcher:
         known = self.followed.get(key)
         if known is not None and known.leader_epoch == partition.leader_epoch and known.partition is partition:
             return
+        followed = self.followed[key] = Followed(partition)
+        self._begin(followed)
+
+    def _begin(self, followed: Followed) -> None:
+        """Once an epoch, before its first fetch; a log that the disk does not let be cut now is asked again later."""
         try:
-            following.begin(partition.log, self._context.clock.time_ms())
+            following.begin(followed.partition.log, self._context.clock.time_ms())
+            followed.begun = True
         except KafkaError as error:
-            log.error("follower.failed", partition=str(partition.topic_partition), reason=error.message)
-            return
-        self.followed[key] = Followed(partition)
+            log.error("follower.failed", partition=str(followed.partition.topic_partition), reason=error.message)
+            self._rest(followed)
 
     def remove(self, partition: Partition) -> None:
         self.followed.pop((partition.topic_id, partition.topic_partition.partition), None)
@@ -96,9 +110,13 @@ class ReplicaFetcher:
         """The next fetch, or None while there is nothing to ask for (`rest_ms` says how long)."""
         now_ms = self._context.clock.monotonic_ms()
         wanted: dict[Key, FetchPartition] = {}
-        for key, followed in self.followed.items():
+        for key, followed in list(self.followed.items()):
             if followed.rests_until_ms > now_ms or followed.out_of_range or self._throttled(followed.partition):
                 continue
+            if not followed.begun:
+                self._begin(followed)
+                if not followed.begun:
+                    continue
             partition_log = followed.partition.log
             followed.asked_offset = partition_log.log_end_offset
             wanted[key] = FetchPartition(
@@ -118,7 +136,7 @@ class ReplicaFetcher:
         context, settings = self._context, self.settings
         return FetchRequest(
             replica_state=ReplicaState(context.node_id, context.broker_epoch),
-            max_wait_ms=settings.max_wait_ms,
+            max_wait_ms=self._longest_wait_ms(now_ms),
             min_bytes=settings.min_bytes,
             max_bytes=settings.max_bytes,
             session_id=self._session.id,
@@ -126,6 +144,11 @@ class ReplicaFetcher:
             topics=topics,
             forgotten_topics_data=forgotten,
         )
+
+    def _longest_wait_ms(self, now_ms: float) -> int:
+        """A partition that rests must not wait for the long poll of those that have nothing new."""
+        rests = (f.rests_until_ms - now_ms for f in self.followed.values() if f.rests_until_ms > now_ms)
+        return ceil(min(self.settings.max_wait_ms, min(rests, default=_NEVER_MS)))
 
     def _throttled(self, partition: Partition) -> bool:
         """A throttled replica that is not in sync waits while the rate is used up."""
@@ -186,6 +209,7 @@ class ReplicaFetcher:
             partition.truncate_by(diverging.epoch, diverging.end_offset, leader_epoch=epoch, now_ms=now_ms)
             return
         partition.require_following(epoch)
+        followed.rest_ms = FIRST_REST_MS
         if data.records:
             partition.append_as_follower(data.records, leader_epoch=epoch, now_ms=now_ms)
             if self._throttle is not None and self._throttle.applies(partition):
@@ -200,11 +224,15 @@ class ReplicaFetcher:
         tell("follower.refused", partition=str(followed.partition.topic_partition), reason=code.name)
         if code is ErrorCode.FENCED_LEADER_EPOCH:
             followed.rests_until_ms = _NEVER_MS  # the metadata will name the new epoch
+        elif code in _UNAWARE:
+            self._rest(followed, min(followed.rest_ms, self.settings.backoff_ms))
+            followed.rest_ms = min(followed.rest_ms * 2, self.settings.backoff_ms)
         else:
             self._rest(followed)
 
-    def _rest(self, followed: Followed) -> None:
-        followed.rests_until_ms = self._context.clock.monotonic_ms() + self.settings.backoff_ms
+    def _rest(self, followed: Followed, rest_ms: float | None = None) -> None:
+        pause_ms = self.settings.backoff_ms if rest_ms is None else rest_ms
+        followed.rests_until_ms = self._context.clock.monotonic_ms() + pause_ms
 
     # ---------------------------------------------------------------------------------------------- out of range
 

@@ -1,7 +1,7 @@
 """A follower as its leader sees it: how far it has fetched, when it was last caught up, which incarnation it is.
 
-Only a fetch of the follower changes this, and only forward in broker epochs (KIP-903): what a dead incarnation asked
-for must not count for the living one.
+Only a fetch of the follower and its leaving the ISR change this, and only forward in broker epochs (KIP-903): what a
+dead incarnation asked for must not count for the living one.
 """
 
 from __future__ import annotations
@@ -49,6 +49,13 @@ class FollowerProgress:
         self.log_end_offset = offset
         self.log_start_offset = log_start_offset
         self.broker_epoch = max(broker_epoch, self.broker_epoch)
+
+    def left_isr(self, last_caught_up_ms: float) -> None:
+        """The controller took the follower out of the ISR: its progress counts again from its next fetch. The log
+        directory of its replica may have failed while its broker is alive, and then that fetch never comes.
+        """
+        self.log_end_offset = UNKNOWN_OFFSET
+        self.last_caught_up_ms = self._last_fetch_ms = last_caught_up_ms
 
     def is_caught_up(self, leader_end: Offset, now_ms: float, max_lag_ms: float) -> bool:
         return self.log_end_offset == leader_end or now_ms - self.last_caught_up_ms <= max_lag_ms

@@ -60,6 +60,8 @@ class Leading:
                 # One that is not in sync has not been caught up for as long as matters.
                 caught_up_ms = now_ms if replica in partition.isr else now_ms - lag_ms - 1
                 followers[replica] = self.followers.get(replica) or FollowerProgress(replica, caught_up_ms)
+                if replica in self.maximal_isr and replica not in partition.isr:
+                    followers[replica].left_isr(caught_up_ms)
         self.followers = followers
         self.pending = None
         self.maximal_isr = frozenset(partition.isr)

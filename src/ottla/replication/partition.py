@@ -261,7 +261,7 @@ class Partition:
     def append_as_follower(self, batches: Buffer, *, leader_epoch: LeaderEpoch, now_ms: TimestampMs) -> None:
         """Append what the leader of `leader_epoch` sent."""
         self.require_following(leader_epoch)
-        result = self.log.append_as_follower(batches, now_ms=now_ms, max_leader_epoch=leader_epoch)
+        result = following.append(self.log, batches, leader_epoch, now_ms)
         if result is not None and result.flush_due:
             self.log.flush(now_ms)
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ottla.env.logging import get_logger
+from ottla.log.found_logs import NO_ASSIGNMENT, Assignment
 from ottla.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import ZERO_UUID, NodeId, TopicPartition, Uuid
 from ottla.replication.context import ReplicaContext
 from ottla.replication.fetcher import FetcherSettings
 from ottla.replication.fetchers import Fetchers
+from ottla.replication.moves import ReplicaMoves
 from ottla.replication.partition import Partition
 
 if TYPE_CHECKING:
@@ -41,8 +44,8 @@ class Replicas:
         fetchers: Fetchers | None = None,
     ) -> None:
         self._node_id = node_id
-        self.context = context or ReplicaContext(node_id, clock)
-        self.fetchers = fetchers or Fetchers(self.context, FetcherSettings())
+        self.context = ReplicaContext(node_id, clock) if context is None else context
+        self.fetchers = Fetchers(self.context, FetcherSettings()) if fetchers is None else fetchers
         self.directories: DirectoryAssignments | None = None
         self._logs = logs
         self._clock = clock
@@ -50,7 +53,9 @@ class Replicas:
         self.by_name: dict[str, dict[int, Partition]] = {}
         self.by_id: dict[Uuid, dict[int, Partition]] = {}
         self.names: dict[Uuid, str] = {}
-        self._moving: set[TopicPartition] = set()
+        self.moves = ReplicaMoves(logs, clock, lambda: self.directories)
+        self._removed = False
+        """Replicas were taken away since the checkpoints were written."""
         self._unmade: set[tuple[Uuid, int]] = set()
         """Replicas of this node whose log could not be made: the disk was full, or their directory is offline."""
         self._verification_enabled = False
@@ -98,21 +103,33 @@ class Replicas:
     def load(self, image: MetadataImage) -> None:
         """Load every log of the disk; what the metadata does not give to this node is put aside. Before `on_metadata`."""
         now_ms = self._clock.time_ms()
-        self._logs.load(self._topic_config, now_ms)
+        self._logs.load(self._topic_config, now_ms, lambda tp: self._assignment(image, tp))
         if not self._logs.logs():
             self._logs.checkpoint_recovery_points(sync=False)  # nothing is synced: known from now on, and not lost
         self._destroy_keys_of_deleted(image)
-        for tp in list(self._logs.logs()):
-            registration = image.partition(tp.topic, tp.partition)
-            if registration is None or self._node_id not in registration.replicas:
-                self._logs.mark_stray(tp, now_ms)
+        strays = [tp for tp in self._logs.logs() if self._assignment(image, tp) == NO_ASSIGNMENT]
+        strays += [
+            tp for tp, orphan in self._logs.moves.orphans.items()
+            if self._assignment(image, tp).topic_id != orphan.topic_id
+        ]  # fmt: skip
+        for tp in strays:
+            self._logs.mark_stray(tp, now_ms)
+        if strays:
+            self._logs.checkpoint_deletion()
+
+    def _assignment(self, image: MetadataImage, tp: TopicPartition) -> Assignment:
+        topic = image.topics_by_name.get(tp.topic)
+        registration = topic.partitions.get(tp.partition) if topic is not None else None
+        if topic is None or registration is None or self._node_id not in registration.replicas:
+            return NO_ASSIGNMENT
+        return Assignment(topic.id, registration.directory(self._node_id))
 
     def _destroy_keys_of_deleted(self, image: MetadataImage) -> None:
         """Topics that were deleted while the node was down, or as it died, whether there is a namesake now or not."""
         dead: dict[str, list[TopicPartition]] = {}
         for topic in self._logs.keyed_topics() - image.topics_by_name.keys():
             self._logs.destroy_keys(topic)
-        for tp, partition_log in self._logs.logs().items():
+        for tp, partition_log in (*self._logs.logs().items(), *self._logs.moves.orphans.items()):
             if (
                 tp.topic in image.topics_by_name
                 and partition_log.topic_id != ZERO_UUID
@@ -120,7 +137,8 @@ class Replicas:
             ):
                 dead.setdefault(tp.topic, []).append(tp)
         for topic, partitions in dead.items():
-            self._logs.destroy_keys(topic, partitions)
+            with contextlib.suppress(KafkaError):  # `_log_of` asks again before a namesake gets a log
+                self._logs.destroy_keys(topic, partitions)
 
     def on_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Subscriber of the metadata publisher."""
@@ -130,10 +148,9 @@ class Replicas:
             return
         for topic_id in delta.topics_deleted:
             self._remove_topic(topic_id)
-        if delta.topics_deleted:
-            self._logs.checkpoint_deletion()
         for topic_id, indexes in delta.partitions.items():
             self._apply_topic(image.topics_by_id[topic_id], indexes)
+        self._checkpoint_removals()
         for resource, name in delta.configs:
             if resource == RESOURCE_TOPIC:
                 self._on_topic_config(name)
@@ -142,14 +159,12 @@ class Replicas:
 
     def _reload(self, image: MetadataImage) -> None:
         """A snapshot takes the place of records that we did not see: any topic may be gone, any setting another."""
-        gone = set(self.by_id) - set(image.topics_by_id)
-        for topic_id in gone:
+        for topic_id in set(self.by_id) - set(image.topics_by_id):
             self._remove_topic(topic_id)
-        if gone:
-            self._logs.checkpoint_deletion()
         held = list(self.by_name)
         for topic in image.topics_by_id.values():
             self._apply_topic(topic, topic.partitions)
+        self._checkpoint_removals()
         for name in held:
             self._on_topic_config(name)
 
@@ -169,6 +184,7 @@ class Replicas:
             if self._node_id not in registration.replicas:
                 if partition is not None:
                     self._remove(partition)
+                    self._removed = True
                 continue
             added = partition is None
             if partition is None:
@@ -183,10 +199,21 @@ class Replicas:
                 for callback in self._on_added:
                     callback(partition)
 
+    def _checkpoint_removals(self) -> None:
+        if self._removed:
+            self._removed = False
+            self._logs.checkpoint_deletion()
+
+    def keep_log_starts(self) -> None:
+        """After a DeleteRecords: a kill or a power cut must not bring the deleted records back."""
+        self._logs.checkpoint_log_start_offsets()
+
     def _tell_directory(self, partition: Partition, registration: PartitionRegistration) -> None:
         """The controller must know which disk the replica is on."""
         known = registration.directory(self._node_id)
-        if self.directories is not None and registration.directories and known != partition.log.log_dir.directory_id:
+        if self.directories is None or not registration.directories or self.moves.is_ahead(partition, known):
+            return
+        if known != partition.log.log_dir.directory_id:
             self.directories.assign(partition)
 
     def _add(self, topic: TopicImage, index: int, directory_id: Uuid) -> Partition | None:
@@ -205,11 +232,12 @@ class Replicas:
         partitions[index] = partition
         self.by_name[topic.name] = partitions
         self.names[topic.id] = topic.name
+        self.moves.resume(partition, directory_id)
         return partition
 
     def _log_of(self, tp: TopicPartition, topic: TopicImage, directory_id: Uuid) -> PartitionLog:
-        """The log that was found on disk, or a new one, unless it is in the directory `directory_id` that is offline. A
-        namesake of a deleted topic is put aside first.
+        """The log that was found on disk, or a copy without its log, or a new log. KafkaError while the metadata names a
+        directory that is offline. A namesake of a deleted topic is put aside first.
         """
         config = self._topic_config(topic.name)
         found = self._logs.get(tp)
@@ -220,7 +248,12 @@ class Replicas:
             found = None
         if found is None:
             self._logs.check_not_elsewhere(directory_id)
+            found = self._logs.moves.adopt(tp, topic.id, self._clock.time_ms())
+        if found is None:
             return self._logs.create(tp, topic.id, config, self._clock.time_ms())
+        if found.log_dir.directory_id != directory_id:
+            # A promotion is recorded before it happens: a log elsewhere is older than the one that cannot be read now.
+            self._logs.check_not_offline(directory_id)
         if found.topic_id == ZERO_UUID:
             found.assign_topic_id(topic.id)
         found.config = config
@@ -259,6 +292,7 @@ class Replicas:
 
     def _drop(self, partition: Partition) -> None:
         self.fetchers.forget(partition)
+        self.moves.forget(partition)
         partition.gone()
         for callback in self._on_removed:
             callback(partition)
@@ -275,45 +309,10 @@ class Replicas:
             if partition is not None:
                 self.fetchers.forget(partition)
                 partition.gone()
+        self.moves.on_directory_failed()
 
     def shrink_isrs(self) -> None:
         """Propose to take out followers that lag; called every half of replica.lag.time.max.ms."""
         for partition in list(self):
             if partition.leading is not None:
                 partition.leading.maybe_shrink()
-
-    # Moves between log directories
-
-    def move(self, tp: TopicPartition, path: str) -> None:
-        """Begin to copy a replica into another log directory; `advance_moves` does the copying."""
-        partition = self.get(tp.topic, tp.partition)
-        now_ms = self._clock.time_ms()
-        partition.log.log_dir.check_online()
-        future = self._logs.future(tp)
-        if future is not None and future.log_dir.path != path:
-            self._logs.abandon_future(tp, now_ms)
-            future = None
-        if partition.log.log_dir.path != path and future is None:
-            self._logs.create_future(tp, path, now_ms)
-        self._moving = {tp for tp in (*self._moving, tp) if self._logs.future(tp) is not None}
-
-    def advance_moves(self, max_bytes: int) -> bool:
-        """Copy a little of each move, finish those that have caught up; whether any is left."""
-        now_ms = self._clock.time_ms()
-        for tp in list(self._moving):
-            partition = self.by_name.get(tp.topic, {}).get(tp.partition)
-            if partition is None or self._logs.future(tp) is None:
-                self._moving.discard(tp)
-                continue
-            try:
-                if self._logs.copy_to_future(tp, max_bytes, now_ms):
-                    partition.log = self._logs.promote_future(tp, now_ms)
-                    partition.log.verification_enabled = self._verification_enabled
-                    self._moving.discard(tp)
-                    if self.directories is not None:
-                        self.directories.assign(partition)
-            except KafkaError as error:
-                log.error("move.failed", partition=str(tp), reason=error.message)
-                self._logs.abandon_future(tp, now_ms)
-                self._moving.discard(tp)
-        return bool(self._moving)

@@ -1,0 +1,191 @@
+"""The moves of this node's replicas between its log directories (AlterReplicaLogDirs, KIP-113 and KIP-858).
+
+A copy that has caught up is first assigned to its directory at the controller, then promoted: when the partition has its
+name in the target directory, the metadata says so already. In between the metadata is ahead of the disk; a move that
+ends there gives the assignment back, also to a source that failed, so that the controller takes the leadership away for
+the right directory. A full disk only delays a move.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ottla.env.logging import get_logger
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import ZERO_UUID, TopicPartition, Uuid
+
+if TYPE_CHECKING:
+    from ottla.env.seams import Clock
+    from ottla.log.log_store import LogStore
+    from ottla.log.partition_log import PartitionLog
+    from ottla.replication.directories import DirectoryAssignments
+    from ottla.replication.partition import Partition
+
+log = get_logger(__name__)
+
+FULL_DISK_PAUSE_MS = 1_000
+LAST_PIECE_BYTES = 1024 * 1024
+
+
+class Stage(enum.Enum):
+    COPYING = enum.auto()
+    ASSIGNING = enum.auto()
+    """The controller was asked to record the target directory."""
+    ASSIGNED = enum.auto()
+    """The metadata names the target directory."""
+    PROMOTING = enum.auto()
+
+
+class Move:
+    __slots__ = ("future", "partition", "paused", "paused_until_ms", "stage")
+
+    def __init__(self, partition: Partition, future: PartitionLog) -> None:
+        self.partition = partition
+        self.future = future
+        self.stage = Stage.COPYING
+        self.paused = False
+        self.paused_until_ms = 0.0
+
+    @property
+    def target_id(self) -> Uuid:
+        return self.future.log_dir.directory_id
+
+
+class ReplicaMoves:
+    def __init__(self, logs: LogStore, clock: Clock, directories: Callable[[], DirectoryAssignments | None]) -> None:
+        self._logs = logs
+        self._clock = clock
+        self._directories = directories
+        self._moves: dict[TopicPartition, Move] = {}
+
+    def __iter__(self) -> Iterator[Move]:
+        return iter(list(self._moves.values()))
+
+    # Beginning and ending
+
+    def begin(self, partition: Partition, path: str) -> None:
+        """Move the replica into the directory `path`; a move under way to another directory ends. KafkaError when the
+        directory cannot take it, and then a move under way goes on."""
+        tp = partition.topic_partition
+        target = self._logs.directory(path)
+        self._logs.moves.check_target(tp, target)
+        partition.log.log_dir.check_online()
+        move = self._moves.get(tp)
+        if move is not None and move.future.log_dir is target:
+            return
+        if move is not None:
+            self._end(move)
+        if partition.log.log_dir is not target:
+            future = self._logs.moves.create(tp, target, self._clock.time_ms())
+            self._moves[tp] = Move(partition, future)
+
+    def resume(self, partition: Partition, assigned: Uuid) -> None:
+        """Go on with a move that a restart interrupted; `assigned` is the directory that the metadata names."""
+        future = self._logs.moves.future(partition.topic_partition)
+        if future is not None:
+            move = self._moves[partition.topic_partition] = Move(partition, future)
+            if assigned == move.target_id != ZERO_UUID:
+                move.stage = Stage.ASSIGNED
+            log.info("move.resumed", partition=str(partition.topic_partition), target=future.log_dir.path)
+
+    def forget(self, partition: Partition) -> None:
+        """The partition leaves this node; the log store deletes the copy with the log."""
+        self._moves.pop(partition.topic_partition, None)
+
+    def on_directory_failed(self) -> None:
+        for move in self:
+            self._check_directories(move)
+
+    def is_ahead(self, partition: Partition, directory_id: Uuid) -> bool:
+        """Whether the metadata names `directory_id` because the replica is about to be promoted there."""
+        move = self._moves.get(partition.topic_partition)
+        return move is not None and move.stage is not Stage.COPYING and directory_id == move.target_id
+
+    def _end(self, move: Move, *, keep_copy: bool = False) -> None:
+        """Give the move up, and with it what the controller has recorded for it."""
+        tp = move.partition.topic_partition
+        del self._moves[tp]
+        if not keep_copy:
+            self._logs.moves.abandon(tp, self._clock.time_ms())
+        directories = self._directories()
+        if move.stage is not Stage.COPYING and directories is not None:
+            directories.assign(move.partition, move.partition.log.log_dir.directory_id)
+
+    def _check_directories(self, move: Move) -> bool:
+        """End a move whose copy or source is lost with its directory; the files stay for the next start."""
+        source_failed = move.partition.log.log_dir.offline
+        target_failed = self._logs.moves.future(move.partition.topic_partition) is not move.future
+        if move.stage is Stage.PROMOTING or not (source_failed or target_failed):
+            return True
+        failed = move.future.log_dir if target_failed else move.partition.log.log_dir
+        log.error("move.failed", partition=str(move.partition.topic_partition), reason=f"{failed.path} failed")
+        self._end(move, keep_copy=True)
+        return False
+
+    # Copying
+
+    def advance(self, max_bytes: int) -> bool:
+        """Copy a little of each move, finish those that have caught up; whether there is more to do at once."""
+        busy = False
+        for move in self:
+            if self._check_directories(move) and move.paused_until_ms <= self._clock.monotonic_ms():
+                self._try(move, max_bytes)
+                busy |= self._moves.get(move.partition.topic_partition) is move and not move.paused
+        return busy
+
+    def _try(self, move: Move, max_bytes: int) -> None:
+        stage = move.stage
+        try:
+            self._step(move, max_bytes)
+            move.paused = False
+        except KafkaError as error:
+            move.stage = stage
+            if not self._check_directories(move):
+                return
+            tp = move.partition.topic_partition
+            if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
+                log.error("move.failed", partition=str(tp), reason=error.message)
+                self._end(move)
+                return
+            if not move.paused:
+                log.warning("move.paused", partition=str(tp), target=move.future.log_dir.path, reason=error.message)
+            move.paused = True
+            move.paused_until_ms = self._clock.monotonic_ms() + FULL_DISK_PAUSE_MS
+
+    def _step(self, move: Move, max_bytes: int) -> None:
+        partition = move.partition
+        if not self._logs.moves.copy(partition.topic_partition, max_bytes, self._clock.time_ms()):
+            return
+        directories = self._directories_to_tell(move)
+        if move.stage is Stage.ASSIGNED or directories is None:
+            self._promote(move)
+        elif move.stage is Stage.COPYING:
+            move.stage = Stage.ASSIGNING
+            directories.assign(partition, move.target_id, partial(self._on_accepted, move))
+
+    def _directories_to_tell(self, move: Move) -> DirectoryAssignments | None:
+        """None where the metadata has no directories: before metadata.version 17."""
+        partition = move.partition
+        registration = partition.context.image.partition(*partition.topic_partition)
+        known = registration is not None and bool(registration.directories) and move.target_id != ZERO_UUID
+        return self._directories() if known else None
+
+    def _on_accepted(self, move: Move) -> None:
+        """At once: the less time, the less can fail while the metadata is ahead."""
+        if self._moves.get(move.partition.topic_partition) is not move:
+            return  # its end has given the assignment back
+        move.stage = Stage.ASSIGNED
+        if self._check_directories(move):
+            self._try(move, LAST_PIECE_BYTES)
+
+    def _promote(self, move: Move) -> None:
+        partition = move.partition
+        move.stage, assigned = Stage.PROMOTING, move.stage is Stage.ASSIGNED
+        partition.log = self._logs.moves.promote(partition.topic_partition, self._clock.time_ms())
+        del self._moves[partition.topic_partition]
+        directories = self._directories()
+        if not assigned and directories is not None:
+            directories.assign(partition)
