@@ -237,3 +237,34 @@ def upgrade_while_members_wait(pair: Pair, _version: int) -> None:
     second.sync()
     # Not described at the end: which of the two members named by their server gets which partition is chance in Kafka too.
     members.beat("new")
+
+
+@exchange(JoinGroupRequest, versions=range(9, 10))
+def static_member_away_while_a_classic_member_waits(pair: Pair, _version: int) -> None:
+    """A static member that leaves with -2 keeps its partitions: a classic member waits for them and does not rejoin."""
+    members = members_of(pair)
+    topic = topic_on(pair, pair.name("t"), 4)
+    members.join("static", [topic], instance_id="i")
+    members.beat("static", instance_id="i")
+    classic = Classic(pair, members.group, [topic])
+    for side in pair.sides:  # the ids that the servers make are base64 of a uuid
+        answer = side.ask(classic.joining(side), JOIN_VERSION)
+        side.symbols._texts[answer.member_id] = "<member>"
+        side.memory["classic"] = answer.member_id
+    classic.join()
+    classic.sync()
+    members.leave("static", -2, instance_id="i")
+    for _ in range(2):
+        classic.beat()
+        classic.join()
+        classic.sync()
+    classic.beat()
+    members.describe()
+    members.join("successor", [topic], instance_id="i")
+    members.beat("successor", instance_id="i")
+    members.beat("successor", instance_id="i")
+    classic.beat()
+    classic.join()
+    classic.sync()
+    classic.beat()
+    members.describe()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ottla.model.ids import ZERO_UUID, Uuid
 from ottla.protocol.generated.delete_groups_request import DeleteGroupsRequest
+from ottla.protocol.generated.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.generated.describe_groups_request import DescribeGroupsRequest
 from ottla.protocol.generated.leave_group_request import LeaveGroupRequest, MemberIdentity
 from ottla.protocol.generated.list_groups_request import ListGroupsRequest
@@ -23,9 +24,11 @@ from ottla.protocol.generated.offset_fetch_request import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
+from ottla.protocol.generated.txn_offset_commit_request import TxnOffsetCommitRequest
 from tests.coordinator.exchanges import exchange
 from tests.coordinator.group_exchanges import await_coordinator, join, syncing
 from tests.interop.differential.pair import Pair
+from tests.interop.differential.transactional import Producer, coordinator
 
 UNKNOWN_ID = Uuid(bytes(range(16)))
 
@@ -221,3 +224,27 @@ def describe_groups(pair: Pair, version: int) -> None:
     pair.send(lambda side: syncing(side, group), 5)
     describe(group, "nobody")
     describe(group, operations=True)
+
+
+@exchange(TxnOffsetCommitRequest, versions=range(3, 6, 2))
+def pending_offsets_of_a_deleted_topic(pair: Pair, version: int) -> None:
+    """They do not come back with the commit: a new topic of that name is read from its beginning."""
+    coordinator(pair)
+    await_coordinator(pair)
+    topic, kept, group = pair.create(pair.name("t")), pair.create(pair.name("kept")), pair.name("g")
+    producer = Producer(pair)
+    producer.init()
+    if version < 5:
+        producer.add_offsets(3, group)
+    producer.commit_offsets(version, group, topic, 500)
+    producer.commit_offsets(version, group, kept, 7)
+    pair.send(DeleteTopicsRequest([DeleteTopicState(topic)], [topic], 10_000), 6)
+    pair.await_gone(topic)
+    pair.create(topic)
+    producer.end(5 if version >= 5 else 3)
+    for stable in (True, False):
+        asked = OffsetFetchRequestGroup(
+            group, topics=[OffsetFetchRequestTopics(n, ZERO_UUID, [0]) for n in (topic, kept)]
+        )
+        pair.send(OffsetFetchRequest(groups=[asked], require_stable=stable), 9)
+    pair.send(OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, topics=None)]), 9)

@@ -122,6 +122,20 @@ def commit(world: World, group: str, topic: str, partitions: int) -> None:
         assert seen[0].topics[0].partitions[0].error_code == 0
 
 
+def test_offsets_that_a_client_keeps_for_ever() -> None:
+    """OffsetCommit 2-4 has a retention of its own: Long.MAX_VALUE and the time of the commit do not fit into a record."""
+    world = World()
+    world.set_topic("t", 1)
+    topics = [OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, 7)])]
+    seen: list[Any] = []
+    request = OffsetCommitRequest("g", retention_time_ms=2**63 - 1, topics=topics)
+    world.coordinator.commit_offsets(4, request, seen.append)
+    assert seen[0].topics[0].partitions[0].error_code == 0
+    world.time.advance(30 * 86_400_000)
+    world.restart()
+    assert len(world.machine().offsets) == 1
+
+
 def test_the_offsets_of_a_deleted_topic_go_however_many_they_are() -> None:
     world, large = World(), "large".ljust(249, "x")
     world.set_topic(large, 5_000)

@@ -113,7 +113,8 @@ def test_a_topic_that_is_not_there_has_no_state() -> None:
 def test_the_state_of_a_deleted_topic_goes() -> None:
     log = Log()
     log.initialize(1, 0)
-    log._append(log.machine.forget_topics({TOPIC}))
+    log.machine.on_metadata(MetadataImage())
+    log._append(log.machine.forget_gone())
     assert not log.machine.states
     assert not log.replayed().states
 
@@ -190,3 +191,36 @@ def test_what_a_snapshot_replaces_stays_until_the_snapshot_is_committed() -> Non
     assert deleted == []
     partition.commit()
     assert deleted == [1]
+
+
+def test_a_load_whose_records_are_refused_keeps_its_deadlines() -> None:
+    """A leader is often elected when replicas are missing: the states of a topic that is gone go later, and states at
+    rest are written again so that the log before them can go."""
+    time, replicas, held = VirtualTime(), MemoryReplicas(), MemoryLog()
+    settings = ShareCoordinatorSettings(share_coordinator_state_topic_num_partitions=1)
+    coordinator = ShareCoordinator(settings, time, time, replicas)  # type: ignore[arg-type]
+    registration = PartitionRegistration(replicas=(1,), isr=(1,), leader=1, leader_epoch=1, partition_epoch=0)
+    state_topic = TopicImage(id=Uuid(b"s" * 16), name=SHARE_GROUP_STATE_TOPIC, partitions={0: registration})
+
+    def elect(epoch: int, *names: str) -> MemoryPartition:
+        partition = MemoryPartition(0, held, epoch)
+        replicas.by_name[SHARE_GROUP_STATE_TOPIC] = {0: partition}
+        topics = [TopicImage(id=Uuid(name.encode() * 16), name=name, partitions={0: registration}) for name in names]
+        topics.append(state_topic)
+        image = MetadataImage(topics_by_id={t.id: t for t in topics}, topics_by_name={t.name: t for t in topics})
+        partition.failure = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS) if epoch > 1 else None
+        coordinator.on_metadata(MetadataDelta(reloaded=True), image)
+        return partition
+
+    elect(1, "t", "u")
+    stays, goes = (SharePartitionKey("g", Uuid(name * 16), 0) for name in (b"t", b"u"))
+    for key in (stays, goes):
+        coordinator.shards[0].run(lambda machine, key=key: machine.initialize(key, 0, 0, lambda _: None))
+    partition = elect(2, "t")
+    machine = coordinator.shards[0].machine
+    assert set(machine.states) == {stays, goes}
+    partition.failure = None
+    time.advance(1_000)
+    assert set(machine.states) == {stays}
+    time.advance(settings.share_coordinator_cold_partition_snapshot_interval_ms + 1_000)
+    assert machine.states[stays].snapshot_epoch == 1

@@ -1,28 +1,58 @@
-"""Topics that come into being because somebody asked for them (auto.create.topics.enable), and internal ones."""
+"""Topics that come into being because a client asked for their metadata (auto.create.topics.enable), and internal ones.
+
+Not waited for, as in Kafka: the Metadata request that finds a topic missing is answered UNKNOWN_TOPIC_OR_PARTITION, and the
+client asks again. A topic that is being created is not asked for twice.
+"""
 
 from __future__ import annotations
 
-from ottla.broker.context import RequestContext
+import asyncio
+from typing import TYPE_CHECKING
+
 from ottla.broker.internal_topics import offsets_topic, transaction_state_topic
 from ottla.env.logging import get_logger
+from ottla.model.errors import KafkaError
 from ottla.model.topic_names import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.protocol.generated.create_topics_request import CreatableTopic, CreateTopicsRequest
+
+if TYPE_CHECKING:
+    from ottla.broker.context import RequestContext
 
 log = get_logger(__name__)
 
 USE_DEFAULT = -1
 TIMEOUT_MS = 30_000
 MAX_AT_ONCE = 1000
+"""Topics that are being created at one time; a client asks again for the others."""
 
 
-async def create_missing(context: RequestContext, names: list[str]) -> None:
-    """Create topics with the broker's defaults. What cannot be created stays unknown to the caller's answer."""
-    topics = [_topic(context, name) for name in names[:MAX_AT_ONCE]]
-    request = CreateTopicsRequest(topics=topics, timeout_ms=TIMEOUT_MS)
-    response = await context.broker.controller.submit(request, context)
-    for topic in response.topics:
-        if topic.error_code:
-            log.warning("topic.not_created", topic=topic.name, reason=topic.error_message)
+class AutoCreation:
+    def __init__(self) -> None:
+        self._in_flight: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def create(self, context: RequestContext, names: list[str]) -> None:
+        """Begins to create those that are not being created already, with the broker's defaults."""
+        missing = [name for name in dict.fromkeys(names) if name not in self._in_flight]
+        missing = missing[: max(0, MAX_AT_ONCE - len(self._in_flight))]
+        if missing:
+            self._in_flight.update(missing)
+            task = asyncio.ensure_future(self._create(context, missing))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _create(self, context: RequestContext, names: list[str]) -> None:
+        request = CreateTopicsRequest(topics=[_topic(context, name) for name in names], timeout_ms=TIMEOUT_MS)
+        try:
+            response = await context.broker.controller.submit(request, context)
+        except KafkaError as reason:
+            log.warning("topics.not_created", topics=len(names), reason=reason.message)
+            return
+        finally:
+            self._in_flight.difference_update(names)
+        for topic in response.topics:
+            if topic.error_code:
+                log.warning("topic.not_created", topic=topic.name, reason=topic.error_message)
 
 
 def _topic(context: RequestContext, name: str) -> CreatableTopic:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ottla.broker.auto_creation import AutoCreation
 from ottla.broker.departed import Departed
 
 if TYPE_CHECKING:
@@ -105,6 +106,8 @@ class Broker:
     peers: Peers = field(default_factory=NoPeers)
     on_broker_disconnected: Callable[[NodeId, int], None] = lambda _broker, _epoch: None
     """The connection broke by which a broker of that epoch sent its heartbeats to us as the controller."""
+    auto_creation: AutoCreation = field(default_factory=AutoCreation)
+    """Topics that are being created because a client asked for their metadata."""
     _groups: GroupCoordinator | None = None
     _streams_topics: StreamsTopics | None = None
     _transactions: TransactionCoordinator | None = None

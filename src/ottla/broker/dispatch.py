@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ottla.broker.apis import ServedApi
 from ottla.broker.connection import CloseConnection, Connection
 from ottla.broker.context import RequestContext
+from ottla.broker.unusable import unusable_request
 from ottla.env.logging import get_logger
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.api import decode_request_header, encode_response, request_class, response_class
@@ -31,7 +32,7 @@ _API_VERSIONS = 18
 class Route:
     """Everything needed to answer one API: its classes, versions and handler."""
 
-    __slots__ = ("api_key", "handle", "max_version", "min_version", "request", "response")
+    __slots__ = ("api_key", "check", "handle", "max_version", "min_version", "request", "response")
 
     def __init__(self, served: ServedApi) -> None:
         api = APIS[served.api_key]
@@ -42,6 +43,7 @@ class Route:
         self.response = response_class(served.api_key)
         module = importlib.import_module(f"ottla.broker.handlers.{served.module}")
         self.handle: Callable[[RequestContext, Any], Any] = module.handle
+        self.check = unusable_request(served.api_key)
 
     def frame(self, response: Any, version: int, correlation_id: int) -> list[Any]:
         """The response as byte pieces (and file regions), length prefix first."""
@@ -97,6 +99,8 @@ class Dispatcher:
             connection.peer.send(self._unsupported_api_versions(route, correlation_id))
             return
         request, _ = route.request.decode(frame, pos, version)
+        if route.check is not None and route.check(request):
+            raise CloseConnection(f"{type(request).__name__} has an unknown (0) type, pattern, operation or permission")
         context = RequestContext(self.broker, connection, api_key, version, client_id)
         metrics = self.broker.metrics
         if metrics is not None:

@@ -17,13 +17,14 @@ from ottla.security.sasl import SaslServer
 if TYPE_CHECKING:
     from ottla.metadata.image import MetadataImage
     from ottla.security.jwks import FileKeys, UrlKeys
-    from ottla.security.oauthbearer import Token
+    from ottla.security.oauthbearer import Token, TokenRules
     from ottla.security.scram import ScramCredential, ScramUser
 
 log = get_logger(__name__)
 
 _NONCE_BYTES = 24
 _TOKEN_CREDENTIALS = 10_000
+UNSECURED_SETTING = "ottla.sasl.oauthbearer.unsecured.enable"
 
 
 class SaslConfigError(ValueError):
@@ -136,15 +137,19 @@ class ListenerSasl:
 
     def _oauthbearer(self, entry: JaasEntry, config: BrokerConfig) -> Callable[[], SaslServer]:
         from ottla.security.jwks import JwksError, open_keys
-        from ottla.security.oauthbearer import OAuthBearerServer, TokenRules, validate_token
+        from ottla.security.oauthbearer import TokenRules
 
         own = config.for_listener(self.listener)
         url = own.sasl_oauthbearer_jwks_endpoint_url
-        unsecured = any(name.startswith("unsecuredValidator") for name in entry.options)
-        if url is None and not unsecured:
-            raise SaslConfigError("sasl.oauthbearer.jwks.endpoint.url is not set: no token could be checked")
+        if own.ottla_sasl_oauthbearer_unsecured_enable:
+            return self._unsecured(entry, own)
+        if url is None:
+            raise SaslConfigError(
+                "sasl.oauthbearer.jwks.endpoint.url is not set: no token could be checked. For development only, "
+                f"{UNSECURED_SETTING}=true takes tokens that nobody signed, as Kafka does by default"
+            )
         try:
-            self.keys = open_keys(url, config.ottla_sasl_oauthbearer_allowed_urls) if url is not None else None
+            self.keys = open_keys(url, config.ottla_sasl_oauthbearer_allowed_urls)
         except JwksError as error:
             raise SaslConfigError(f"sasl.oauthbearer.jwks.endpoint.url: {error}") from error
         rules = TokenRules(
@@ -153,8 +158,35 @@ class ListenerSasl:
             audience=tuple(own.sasl_oauthbearer_expected_audience),
             clock_skew_ms=own.sasl_oauthbearer_clock_skew_seconds * 1000,
             subject_claim=own.sasl_oauthbearer_sub_claim_name,
-            unsecured=unsecured and url is None,
         )
+        return self._token_server(rules)
+
+    def _unsecured(self, entry: JaasEntry, own: BrokerConfig) -> Callable[[], SaslServer]:
+        """Kafka's validator for development, with its options in the JAAS entry."""
+        from ottla.security.oauthbearer import TokenRules
+
+        if own.sasl_oauthbearer_jwks_endpoint_url is not None:
+            raise SaslConfigError(f"{UNSECURED_SETTING} and sasl.oauthbearer.jwks.endpoint.url cannot be set together")
+        skew = _option(entry, "AllowableClockSkewMs", "0")
+        if not skew.isascii() or not skew.isdigit():
+            raise SaslConfigError(f"unsecuredValidatorAllowableClockSkewMs={skew}: not a number of milliseconds")
+        log.warning(
+            "tokens.unsecured", listener=self.listener, note="any client can name itself", setting=UNSECURED_SETTING
+        )
+        rules = TokenRules(
+            keys=None,
+            issuer=own.sasl_oauthbearer_expected_issuer,
+            audience=tuple(own.sasl_oauthbearer_expected_audience),
+            clock_skew_ms=int(skew),
+            subject_claim=_option(entry, "PrincipalClaimName", "sub"),
+            scope_claim=_option(entry, "ScopeClaimName", "scope"),
+            required_scope=tuple(_option(entry, "RequiredScope", "").split()),
+            unsecured=True,
+        )
+        return self._token_server(rules)
+
+    def _token_server(self, rules: TokenRules) -> Callable[[], SaslServer]:
+        from ottla.security.oauthbearer import OAuthBearerServer, validate_token
 
         def validate(token: str) -> Token:
             return validate_token(token, rules, self._clock.time_ms())
@@ -163,3 +195,8 @@ class ListenerSasl:
 
     def _on_token_refused(self, reason: str) -> None:
         log.warning("token.refused", listener=self.listener, reason=reason)
+
+
+def _option(entry: JaasEntry, name: str, default: str) -> str:
+    """An option of Kafka's unsecured validator; a blank one counts as absent."""
+    return entry.options.get(f"unsecuredValidator{name}", "").strip() or default

@@ -1,50 +1,76 @@
-"""Producer ids for idempotent producers: handed out from a block that the controller has given this broker."""
+"""Producer ids: handed out from a block that the controller has given this broker; the next block is fetched ahead.
+
+Ids are never used twice: a block that is not used up at a restart is lost, not given again. There is one request to the
+controller at a time. Whoever finds no id starts that request, so that the next try finds one.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
+from ottla.env.logging import get_logger
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import ProducerId
 from ottla.protocol.generated.allocate_producer_ids_request import AllocateProducerIdsRequest
 from ottla.protocol.generated.allocate_producer_ids_response import AllocateProducerIdsResponse
 
+log = get_logger(__name__)
+
 Allocate = Callable[[AllocateProducerIdsRequest], Awaitable[AllocateProducerIdsResponse]]
+
+_AHEAD = 100
+"""Ids that are left when the next block is asked for: a tenth of a block, as in Kafka."""
+_PATIENCE_S = 2.0
+"""For a request of a client that needs an id; then the client is told to try again."""
 
 
 class ProducerIds:
-    """Ids are never used twice: a block that is not used up at a restart is lost, not given again."""
-
     def __init__(self, allocate: Allocate, request: Callable[[], AllocateProducerIdsRequest]) -> None:
         self._allocate = allocate
         self._request = request
-        self._next: ProducerId = 0
-        self._end: ProducerId = 0
+        self._ids = range(0)
+        self._next_ids = range(0)
+        self._fetching: asyncio.Future[None] | None = None
 
     def take(self) -> ProducerId | None:
-        """An id from the current block, or None when a new block is needed."""
-        if self._next >= self._end:
+        """An id that nobody had; None while the controller is asked for a new block."""
+        if not self._ids:
+            self._ids, self._next_ids = self._next_ids, range(0)
+        if len(self._ids) <= _AHEAD and not self._next_ids:
+            self._fetch_ahead()
+        if not self._ids:
             return None
-        self._next += 1
-        return self._next - 1
-
-    @property
-    def empty(self) -> bool:
-        """A new block is needed before the next id can be taken."""
-        return self._next >= self._end
+        taken, self._ids = self._ids[0], self._ids[1:]
+        return ProducerId(taken)
 
     async def refill(self) -> None:
-        """Have at least one id to take, for now."""
-        while self.empty:
-            response = await self._allocate(self._request())
-            if response.error_code:
-                raise KafkaError(ErrorCode(response.error_code))
-            self._next = response.producer_id_start
-            self._end = response.producer_id_start + response.producer_id_len
+        """Wait for the block that is on its way. KafkaError(COORDINATOR_LOAD_IN_PROGRESS), which every client retries,
+        when the controller does not give one in time."""
+        if not self._ids and not self._next_ids:
+            await asyncio.wait([self._fetch_ahead()], timeout=_PATIENCE_S)
+        if not self._ids and not self._next_ids:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "Producer ids are being fetched; try again")
 
-    async def next(self) -> ProducerId:
-        taken = self.take()
-        while taken is None:
-            await self.refill()
-            taken = self.take()
-        return taken
+    def close(self) -> None:
+        if self._fetching is not None:
+            self._fetching.cancel()
+
+    def _fetch_ahead(self) -> asyncio.Future[None]:
+        if self._fetching is None:
+            self._fetching = asyncio.ensure_future(self._fetch())
+            self._fetching.add_done_callback(self._on_fetched)
+        return self._fetching
+
+    async def _fetch(self) -> None:
+        response = await self._allocate(self._request())
+        if response.error_code:
+            raise KafkaError(ErrorCode(response.error_code))
+        start = response.producer_id_start
+        self._next_ids = range(start, start + response.producer_id_len)
+
+    def _on_fetched(self, fetching: asyncio.Future[None]) -> None:
+        self._fetching = None
+        error = None if fetching.cancelled() else fetching.exception()
+        if error is not None:
+            log.warning("producer_ids.not_fetched", reason=str(error))

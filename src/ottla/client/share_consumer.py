@@ -1,42 +1,38 @@
 """A member of a share group (KIP-932): heartbeats, share fetches from leaders, acknowledgements with the next fetch.
 
 Synchronous and small, for the console tool. A record that is polled and not acknowledged goes back when the session ends.
+The assignment and the leaders change while a member reads: each fetch brings the session of its broker up to date.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from ottla.client.cluster import Cluster
-from ottla.client.errors import check
-from ottla.client.topics import list_topics
+from ottla.client.errors import CallTimeout, ConnectionFailed, check
+from ottla.client.share_session import ACCEPT, GAP, LAST_EPOCH, REJECT, RELEASE, Place, ShareSession
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.model.ids import Uuid, new_uuid, uuid_to_str
-from ottla.protocol.generated.share_acknowledge_request import (
-    AcknowledgementBatch as FinalBatch,
-)
-from ottla.protocol.generated.share_acknowledge_request import (
-    AcknowledgePartition,
-    AcknowledgeTopic,
-    ShareAcknowledgeRequest,
-)
+from ottla.model.ids import new_uuid, uuid_to_str
 from ottla.protocol.generated.share_acknowledge_response import ShareAcknowledgeResponse
-from ottla.protocol.generated.share_fetch_request import (
-    AcknowledgementBatch,
-    FetchPartition,
-    FetchTopic,
-    ShareFetchRequest,
-)
 from ottla.protocol.generated.share_fetch_response import PartitionData, ShareFetchResponse
 from ottla.protocol.generated.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 from ottla.protocol.generated.share_group_heartbeat_response import ShareGroupHeartbeatResponse
 from ottla.protocol.records_header import LOG_APPEND_TIME, iterate_batches
 from ottla.protocol.records_walk import iterate_records
 
-ACCEPT, RELEASE, REJECT = 1, 2, 3
-Place = tuple[Uuid, int]
+__all__ = ["ACCEPT", "REJECT", "RELEASE", "ShareConsumer", "ShareRecord"]
+
+_PAUSE_S = 0.1
+_LONGEST_HEARTBEAT_S = 3.0
+_JOINING_S = 0.2
+_SESSION_LOST = frozenset({
+    ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH, ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+})  # fmt: skip
+_MEMBER_LOST = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
 
 
 class ShareRecord(NamedTuple):
@@ -49,6 +45,13 @@ class ShareRecord(NamedTuple):
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
     delivery: int
+    node: int
+    """The broker that has given the record; it takes the acknowledgement."""
+
+
+class Leader(NamedTuple):
+    epoch: int
+    node: int
 
 
 class ShareConsumer:
@@ -57,55 +60,58 @@ class ShareConsumer:
         self._member = uuid_to_str(new_uuid(os.urandom))
         self._epoch = 0
         self._assigned: list[Place] = []
-        self._leaders: dict[Place, int] = {}
-        self._sessions: dict[int, int] = {}
-        self._pending: dict[int, dict[Place, list[tuple[int, int]]]] = {}
+        self._leaders: dict[Place, Leader] = {}
+        self._leaders_outdated = False
+        self._sessions: dict[int, ShareSession] = {}
         self._next_heartbeat = 0.0
 
     def poll(self, limit: int) -> list[ShareRecord]:
         """What the leaders of our partitions give us now, at most `limit` records."""
         self._heartbeat()
-        if not self._assigned:
-            time.sleep(0.1)
-            return []
-        found: list[ShareRecord] = []
-        for node in sorted(set(self._leaders.values())):
-            if len(found) < limit:
-                found += self._fetch(node, limit - len(found))
-        return found
+        if self._leaders_outdated or any(place not in self._leaders for place in self._assigned):
+            self._find_leaders()
+        led: dict[int, list[Place]] = {}
+        for place in self._assigned:
+            if place in self._leaders:
+                led.setdefault(self._leaders[place].node, []).append(place)
+        for node in sorted(self._sessions.keys() - led.keys()):
+            self._end_session(node)
+        records: list[ShareRecord] = []
+        for node, places in sorted(led.items()):
+            if len(records) < limit:
+                records += self._fetch(node, places, limit - len(records))
+        if not records and (self._leaders_outdated or not led):
+            time.sleep(_PAUSE_S)
+        return records
 
     def acknowledge(self, record: ShareRecord, kind: int) -> None:
-        """Told to the leader with the next fetch, or when the session ends."""
-        node = self._leaders[record.place]
-        self._pending.setdefault(node, {}).setdefault(record.place, []).append((record.offset, kind))
+        """Sent to the broker with the next fetch, or when the session ends; nothing if the session was lost."""
+        if record.node in self._sessions:
+            self._sessions[record.node].acknowledge(record.place, record.offset, kind)
 
     def close(self) -> None:
-        for node, epoch in self._sessions.items():
-            rows: dict[Uuid, list[AcknowledgePartition]] = {}
-            for (topic, partition), marks in self._pending.pop(node, {}).items():
-                batches = [FinalBatch(offset, offset, [kind]) for offset, kind in marks]
-                rows.setdefault(topic, []).append(AcknowledgePartition(partition, batches))
-            topics = [AcknowledgeTopic(topic, listed) for topic, listed in rows.items()]
-            request = ShareAcknowledgeRequest(self._group, self._member, epoch if topics else -1, topics=topics)
-            self._cluster.node_call("shareAcknowledge", node, request, ShareAcknowledgeResponse)
-            if topics:
-                end = ShareAcknowledgeRequest(self._group, self._member, -1)
-                self._cluster.node_call("shareAcknowledge", node, end, ShareAcknowledgeResponse)
-        self._send_heartbeat(-1, None)
+        for node in list(self._sessions):
+            self._end_session(node)
+        self._send_heartbeat(LAST_EPOCH, None)
+
+    # ------------------------------------------------------------------------------------------------- membership
 
     def _heartbeat(self) -> None:
         if time.monotonic() < self._next_heartbeat:
             return
         answer = self._send_heartbeat(self._epoch, [self._topic] if self._epoch == 0 else None)
+        if self._epoch and answer.error_code in _MEMBER_LOST:
+            self._epoch, self._assigned = 0, []
+            return
         check(answer.error_code, answer.error_message)
         self._epoch = answer.member_epoch
-        wait = answer.heartbeat_interval_ms / 1000 if self._assigned else 0.2
-        self._next_heartbeat = time.monotonic() + min(wait, 3)
+        wait = answer.heartbeat_interval_ms / 1000 if self._assigned else _JOINING_S
+        self._next_heartbeat = time.monotonic() + min(wait, _LONGEST_HEARTBEAT_S)
         if answer.assignment is not None:
             self._assigned = [
-                (row.topic_id, one) for row in answer.assignment.topic_partitions for one in row.partitions
+                (row.topic_id, number) for row in answer.assignment.topic_partitions for number in row.partitions
             ]
-            self._find_leaders()
+            self._leaders_outdated = True
 
     def _send_heartbeat(self, epoch: int, topics: list[str] | None) -> ShareGroupHeartbeatResponse:
         request = ShareGroupHeartbeatRequest(self._group, self._member, epoch, None, topics)
@@ -113,69 +119,91 @@ class ShareConsumer:
             "shareGroupHeartbeat", self._group, request, ShareGroupHeartbeatResponse, lambda a: a.error_code
         )
 
-    def _find_leaders(self) -> None:
-        known = {
-            (topic.topic_id, row.partition_index): row.leader_id
-            for topic in list_topics(self._cluster)
-            for row in topic.partitions
-        }
-        self._leaders = {place: known[place] for place in self._assigned if known.get(place, -1) >= 0}
+    # ---------------------------------------------------------------------------------------------------- leaders
 
-    def _fetch(self, node: int, limit: int) -> list[ShareRecord]:
-        pending = self._pending.pop(node, {})
-        first = node not in self._sessions
-        rows: dict[Uuid, list[FetchPartition]] = {}
-        for place in self._assigned if first else pending:
-            if self._leaders.get(place) == node:
-                batches = [AcknowledgementBatch(offset, offset, [kind]) for offset, kind in pending.get(place, [])]
-                rows.setdefault(place[0], []).append(FetchPartition(place[1], 1 << 20, batches))
-        request = ShareFetchRequest(
-            self._group, self._member, self._sessions.get(node, 0), 400, 1, 1 << 24, limit, min(limit, 500),
-            topics=[FetchTopic(topic, listed) for topic, listed in rows.items()],
-        )  # fmt: skip
-        answer = self._cluster.node_call("shareFetch", node, request, ShareFetchResponse)
-        if answer.error_code in {ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH}:
-            del self._sessions[node]
+    def _find_leaders(self) -> None:
+        self._leaders = {place: leader for place, leader in self._leaders.items() if place in self._assigned}
+        for topic in self._cluster.describe("shareFetch", [self._topic]).topics:
+            for row in topic.partitions:
+                self._note_leader((topic.topic_id, row.partition_index), Leader(row.leader_epoch, row.leader_id))
+        self._leaders_outdated = False
+
+    def _note_leader(self, place: Place, leader: Leader) -> bool:
+        """Whether this is news; a broker that lags behind the others names an earlier leader."""
+        if place not in self._assigned or leader.node < 0 or leader <= self._leaders.get(place, Leader(-1, -1)):
+            return False
+        self._leaders[place] = leader
+        return True
+
+    # ----------------------------------------------------------------------------------------------------- records
+
+    def _fetch(self, node: int, places: list[Place], limit: int) -> list[ShareRecord]:
+        session = self._sessions.setdefault(node, ShareSession(self._group, self._member))
+        try:
+            if session.epoch and session.has_marks_beside(places):
+                request = session.acknowledgements(last=False)
+                settled = self._cluster.node_attempt(node, request, ShareAcknowledgeResponse)
+                if not self._taken(node, session, settled.error_code, settled.error_message):
+                    return []
+            answer = self._cluster.node_attempt(node, session.fetch(places, limit), ShareFetchResponse)
+        except (ConnectionFailed, CallTimeout):
+            self._lose(node)
             return []
-        check(answer.error_code, answer.error_message)
-        self._sessions[node] = self._sessions.get(node, 0) + 1
+        if not self._taken(node, session, answer.error_code, answer.error_message):
+            return []
         return [
             record
             for topic in answer.responses
             for row in topic.partitions
-            for record in self._records((topic.topic_id, row.partition_index), row)
+            for record in self._records(node, session, (topic.topic_id, row.partition_index), row)
         ]
 
-    def _records(self, place: Place, row: PartitionData) -> list[ShareRecord]:
+    def _taken(self, node: int, session: ShareSession, code: int, message: str | None) -> bool:
+        """Whether the broker took a request of the session; a session that it has lost is opened again."""
+        if code in _SESSION_LOST:
+            self._lose(node)
+            return False
+        check(code, message)
+        session.taken()
+        return True
+
+    def _lose(self, node: int) -> None:
+        """The session is over without a word from us: the broker takes its records back."""
+        self._sessions.pop(node, None)
+        self._leaders_outdated = True
+
+    def _end_session(self, node: int) -> None:
+        session = self._sessions.pop(node)
+        if session.epoch:
+            with suppress(ConnectionFailed, CallTimeout):  # a broker that is gone has lost the session already
+                self._cluster.node_attempt(node, session.acknowledgements(last=True), ShareAcknowledgeResponse)
+
+    def _records(self, node: int, session: ShareSession, place: Place, row: PartitionData) -> Iterator[ShareRecord]:
         if row.error_code:
-            if row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                self._find_leaders()
-                return []
-            raise KafkaError(ErrorCode(row.error_code), row.error_message)
-        data = bytes(row.records or b"")
+            reason = KafkaError(ErrorCode(row.error_code), row.error_message)
+            if not reason.code.retriable:
+                raise reason
+            leader = Leader(row.current_leader.leader_epoch, row.current_leader.leader_id)
+            if not self._note_leader(place, leader):
+                self._leaders_outdated = True
+            return
+        data = b"" if row.records is None else bytes(row.records)
         acquired = {
             offset: span.delivery_count
             for span in row.acquired_records
             for offset in range(span.first_offset, span.last_offset + 1)
         }
-        found = []
+        end = -1
         for position, header in iterate_batches(data):
+            end = header.last_offset
             if header.is_control:
                 continue
             kind = "LogAppendTime" if header.timestamp_type == LOG_APPEND_TIME else "CreateTime"
-            found += [
-                ShareRecord(
-                    place,
-                    one.offset,
-                    self._topic,
-                    kind,
-                    one.timestamp,
-                    one.key,
-                    one.value,
-                    one.headers,
-                    acquired[one.offset],
-                )
-                for one in iterate_records(data, position)
-                if one.offset in acquired
-            ]
-        return found
+            for one in iterate_records(data, position):
+                if (delivery := acquired.pop(one.offset, None)) is not None:
+                    yield ShareRecord(
+                        place, one.offset, self._topic, kind, one.timestamp, one.key, one.value, one.headers, delivery, node
+                    )  # fmt: skip
+        for offset in acquired:
+            if offset <= end:
+                session.acknowledge(place, offset, GAP)

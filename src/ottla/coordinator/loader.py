@@ -47,7 +47,8 @@ class Loader:
         target: ReplayTarget,
         decode_record: Callable[[bytes, bytes | None], Any] = decode,
     ) -> None:
-        self._log = partition_log
+        self.log = partition_log
+        """May be replaced by a log of the same records: a move between directories does so."""
         self._target = target
         self._decode_record = decode_record
         self._next_offset = partition_log.log_start_offset
@@ -59,7 +60,7 @@ class Loader:
         """Replay about `max_bytes`; True when nothing is left."""
         if self._next_offset >= self._end_offset:
             return True
-        data = self._log.read(self._next_offset, max_bytes).read()
+        data = self.log.read(self._next_offset, max_bytes).read()
         before = self._next_offset
         for position, header in iterate_batches(data):
             if header.base_offset + header.last_offset_delta >= before:

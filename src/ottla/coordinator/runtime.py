@@ -109,6 +109,7 @@ class Shard(Generic[MachineT]):
         if self.state is not ShardState.LOADING:
             return
         try:
+            self._loader.log = self.partition.log
             done = self._loader.load_some(self._spec.load_buffer_size)
         except KafkaError as error:
             log.error("shard.load_failed", partition=str(self.partition.topic_partition), reason=error.message)
@@ -120,7 +121,10 @@ class Shard(Generic[MachineT]):
         self.state = ShardState.ACTIVE
         self._end_offset = self.partition.log.log_end_offset
         log.debug("shard.loaded", partition=str(self.partition.topic_partition), skipped=self._loader.skipped)
-        self._settle(self.machine.on_loaded())
+        decision = self.machine.on_loaded()
+        # The deadlines of a shard that has loaded stay, also when the records of that event are refused.
+        self.deadlines.begin()
+        self._settle(decision)
 
     def close(self) -> None:
         """We do not lead any more: everybody who waits must look for the new coordinator."""

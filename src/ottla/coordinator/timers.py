@@ -3,8 +3,11 @@
 A heartbeat moves its member's deadline; the loop's timer is left where it is and, when it rings early, is set again
 for what remains. Ten thousand members that beat every three seconds cost ten thousand assignments, not timers.
 
-An event that comes to nothing takes no deadline with it: what it cancelled is set again (`restore`), and an operation
-that says it could not be done is tried again, as Kafka's coordinator does.
+An event that comes to nothing leaves no trace here (`restore`): what it cancelled is set again, what it set anew is
+cancelled, what it moved has its operation back. Only a deadline that it moved to a later time stays there, because
+whoever asked is alive. A lasting deadline stays too: a classic group changes while it decides, so that a member may be
+there whose event was refused, and its session must end. An operation that says it could not be done is tried again, as
+Kafka's coordinator does.
 """
 
 from __future__ import annotations
@@ -42,11 +45,15 @@ class KeyedTimers(Generic[OperationT]):
         self._clock = clock
         self._fire = fire
         self._entries: dict[Hashable, _Entry[OperationT]] = {}
-        self._cancelled: list[tuple[Hashable, _Entry[OperationT]]] = []
+        self._before: dict[Hashable, tuple[float, OperationT] | None] = {}
+        """Deadline and operation of each key that the current event has touched; None: the key had none."""
 
-    def schedule(self, key: Hashable, delay_ms: float, operation: OperationT) -> None:
-        """Set the deadline of `key`, in place of the one it has."""
+    def schedule(self, key: Hashable, delay_ms: float, operation: OperationT, *, lasting: bool = False) -> None:
+        """Set the deadline of `key`, in place of the one it has. `lasting`: also when the event comes to nothing."""
         deadline = self._clock.monotonic_ms() + max(delay_ms, 0)
+        self._note(key)
+        if lasting and self._before[key] is None:
+            del self._before[key]
         entry = self._entries.get(key)
         if entry is not None and entry.rings_at <= deadline:
             entry.deadline = deadline
@@ -57,31 +64,40 @@ class KeyedTimers(Generic[OperationT]):
         self._arm(key, entry)
 
     def cancel(self, key: Hashable) -> None:
-        entry = self._drop(key)
-        if entry is not None:
-            self._cancelled.append((key, entry))
+        self._note(key)
+        self._drop(key)
 
     def cancel_all(self) -> None:
         for key in list(self._entries):
             self._drop(key)
-        self._cancelled.clear()
+        self._before.clear()
 
     def begin(self) -> None:
-        """An event begins: what earlier ones cancelled stays so."""
-        self._cancelled.clear()
+        """An event begins: what earlier ones did stays so."""
+        self._before.clear()
 
     def restore(self) -> None:
-        """The event came to nothing: set again what it cancelled, unless it has a new deadline by now."""
-        cancelled, self._cancelled = self._cancelled, []
-        for key, entry in cancelled:
-            if key not in self._entries:
-                self.schedule(key, entry.deadline - self._clock.monotonic_ms(), entry.operation)
+        """The event came to nothing."""
+        touched, self._before = self._before, {}
+        now_ms = self._clock.monotonic_ms()
+        for key, before in touched.items():
+            entry = self._entries.get(key)
+            if before is None:
+                self._drop(key)
+            else:
+                deadline = before[0] if entry is None else max(before[0], entry.deadline)
+                self.schedule(key, deadline - now_ms, before[1])
+        self._before.clear()
 
-    def _drop(self, key: Hashable) -> _Entry[OperationT] | None:
+    def _note(self, key: Hashable) -> None:
+        if key not in self._before:
+            entry = self._entries.get(key)
+            self._before[key] = None if entry is None else (entry.deadline, entry.operation)
+
+    def _drop(self, key: Hashable) -> None:
         entry = self._entries.pop(key, None)
         if entry is not None and entry.timer is not None:
             entry.timer.cancel()
-        return entry
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._entries

@@ -26,7 +26,7 @@ def handle(context: RequestContext, request: AlterReplicaLogDirsRequest) -> Alte
 
 
 def _move(context: RequestContext, tp: TopicPartition, path: str) -> ErrorCode:
-    """Begin the move; the copying goes on in the background (`Replicas.move`)."""
+    """Begin the move; the copying goes on in the background (`ReplicaMoves`)."""
     broker = context.broker
     target = next((directory for directory in broker.logs.directories if directory.path == path), None)
     if target is None:
@@ -34,7 +34,8 @@ def _move(context: RequestContext, tp: TopicPartition, path: str) -> ErrorCode:
     if target.cordoned:
         return ErrorCode.INVALID_REPLICA_ASSIGNMENT
     try:
-        broker.replicas.move(tp, path)
+        broker.replicas.moves.begin(broker.replicas.get(tp.topic, tp.partition), path)
     except KafkaError as error:
-        return error.code
+        # Kafka's answer of old for a replica that is not here.
+        return ErrorCode.REPLICA_NOT_AVAILABLE if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER else error.code
     return ErrorCode.NONE

@@ -24,4 +24,4 @@ def handle(context: RequestContext, request: DescribeAclsRequest) -> DescribeAcl
         if wanted.matches(acl):
             resource = found.setdefault(acl[:3], DescribeAclsResource(acl.resource_type, acl.name, acl.pattern, []))
             resource.acls.append(AclDescription(acl.principal, acl.host, acl.operation, acl.permission))
-    return DescribeAclsResponse(error_message=None, resources=list(found.values()))
+    return DescribeAclsResponse(error_message="", resources=list(found.values()))

@@ -1,10 +1,11 @@
-"""DescribeClientQuotas: the limits whose entity a filter matches."""
+"""DescribeClientQuotas: the limits whose entity a filter matches, in the order of Kafka's map."""
 
 from __future__ import annotations
 
 from ottla.broker.context import RequestContext
 from ottla.metadata.image import QuotaEntity
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.java_order import strings_in_java_order
 from ottla.protocol.generated.describe_client_quotas_request import ComponentData, DescribeClientQuotasRequest
 from ottla.protocol.generated.describe_client_quotas_response import (
     DescribeClientQuotasResponse,
@@ -23,17 +24,20 @@ def handle(context: RequestContext, request: DescribeClientQuotasRequest) -> Des
         wanted = _filter(request.components)
     except KafkaError as error:
         return DescribeClientQuotasResponse(error_code=int(error.code), error_message=error.message, entries=None)
+    image = context.broker.image
     return DescribeClientQuotasResponse(
         error_message="",
         entries=[
-            EntryData(
-                [EntityData(kind, name) for kind, name in entity],
-                [ValueData(key, value) for key, value in values.items()],
-            )
-            for entity, values in context.broker.image.client_quotas.items()
+            EntryData(_parts(entity), [ValueData(key, value) for key, value in image.client_quotas[entity].items()])
+            for entity in image.quota_entities()
             if _matches(entity, wanted, strict=request.strict)
         ],
     )
+
+
+def _parts(entity: QuotaEntity) -> list[EntityData]:
+    names = dict(entity)
+    return [EntityData(kind, names[kind]) for kind in strings_in_java_order(names, initial_capacity=len(names))]
 
 
 def _filter(components: list[ComponentData]) -> dict[str, object]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from functools import partial
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
 from ottla.broker.group_replies import ask
+from ottla.broker.new_producer_ids import refusal_code, with_producer_ids
 from ottla.coordinator.transactions.end_transaction import Ended, EndRequest
-from ottla.coordinator.transactions.metadata import EPOCH_BUMP_VERSION, is_epoch_exhausted
-from ottla.model.errors import ErrorCode, KafkaError
+from ottla.coordinator.transactions.metadata import EPOCH_BUMP_VERSION
+from ottla.model.errors import KafkaError
 from ottla.protocol.generated.end_txn_request import EndTxnRequest
 from ottla.protocol.generated.end_txn_response import EndTxnResponse
 
@@ -18,20 +20,7 @@ _EPOCH_BUMP_FROM = 5
 
 
 def handle(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse | Deferred | Awaitable[EndTxnResponse]:
-    rotates = context.version >= _EPOCH_BUMP_FROM and is_epoch_exhausted(request.producer_epoch)
-    if rotates and context.broker.producer_ids.empty:
-        return _refill_then_answer(context, request)
-    return _answer(context, request)
-
-
-async def _refill_then_answer(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
-    """This end uses up the epochs: its answer has a new producer id."""
-    await context.broker.producer_ids.refill()
-    answer = _answer(context, request)
-    return await answer if isinstance(answer, Deferred) else answer
-
-
-def _answer(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse | Deferred:
+    """An end that uses up the epochs has a new producer id in its answer."""
     end = EndRequest(
         request.transactional_id,
         request.producer_id,
@@ -39,13 +28,14 @@ def _answer(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse |
         request.committed,
         EPOCH_BUMP_VERSION if context.version >= _EPOCH_BUMP_FROM else 0,
     )
-
-    def ended(answer: Ended) -> EndTxnResponse:
-        return EndTxnResponse(producer_id=answer.producer_id, producer_epoch=answer.producer_epoch)
+    knows_fenced = context.version >= _PRODUCER_FENCED_FROM
 
     def refused(error: KafkaError) -> EndTxnResponse:
-        old = context.version < _PRODUCER_FENCED_FROM and error.code is ErrorCode.PRODUCER_FENCED
-        code = ErrorCode.INVALID_PRODUCER_EPOCH if old else error.code
-        return EndTxnResponse(error_code=int(code))
+        return EndTxnResponse(error_code=int(refusal_code(error, knows_fenced=knows_fenced)))
 
-    return ask(lambda waiter: context.broker.transactions.end(end, waiter), ended, refused)
+    start = partial(context.broker.transactions.end, end)
+    return with_producer_ids(context.broker.producer_ids, lambda refuse: ask(start, _ended, refuse), refused)
+
+
+def _ended(answer: Ended) -> EndTxnResponse:
+    return EndTxnResponse(producer_id=answer.producer_id, producer_epoch=answer.producer_epoch)

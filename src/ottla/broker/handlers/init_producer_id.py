@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from functools import partial
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
 from ottla.broker.group_replies import ask
+from ottla.broker.new_producer_ids import Refuse, refusal_code, with_producer_ids
+from ottla.broker.producer_ids import ProducerIds
 from ottla.coordinator.transactions.init_producer_id import InitRequest, ProducerIdAndEpoch
+from ottla.coordinator.transactions.shelf import ProducerIdNeeded
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ottla.protocol.generated.init_producer_id_request import InitProducerIdRequest
@@ -21,47 +25,36 @@ def handle(
 ) -> InitProducerIdResponse | Deferred | Awaitable[InitProducerIdResponse]:
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         return _refused(ErrorCode.INVALID_REQUEST)
-    if context.broker.producer_ids.empty:
-        return _refill_then_answer(context, request)
-    return _answer(context, request)
+    knows_fenced = context.version >= _PRODUCER_FENCED_FROM
 
+    def refused(error: KafkaError) -> InitProducerIdResponse:
+        return _refused(refusal_code(error, knows_fenced=knows_fenced))
 
-async def _refill_then_answer(context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
-    try:
-        await context.broker.producer_ids.refill()
-    except KafkaError as error:
-        return _refused(error.code)
-    answer = _answer(context, request)
-    return await answer if isinstance(answer, Deferred) else answer
-
-
-def _answer(context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse | Deferred:
+    producer_ids = context.broker.producer_ids
     if request.transactional_id is None:
-        producer_id = context.broker.producer_ids.take()
-        if producer_id is None:
-            return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+        return with_producer_ids(producer_ids, partial(_idempotent, producer_ids), refused)
+    start = partial(context.broker.transactions.init_producer_id, _init_request(request.transactional_id, request))
+    return with_producer_ids(producer_ids, lambda refuse: ask(start, _answer, refuse), refused)
+
+
+def _idempotent(producer_ids: ProducerIds, refuse: Refuse[InitProducerIdResponse]) -> InitProducerIdResponse:
+    producer_id = producer_ids.take()
+    if producer_id is None:
+        return refuse(ProducerIdNeeded())
+    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+
+def _init_request(transactional_id: str, request: InitProducerIdRequest) -> InitRequest:
     expected = None
     if request.producer_id != NO_PRODUCER_ID:
         expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
-    init = InitRequest(
-        request.transactional_id,
-        request.transaction_timeout_ms,
-        expected,
-        request.enable2_pc,
-        request.keep_prepared_txn,
-    )
-    return ask(
-        lambda waiter: context.broker.transactions.init_producer_id(init, waiter),
-        lambda given: InitProducerIdResponse(producer_id=given.producer_id, producer_epoch=given.producer_epoch),
-        lambda error: _refused(_code(context.version, error.code)),
+    return InitRequest(
+        transactional_id, request.transaction_timeout_ms, expected, request.enable2_pc, request.keep_prepared_txn
     )
 
 
-def _code(version: int, code: ErrorCode) -> ErrorCode:
-    """Older clients do not know PRODUCER_FENCED."""
-    old = version < _PRODUCER_FENCED_FROM and code is ErrorCode.PRODUCER_FENCED
-    return ErrorCode.INVALID_PRODUCER_EPOCH if old else code
+def _answer(given: ProducerIdAndEpoch) -> InitProducerIdResponse:
+    return InitProducerIdResponse(producer_id=given.producer_id, producer_epoch=given.producer_epoch)
 
 
 def _refused(code: ErrorCode) -> InitProducerIdResponse:

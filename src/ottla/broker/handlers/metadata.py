@@ -1,10 +1,7 @@
-"""Metadata: brokers, topics, leaders; creates a missing topic where that is allowed."""
+"""Metadata: brokers, topics, leaders. Starts the creation of a missing topic where that is allowed, and does not wait for it."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
-from ottla.broker.auto_creation import create_missing
 from ottla.broker.context import RequestContext
 from ottla.metadata.image import MetadataImage, PartitionRegistration, TopicImage
 from ottla.model.errors import ErrorCode
@@ -26,7 +23,7 @@ NOT_ASKED = -2147483648
 FIRST_TOPIC_ID_VERSION = 12
 
 
-def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse | Awaitable[MetadataResponse]:
+def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
     if context.version < FIRST_TOPIC_ID_VERSION and any(
         topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics or ()
     ):
@@ -34,7 +31,7 @@ def handle(context: RequestContext, request: MetadataRequest) -> MetadataRespons
     if request.topics is not None and context.broker.config.auto_create_topics_enable:
         missing = _missing(context.broker.image, request)
         if missing and (request.allow_auto_topic_creation or context.version < 4):
-            return _create_then_answer(context, request, missing)
+            context.broker.auto_creation.create(context, missing)
     return _answer(context, request)
 
 
@@ -44,13 +41,6 @@ def _topic_ids_refused(request: MetadataRequest) -> MetadataResponse:
     return MetadataResponse(
         topics=[MetadataResponseTopic(code, topic.name or "", topic.topic_id) for topic in request.topics or ()]
     )
-
-
-async def _create_then_answer(
-    context: RequestContext, request: MetadataRequest, missing: list[str]
-) -> MetadataResponse:
-    await create_missing(context, missing)
-    return _answer(context, request)
 
 
 def _missing(image: MetadataImage, request: MetadataRequest) -> list[str]:

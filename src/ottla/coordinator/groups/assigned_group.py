@@ -33,6 +33,14 @@ class AssignedGroup(Group, Generic[MemberT, TargetT]):
         self.refresh_due = True
         """The topics may have changed since the metadata hash was computed."""
 
+    def refreshed(self) -> None:
+        """The hash that is in the log is that of the topics as they are, of the members as they are in the log.
+
+        Never together with a record that says so: that record may be refused. The heartbeat after it finds the hash in
+        the log and calls this.
+        """
+        self.refresh_due = False
+
     @property
     def is_empty(self) -> bool:
         return not self.members

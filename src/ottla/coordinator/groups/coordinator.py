@@ -7,7 +7,7 @@ with a response or with the KafkaError that the whole request failed with.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
@@ -20,10 +20,9 @@ from ottla.coordinator.records import decode, encode
 from ottla.coordinator.runtime import ShardSpec, TransactionalProducer
 from ottla.coordinator.settings import GroupSettings
 from ottla.coordinator.shards import Shards
-from ottla.env.logging import get_logger
 from ottla.env.seams import Clock, RandomSource, Timers
 from ottla.metadata.delta import MetadataDelta
-from ottla.metadata.image import MetadataImage
+from ottla.metadata.image import MetadataImage, TopicImage
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Uuid
 from ottla.model.topic_names import OFFSETS_TOPIC
@@ -44,8 +43,6 @@ if TYPE_CHECKING:
     from ottla.coordinator.groups.share.coordination import ShareCoordination
     from ottla.coordinator.groups.share.persister import SharePersister
     from ottla.protocol.generated.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
-
-log = get_logger(__name__)
 
 Operation = Callable[[GroupMachine], GroupDecision]
 
@@ -92,19 +89,17 @@ class GroupCoordinator:
             shard.machine.on_metadata(delta, image, version)
         self.shards.on_metadata(delta, image)
         if delta.topics_deleted:
-            self._forget_topics({deleted.name: deleted.id for deleted in delta.topics_deleted.values()})
+            self._forget_topics(delta.topics_deleted.values())
 
     def close(self) -> None:
         """The node stops: whoever waits is sent to look for another coordinator."""
         self.shards.close()
 
-    def _forget_topics(self, topics: Mapping[str, Uuid]) -> None:
+    def _forget_topics(self, topics: Collection[TopicImage]) -> None:
+        """A shard that is loading forgets when it has loaded; a round that cannot be written comes again."""
         for shard in self.shards:
-            try:
-                shard.run(lambda machine: machine.forget_topics(topics))
-            except KafkaError as error:
-                # A shard that is loading keeps them: they expire, and a topic id tells them from a new topic's.
-                log.warning("offsets.not_forgotten", topics=sorted(topics), reason=error.message)
+            shard.machine.on_topics_deleted(topics)
+            shard.submit(shard.machine.forget_topics)
 
     # The classic protocol
 

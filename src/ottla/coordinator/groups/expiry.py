@@ -6,9 +6,7 @@ group became empty, or after their commit where the group never had members (KIP
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping
-from itertools import islice
+from collections.abc import Iterable
 
 from ottla.coordinator.decisions import Draft, GroupDecision
 from ottla.coordinator.groups.group import Group
@@ -24,13 +22,24 @@ EXPIRY_KEY = ("expire",)
 FORGET_KEY = ("forget",)
 MAX_TOMBSTONES = 1_000
 """In one round; more are left for one that follows at once, so that others are served in between."""
+_WAIT_MS = 1_000
+"""Before a partition is looked at again whose old offset goes while a transaction has a new one."""
 
 
 class Expiry:
     def __init__(self, shelf: Shelf, store: OffsetStore) -> None:
         self._shelf = shelf
         self._store = store
-        self._forgotten: deque[tuple[str, TopicPartition, CommittedOffset]] = deque()
+        self._loaded = False
+        self._deleted_while_loading: list[tuple[str, Uuid]] = []
+        self._forgotten: dict[tuple[str, TopicPartition], set[CommittedOffset]] = {}
+        """The offsets of deleted topics whose tombstones are not in the log yet."""
+
+    def on_loaded(self) -> None:
+        self._loaded = True
+        self.schedule()
+        self.note_deleted(self._deleted_while_loading)
+        self._deleted_while_loading = []
 
     def schedule(self) -> None:
         self._shelf.timers.schedule(EXPIRY_KEY, self._shelf.settings.offsets_retention_check_interval_ms, self.expire)
@@ -50,30 +59,40 @@ class Expiry:
             self.schedule()
         return draft.decide(atomic=False)
 
-    def forget_topics(self, topics: Mapping[str, Uuid]) -> GroupDecision:
-        """The offsets of deleted topics go, unless a new topic took the name: the first of them now, others follow."""
-        for group_id in self._store.group_ids():
-            for name, topic_id in topics.items():
-                for partition, offset in self._store.topics(group_id).get(name, {}).items():
-                    if offset.topic_id in (ZERO_UUID, topic_id):
-                        self._forgotten.append((group_id, TopicPartition(name, partition), offset))
-        return self._forget()
+    def note_deleted(self, topics: Iterable[tuple[str, Uuid]]) -> None:
+        """Topics (name and id) are gone: their offsets follow, with `forget`. Also while the shard is loading.
 
-    def _forget(self) -> GroupDecision:
-        """One round. They leave the queue when their tombstones are in the log, so that a round that could not be
-        written comes again."""
-        queue, draft = self._forgotten, Draft()
-        while queue and not self._has(*queue[0]):
-            queue.popleft()
-        for group_id, target, offset in islice(queue, MAX_TOMBSTONES):
-            if self._has(group_id, target, offset):
+        Offsets of open transactions go too: with their commit they would become offsets of a new topic of that name.
+        """
+        if not self._loaded:
+            self._deleted_while_loading += topics
+            return
+        for name, topic_id in topics:
+            for group_id, target, offset in self._store.offsets_of(name):
+                if offset.topic_id in (ZERO_UUID, topic_id):
+                    self._forgotten.setdefault((group_id, target), set()).add(offset)
+        if self._forgotten:
+            self._shelf.timers.schedule(FORGET_KEY, 0, self.forget)
+
+    def forget(self) -> GroupDecision:
+        """One round of tombstones. A partition leaves the queue when its old offsets are gone, so that a round that
+        could not be written comes again. A tombstone removes whatever the partition has: a partition waits while a
+        transaction has an offset of the new topic for it."""
+        draft, waits = Draft(), False
+        for key in list(self._forgotten):
+            if len(draft.records) >= MAX_TOMBSTONES:
+                break
+            present, doomed = self._store.offsets_at(*key), self._forgotten[key]
+            if present.isdisjoint(doomed):
+                del self._forgotten[key]
+            elif present <= doomed:
+                group_id, target = key
                 draft.records.append(OffsetCommitRecord(group_id, *target, None))
-        if queue:
-            self._shelf.timers.schedule(FORGET_KEY, 0, self._forget)
+            else:
+                waits = True
+        if draft.records or waits:
+            self._shelf.timers.schedule(FORGET_KEY, 0 if draft.records else _WAIT_MS, self.forget)
         return draft.decide(atomic=False)
-
-    def _has(self, group_id: str, target: TopicPartition, offset: CommittedOffset) -> bool:
-        return self._store.get(group_id, *target) is offset
 
     def _expire_group(self, group: Group, draft: Draft) -> None:
         left = self._expire_offsets(group, draft)

@@ -8,7 +8,7 @@ appended, and their answers, like all others, leave when that is committed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -31,7 +31,7 @@ from ottla.coordinator.records import CoordinatorRecord, GroupKindRecord, GroupM
 from ottla.coordinator.settings import GroupSettings
 from ottla.env.seams import Clock, RandomSource
 from ottla.metadata.delta import MetadataDelta
-from ottla.metadata.image import MetadataImage
+from ottla.metadata.image import MetadataImage, TopicImage
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import ProducerId, TopicPartition, Uuid
 from ottla.protocol.generated.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
@@ -211,10 +211,18 @@ class GroupMachine:
     def delete_offsets(self, request: OffsetDeleteRequest, waiter: Waiter) -> GroupDecision:
         return self._offsets.delete(request, waiter)
 
-    def forget_topics(self, topics: Mapping[str, Uuid]) -> GroupDecision:
-        decision = self._expiry.forget_topics(topics)
+    def on_topics_deleted(self, topics: Iterable[TopicImage]) -> None:
+        """What groups keep of these topics goes with the next events; also while the shard is loading."""
+        deleted = [(topic.name, topic.id) for topic in topics]
+        self._expiry.note_deleted(deleted)
+        if not self._live or self._has(GroupKind.SHARE):
+            self.share.forgetting.note_deleted(topic_id for _, topic_id in deleted)
+
+    def forget_topics(self) -> GroupDecision:
+        """The first round, at once; others follow by themselves until all records are in the log."""
+        decision = self._expiry.forget()
         if self._has(GroupKind.SHARE):
-            decision.records.extend(self.share.offsets.forget_topics(frozenset(topics.values())).records)
+            decision.records.extend(self.share.forgetting.forget().records)
         return decision
 
     # Groups
@@ -268,7 +276,7 @@ class GroupMachine:
             self._streams.on_loaded()
         if self._has(GroupKind.SHARE):
             self.share.on_loaded()
-        self._expiry.schedule()
+        self._expiry.on_loaded()
         return draft.decide()
 
     def on_metadata(self, delta: MetadataDelta, image: MetadataImage, version: int) -> None:

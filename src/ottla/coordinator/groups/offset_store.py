@@ -66,6 +66,24 @@ class OffsetStore:
     def group_ids(self) -> Iterator[str]:
         return iter(self._committed)
 
+    def offsets_of(self, topic: str) -> Iterator[tuple[str, TopicPartition, CommittedOffset]]:
+        """Every offset of a topic of this name: group, partition and offset, committed and pending."""
+        for group_id, topics in self._committed.items():
+            for partition, offset in topics.get(topic, {}).items():
+                yield group_id, TopicPartition(topic, partition), offset
+        for pending in self._pending.values():
+            for (group_id, target), offset in pending.items():
+                if target.topic == topic:
+                    yield group_id, target, offset
+
+    def offsets_at(self, group_id: str, target: TopicPartition) -> set[CommittedOffset]:
+        """The committed offset of one partition and those of open transactions: a tombstone removes all of them."""
+        committed = self.get(group_id, *target)
+        offsets = set() if committed is None else {committed}
+        for producer_id in self._open_transactions.get(group_id, {}).get(target, ()):
+            offsets.add(self._pending[producer_id][group_id, target])
+        return offsets
+
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
         """Has an open transaction an offset for this partition?"""
         return TopicPartition(topic, partition) in self._open_transactions.get(group_id, ())

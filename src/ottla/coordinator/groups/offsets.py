@@ -14,7 +14,7 @@ from ottla.coordinator.groups.offset_store import CommittedOffset, OffsetStore, 
 from ottla.coordinator.groups.shelf import Shelf
 from ottla.coordinator.records import OffsetCommitRecord, offset_commit_value
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.ids import ZERO_UUID, Uuid, time_after
 from ottla.protocol.generated.offset_commit_request import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -79,7 +79,7 @@ class Offsets:
             check(topic.name, topic.topic_id, partition.partition_index)
         now_ms = self._shelf.clock.time_ms()
         retention_ms = request.retention_time_ms
-        expire_ms = -1 if retention_ms == _DEFAULT_RETENTION_MS else now_ms + retention_ms
+        expire_ms = -1 if retention_ms == _DEFAULT_RETENTION_MS else time_after(now_ms, retention_ms)
         value = offset_commit_value(
             partition.committed_offset, partition.committed_leader_epoch, metadata, now_ms, expire_ms, topic.topic_id
         )
@@ -125,25 +125,34 @@ class Offsets:
     ) -> list[OffsetFetchResponseTopics]:
         answers = []
         for name, offsets in topics.items():
+            current = self._topic_id(name)
             partitions = [
                 self._fetched(index, offset, unstable=require_stable and self._store.is_pending(group_id, name, index))
                 for index, offset in offsets.items()
+                if not _other_topic(offset.topic_id, current)
             ]
-            answers.append(OffsetFetchResponseTopics(name, ZERO_UUID, partitions))
+            if partitions:
+                answers.append(OffsetFetchResponseTopics(name, ZERO_UUID, partitions))
         return answers
 
     def _fetch_topic(
         self, group_id: str, topics: TopicOffsets, topic: OffsetFetchRequestTopics, *, require_stable: bool
     ) -> OffsetFetchResponseTopics:
         offsets = topics.get(topic.name, {})
+        wanted = self._topic_id(topic.name) if topic.topic_id == ZERO_UUID else topic.topic_id
         partitions = []
         for index in topic.partition_indexes:
             offset = offsets.get(index)
-            if offset is not None and _other_topic(offset.topic_id, topic.topic_id):
+            if offset is not None and _other_topic(offset.topic_id, wanted):
                 offset = None
             unstable = require_stable and self._store.is_pending(group_id, topic.name, index)
             partitions.append(self._fetched(index, offset, unstable=unstable))
         return OffsetFetchResponseTopics(topic.name, topic.topic_id, partitions)
+
+    def _topic_id(self, name: str) -> Uuid:
+        """Of the topic that has the name now: its tombstones may not be in the log when it is made again."""
+        topic = self._shelf.image.topics_by_name.get(name)
+        return ZERO_UUID if topic is None else topic.id
 
     @staticmethod
     def _fetched(index: int, offset: CommittedOffset | None, *, unstable: bool) -> OffsetFetchResponsePartitions:

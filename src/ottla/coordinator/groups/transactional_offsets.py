@@ -1,6 +1,7 @@
 """TxnOffsetCommit: offsets that count when the transaction they are part of commits.
 
-The records are appended as the producer's; the store keeps them aside until the marker comes.
+The records are appended as the producer's; the store keeps them aside until the marker comes. They carry the topic's id,
+as those of OffsetCommit do, so that they never count for a new topic of the same name.
 """
 
 from __future__ import annotations
@@ -75,9 +76,12 @@ class TransactionalOffsets:
         metadata = partition.committed_metadata
         if metadata is not None and utf16_length(metadata) > self._shelf.settings.offset_metadata_max_bytes:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
+        topic_id = topic_ids[topic.name]
+        if topic_id not in self._shelf.image.topics_by_id:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # deleted while the transaction was verified
         if check is not None:
             try:
-                check(topic.name, topic_ids[topic.name], partition.partition_index)
+                check(topic.name, topic_id, partition.partition_index)
             except KafkaError as error:
                 raise _as_generation(error) from error
         value = offset_commit_value(
@@ -86,6 +90,7 @@ class TransactionalOffsets:
             metadata,
             self._shelf.clock.time_ms(),
             _NO_EXPIRY,
+            topic_id,
         )
         draft.records.append(OffsetCommitRecord(group_id, topic.name, partition.partition_index, value))
         return ErrorCode.NONE

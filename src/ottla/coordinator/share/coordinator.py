@@ -65,21 +65,14 @@ class ShareCoordinator:
             shard.machine.on_metadata(image)
         self.shards.on_metadata(delta, image)
         if delta.topics_deleted:
-            self._forget(delta)
+            for shard in self.shards:
+                shard.machine.schedule_forgetting()
+                shard.submit(shard.machine.forget_gone)
 
     def close(self) -> None:
         if self._prune_timer is not None:
             self._prune_timer.cancel()
         self.shards.close()
-
-    def _forget(self, delta: MetadataDelta) -> None:
-        topic_ids = frozenset(delta.topics_deleted)
-        for shard in self.shards:
-            try:
-                shard.run(lambda machine: machine.forget_topics(topic_ids))
-            except KafkaError as error:
-                # A shard that is loading looks for itself once it has loaded.
-                log.info("share_state.not_forgotten", reason=error.message)
 
     # What is older than all last snapshots is deleted: the topic is not compacted.
 

@@ -7,7 +7,7 @@ refused. One share-partition at a time: a request for several is several events.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -22,7 +22,7 @@ from ottla.env.seams import Clock
 from ottla.metadata.image import MetadataImage
 from ottla.model.decision import Decision
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.model.ids import ProducerId, Uuid
+from ottla.model.ids import ProducerId
 from ottla.protocol.generated import read_share_group_state_response as read_response
 from ottla.protocol.generated import read_share_group_state_summary_response as summary_response
 from ottla.protocol.generated import write_share_group_state_request as write_request
@@ -31,6 +31,7 @@ ShareDecision: TypeAlias = Decision[ShareRecord, list[Answer]]
 Deadlines: TypeAlias = KeyedTimers[Callable[[], AnyDecision]]
 
 _COLD_KEY = ("cold snapshots",)
+_FORGET_KEY = ("forget topics",)
 
 
 class ShareStateMachine:
@@ -112,8 +113,14 @@ class ShareStateMachine:
         records: list[ShareRecord] = [SnapshotRecord(key, None)] if key in self.states else []
         return Decision([Answer(waiter, None)], records)
 
-    def forget_topics(self, topic_ids: Collection[Uuid]) -> ShareDecision:
-        records: list[ShareRecord] = [SnapshotRecord(key, None) for key in self.states if key.topic_id in topic_ids]
+    def schedule_forgetting(self) -> None:
+        """Topics are gone. By a deadline, because one whose records cannot be written comes again."""
+        self._deadlines.schedule(_FORGET_KEY, 0, self.forget_gone)
+
+    def forget_gone(self) -> ShareDecision:
+        """The states of topics that are not there any more."""
+        topics = self._image.topics_by_id
+        records: list[ShareRecord] = [SnapshotRecord(key, None) for key in self.states if key.topic_id not in topics]
         return Decision([], records, atomic=False)
 
     def _known(self, key: SharePartitionKey, leader_epoch: int, operation: str) -> ShareState:
@@ -177,8 +184,8 @@ class ShareStateMachine:
 
     def on_loaded(self) -> ShareDecision:
         self._schedule_cold_snapshots()
-        gone = {key.topic_id for key in self.states} - self._image.topics_by_id.keys()
-        return self.forget_topics(gone)
+        self.schedule_forgetting()
+        return self.forget_gone()
 
     def on_unloaded(self) -> ShareDecision:
         return Decision([], [])

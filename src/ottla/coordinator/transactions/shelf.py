@@ -22,6 +22,13 @@ TakeProducerId: TypeAlias = Callable[[], ProducerId | None]
 """An id that nobody had; None while the controller is asked for more."""
 
 
+class ProducerIdNeeded(KafkaError):
+    """The event needs a producer id and there is none yet. Every client retries on the code."""
+
+    def __init__(self) -> None:
+        super().__init__(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "Producer ids are being fetched; try again")
+
+
 class Shelf:
     def __init__(
         self,
@@ -42,7 +49,7 @@ class Shelf:
     def new_producer_id(self) -> ProducerId:
         taken = self._take_producer_id()
         if taken is None:
-            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "Producer ids are being fetched; try again")
+            raise ProducerIdNeeded
         return taken
 
     def owned_by(self, transactional_id: str, producer_id: ProducerId) -> TransactionMetadata:

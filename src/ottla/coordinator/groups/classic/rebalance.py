@@ -166,7 +166,8 @@ class Rebalance:
 
     def schedule_session(self, group_id: str, member_id: str, timeout_ms: int) -> None:
         key = session_key(group_id, member_id)
-        self._shelf.timers.schedule(key, timeout_ms, partial(self._expire_session, group_id, member_id))
+        expire = partial(self._expire_session, group_id, member_id)
+        self._shelf.timers.schedule(key, timeout_ms, expire, lasting=True)
 
     def drop(self, group: ClassicGroup, member_id: str) -> None:
         group.remove(member_id)

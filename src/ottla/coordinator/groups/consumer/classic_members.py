@@ -223,10 +223,10 @@ def _must_rejoin(group: ConsumerGroup, member: ConsumerMember) -> bool:
 
 
 def _waits(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Does somebody still have what this member should get?"""
+    """Does somebody still have what this member should get? A static member that is away (epoch -2) has it too."""
     for topic_id, partitions in group.targets.get(member.member_id, {}).items():
         for partition in partitions - member.assigned.get(topic_id, {}).keys():
-            if group.owner_epoch(topic_id, partition) >= 0:
+            if not group.is_free(topic_id, partition):
                 return True
     return False
 

@@ -86,8 +86,11 @@ class ConsumerGroup(AssignedGroup[ConsumerMember, TargetPartitions]):
         return self.targets.get(member_id, NO_TARGET)
 
     def owner_epoch(self, topic_id: Uuid, partition: int) -> int:
-        """The member epoch of whoever still has the partition; -1 when it is free."""
+        """The member epoch of whoever still has the partition (-2: a static member that is away); -1 when it is free."""
         return self._owners.get(topic_id, {}).get(partition, _UNOWNED)
+
+    def is_free(self, topic_id: Uuid, partition: int) -> bool:
+        return self.owner_epoch(topic_id, partition) == _UNOWNED
 
     def preferred_assignor(self, old: ConsumerMember | None = None, new: ConsumerMember | None = None) -> str | None:
         """The assignor that most members ask for, were `new` in the place of `old`."""

@@ -68,6 +68,8 @@ class Migration:
         """Whoever waits in the classic group must ask again; its timers belong to nobody now."""
         code = ErrorCode.REBALANCE_IN_PROGRESS
         for member in classic.members.values():
+            # Its session may have ended unnoticed while it waited, and the upgrade may still be refused.
+            self._classic.touch(classic, member)
             join_waiter = classic.take_join_waiter(member)
             if join_waiter is not None:
                 draft.answer(join_waiter, JoinGroupResponse(member_id=member.member_id, error_code=code))

@@ -73,7 +73,8 @@ class ConsumerRebalance:
             draft.records.append(epoch_record(group.group_id, epoch, metadata_hash))
             log.info("group.epoch_bumped", group=group.group_id, epoch=epoch)
             self._shelf.rebalances[GroupKind.CONSUMER] += 1
-        group.refresh_due = False
+        elif not draft.records:
+            group.refreshed()
         if group.has_partition_metadata:
             draft.records.append(partition_metadata_tombstone(group.group_id))
         return epoch

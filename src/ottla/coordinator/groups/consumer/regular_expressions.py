@@ -104,7 +104,6 @@ class RegularExpressions:
         metadata_hash = self._shelf.topic_hashes.group_hash(topics, self._shelf.image)
         if changed or metadata_hash != group.metadata_hash:
             draft.records.append(epoch_record(group_id, group.group_epoch + 1, metadata_hash))
-            group.refresh_due = False
         log.info("group.expressions_resolved", group=group_id, expressions=len(resolved), changed=changed)
         return draft.decide()
 

@@ -126,7 +126,8 @@ class ShareHeartbeat:
                 draft.records.append(epoch_record(group.group_id, epoch, metadata_hash))
                 log.info("group.epoch_bumped", group=group.group_id, epoch=epoch)
                 self._shelf.rebalances[GroupKind.SHARE] += 1
-            group.refresh_due = False
+            elif not draft.records:
+                group.refreshed()
         return epoch, bump
 
     def _assign(self, group: ShareGroup, epoch: int, updated: ShareMember, draft: Draft) -> tuple[int, Partitions]:

@@ -54,9 +54,14 @@ def initializing_record(group: ShareGroup, topics: Mapping[Uuid, SharedTopic], i
 
 
 def initialized_record(group: ShareGroup, partitions: Indexes, shelf: Shelf) -> GroupKindRecord:
+    """Their states are there. A topic that was deleted while the share coordinator was asked stays away."""
     now_ms = shelf.clock.time_ms()
-    names = _named(partitions, shelf.image)
-    there = {topic_id: SharedTopic(names[topic_id], each, now_ms) for topic_id, each in partitions.items()}
+    topics = shelf.image.topics_by_id
+    there = {
+        topic_id: SharedTopic(topics[topic_id].name, each, now_ms)
+        for topic_id, each in partitions.items()
+        if topic_id in topics
+    }
     return state_partitions_record(
         group.group_id,
         _without(group.initializing, partitions),

@@ -16,7 +16,6 @@ from ottla.coordinator.groups.share.initialization import (
     StateRequest,
     deleted_record,
     deleting_record,
-    forgotten_record,
     initialized_record,
     initializing_record,
     uninitialized_record,
@@ -173,12 +172,4 @@ class ShareOffsets:
         if isinstance(group, ShareGroup) and topics:
             draft.records.append(deleted_record(group, topics, self._shelf))
         draft.answer(waiter, None)
-        return draft.decide()
-
-    def forget_topics(self, topics: Collection[Uuid]) -> GroupDecision:
-        draft = Draft()
-        for group in self._shelf.groups.values():
-            record = forgotten_record(group, topics, self._shelf) if isinstance(group, ShareGroup) else None
-            if record is not None:
-                draft.records.append(record)
         return draft.decide()

@@ -6,6 +6,7 @@ from functools import partial
 
 from ottla.coordinator.decisions import Draft, GroupDecision, Waiter
 from ottla.coordinator.groups.share.describe import describe
+from ottla.coordinator.groups.share.forgetting import ShareForgetting
 from ottla.coordinator.groups.share.group import ShareGroup
 from ottla.coordinator.groups.share.heartbeat import ShareHeartbeat
 from ottla.coordinator.groups.share.offsets import ShareOffsets
@@ -19,6 +20,7 @@ class ShareGroups:
         self._heartbeat = ShareHeartbeat(shelf)
         self.heartbeat = self._heartbeat.heartbeat
         self.offsets = ShareOffsets(shelf)
+        self.forgetting = ShareForgetting(shelf)
         self._describe = partial(describe, shelf)
 
     def describe(self, group_id: str, waiter: Waiter) -> GroupDecision:
@@ -31,6 +33,7 @@ class ShareGroups:
         for group in self._groups():
             for member_id in group.members:
                 self._heartbeat.touch(group.group_id, member_id)
+        self.forgetting.on_loaded()
 
     def on_metadata(self, delta: MetadataDelta) -> None:
         """Groups that read a topic that changed look again with their next heartbeat."""

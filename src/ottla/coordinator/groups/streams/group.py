@@ -47,6 +47,8 @@ class StreamsGroup(AssignedGroup[StreamsMember, TargetTasks]):
         self.topology: StreamsTopology | None = None
         self.owners = TaskOwners()
         self.configured: ConfiguredTopology | None = None
+        self.configured_hash = 0
+        """The metadata hash of the topics that `configured` was made with."""
         self.endpoint_epoch = 0
         self.shutdown_requested_by: str | None = None
 

@@ -2,13 +2,14 @@
 
 Epoch 0 joins, -1 leaves. A member whose epoch is not the coordinator's must give up all it has and begin anew, unless
 only an answer was lost. Everything here decides; the records that it drafts make the change, and what is not durable
-is set at the end, when nothing can fail any more.
+is set at the end, so that it is right even when the records are refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from ottla.coordinator.decisions import Draft, GroupDecision, Waiter
@@ -56,6 +57,9 @@ class StreamsHeartbeat:
             answer = self._leave(request, draft)
         else:
             answer = self._beat(caller, request, draft)
+        if request.shutdown_application:
+            # Once the heartbeat counts: one that is refused asks for nothing.
+            draft.answer(partial(self._on_shutdown_requested, request.group_id, request.member_id), None)
         draft.answer(waiter, answer)
         return draft.decide()
 
@@ -64,8 +68,6 @@ class StreamsHeartbeat:
         if not isinstance(group, StreamsGroup):
             raise _not_streams(request.group_id)
         member = group.member(request.member_id)
-        if request.shutdown_application:
-            _request_shutdown(group, request.member_id)
         log.info("member.left", group=group.group_id, member=member.member_id)
         self._fencing.fence(group, member, draft)
         response = StreamsGroupHeartbeatResponse(member_id=member.member_id, member_epoch=request.member_epoch)
@@ -90,11 +92,19 @@ class StreamsHeartbeat:
         # From here on nothing can fail.
         change.apply()
         self._fencing.touch(group.group_id, updated.member_id)
-        if request.shutdown_application:
-            _request_shutdown(group, request.member_id)
         response = self._response(group, request, member, updated, change, timings)
-        response.status = [*statuses, *_statuses(group, change.configured)]
+        asks = request.member_id if request.shutdown_application else None
+        response.status = [*statuses, *_statuses(change.configured, group.shutdown_requested_by or asks)]
         return StreamsAnswer(response, change.configured.missing)
+
+    def _on_shutdown_requested(self, group_id: str, member_id: str, outcome: KafkaError | None) -> None:
+        """The first to ask is remembered, until the group is empty."""
+        group = self._shelf.groups.get(group_id)
+        if outcome is not None or not isinstance(group, StreamsGroup) or group.is_empty:
+            return
+        if group.shutdown_requested_by is None:
+            group.shutdown_requested_by = member_id
+            log.info("shutdown.requested", group=group_id, member=member_id)
 
     def _find_or_make(self, request: StreamsGroupHeartbeatRequest, draft: Draft) -> StreamsGroup:
         group_id, joins = request.group_id, request.member_epoch == JOIN_GROUP_EPOCH
@@ -208,24 +218,17 @@ def _stale_topology(group: StreamsGroup, member: StreamsMember) -> list[Status]:
     return [Status(StatusCode.STALE_TOPOLOGY, detail)]
 
 
-def _statuses(group: StreamsGroup, configured: ConfiguredTopology) -> list[Status]:
+def _statuses(configured: ConfiguredTopology, shutdown_requested_by: str | None) -> list[Status]:
     statuses = []
     if configured.problem is not None:
         statuses.append(Status(configured.problem.code, configured.problem.detail))
-    if group.shutdown_requested_by is not None:
+    if shutdown_requested_by is not None:
         detail = (
-            f"Streams group member {group.shutdown_requested_by} encountered a fatal error and requested a shutdown "
+            f"Streams group member {shutdown_requested_by} encountered a fatal error and requested a shutdown "
             "for the entire application."
         )
         statuses.append(Status(StatusCode.SHUTDOWN_APPLICATION, detail))
     return statuses
-
-
-def _request_shutdown(group: StreamsGroup, member_id: str) -> None:
-    """The first to ask is remembered, until the group is empty."""
-    if group.shutdown_requested_by is None:
-        group.shutdown_requested_by = member_id
-        log.info("shutdown.requested", group=group.group_id, member=member_id)
 
 
 def _task_ids(tasks: Mapping[str, Iterable[int]]) -> list[TaskIds]:

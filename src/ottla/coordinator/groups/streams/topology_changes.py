@@ -32,11 +32,14 @@ class TopologyChange:
     group: StreamsGroup
     group_epoch: int
     configured: ConfiguredTopology
+    metadata_hash: int
 
     def apply(self) -> None:
-        """Set what is not durable."""
-        self.group.configured = self.configured
-        self.group.refresh_due = False
+        """Set what is not durable. The records of this heartbeat may still be refused: the topics are looked at again
+        until their hash is in the log."""
+        self.group.configured, self.group.configured_hash = self.configured, self.metadata_hash
+        if self.group.topology is not None and self.metadata_hash == self.group.metadata_hash:
+            self.group.refreshed()
 
 
 class TopologyChanges:
@@ -58,7 +61,7 @@ class TopologyChanges:
         if group.topology is None or configured is None or group.refresh_due:
             image = self._shelf.image
             metadata_hash = self._shelf.topic_hashes.group_hash(topology.required_topics, image)
-            if group.topology is None or configured is None or metadata_hash != group.metadata_hash:
+            if group.topology is None or configured is None or metadata_hash != group.configured_hash:
                 configured = configure(topology, image)
         validated_epoch = topology.epoch if configured.is_ready else _NOT_VALIDATED
         bump = (
@@ -75,7 +78,7 @@ class TopologyChanges:
             )
             log.info("group.epoch_bumped", group=group.group_id, epoch=epoch)
             self._shelf.rebalances[GroupKind.STREAMS] += 1
-        return TopologyChange(group, epoch, configured)
+        return TopologyChange(group, epoch, configured, metadata_hash)
 
 
 def validate_tasks(subtopologies: Mapping[str, ConfiguredSubtopology], owned: TargetTasks | None) -> None:

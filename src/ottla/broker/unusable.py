@@ -1,0 +1,28 @@
+"""Requests that Kafka cannot make an object of, and whose connection it therefore closes, before any right is looked at.
+
+A filter for ACLs in which the resource type, the pattern, the operation or the permission is 0 (UNKNOWN) is such a request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ottla.protocol.api_keys import ApiKey
+
+UNKNOWN = 0
+
+
+def unusable_request(api_key: int) -> Callable[[Any], bool] | None:
+    """Whether a request of this API is one, for those APIs that can have one."""
+    return _CHECKS.get(api_key)
+
+
+def _is_unknown(asked: Any) -> bool:
+    return UNKNOWN in (asked.resource_type_filter, asked.pattern_type_filter, asked.operation, asked.permission_type)
+
+
+_CHECKS: dict[int, Callable[[Any], bool]] = {
+    ApiKey.DESCRIBE_ACLS: _is_unknown,
+    ApiKey.DELETE_ACLS: lambda request: any(_is_unknown(asked) for asked in request.filters),
+}

@@ -1,0 +1,48 @@
+"""Deleted topics leave the share groups that know them.
+
+The ids are kept until the records are in the log: a topic id that stays in a group would have its members assigned anew
+with every heartbeat, because no member can have the partitions of a topic that is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.coordinator.decisions import Draft, GroupDecision
+from ottla.coordinator.groups.share.group import ShareGroup
+from ottla.coordinator.groups.share.initialization import forgotten_record
+from ottla.coordinator.groups.shelf import Shelf
+from ottla.model.ids import Uuid
+
+FORGET_KEY = ("forget shared topics",)
+
+
+class ShareForgetting:
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+        self._deleted: set[Uuid] = set()
+
+    def note_deleted(self, topic_ids: Iterable[Uuid]) -> None:
+        """Also while the shard is loading."""
+        self._deleted.update(topic_ids)
+        self._schedule()
+
+    def on_loaded(self) -> None:
+        if self._deleted:
+            self._schedule()
+
+    def _schedule(self) -> None:
+        self._shelf.timers.schedule(FORGET_KEY, 0, self.forget)
+
+    def forget(self) -> GroupDecision:
+        """Until no group knows the topics: a record that could not be written is made again."""
+        draft = Draft()
+        for group in self._shelf.groups.values():
+            record = forgotten_record(group, self._deleted, self._shelf) if isinstance(group, ShareGroup) else None
+            if record is not None:
+                draft.records.append(record)
+        if draft.records:
+            self._schedule()
+        else:
+            self._deleted.clear()
+        return draft.decide(atomic=False)
