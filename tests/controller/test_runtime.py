@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.controller.node import Node, node_properties, started
+from tests.controller.node import CLUSTER_ID, Node, node_properties, started
+from tests.controller.own_node import broker_registration
 
 from ottla.controller.state import RequestContext
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_NODE
 from ottla.protocol.generated.allocate_producer_ids_request import AllocateProducerIdsRequest
+from ottla.protocol.generated.broker_heartbeat_request import BrokerHeartbeatRequest
 from ottla.protocol.generated.create_topics_request import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.generated.delete_topics_request import DeleteTopicsRequest
 from ottla.protocol.generated.list_partition_reassignments_request import ListPartitionReassignmentsRequest
@@ -94,6 +96,48 @@ def test_a_read_is_answered_at_once_when_nothing_is_pending(node: Node) -> None:
     node.runtime.driver._blocking = Later()
     read = node.runtime.submit(ListPartitionReassignmentsRequest(topics=None), RequestContext(version=0))
     assert read.done()
+
+
+def test_a_heartbeat_does_not_wait_for_the_records_of_others(node: Node) -> None:
+    """The disk takes its time and 800 requests wait for it: the broker is heard and answered all the same."""
+    node.runtime.driver._blocking = later = Later()
+    waiting = [node.runtime.submit(create(f"t{i}"), V7) for i in range(800)]
+    for _ in range(10):
+        answer = node.heartbeat()
+        assert (answer.error_code, answer.is_fenced, answer.is_caught_up) == (0, False, True)
+    assert not any(request.done() for request in waiting)
+    while later.waiting:
+        later.go()
+    assert all(request.done() for request in waiting)
+
+
+def test_a_heartbeat_waits_for_the_records_of_its_own_broker(node: Node) -> None:
+    """Unfenced is what is committed, never what may be undone."""
+    node.runtime.fence(1, node.broker_epoch)
+    node.runtime.driver._blocking = later = Later()
+    request = BrokerHeartbeatRequest(1, node.broker_epoch, node.runtime.publisher.offset)
+    beats = [node.runtime.submit(request, RequestContext(version=2)) for _ in range(2)]
+    assert [beat.done() for beat in beats] == [False, False]
+    assert node.image.brokers[1].fenced
+    while later.waiting:
+        later.go()
+    assert [beat.result.is_fenced for beat in beats] == [False, False]
+    assert not node.image.brokers[1].fenced
+
+
+def test_the_next_incarnation_of_a_broker_that_is_gone_registers_at_once(node: Node) -> None:
+    """Also with another set of log directories: one had failed, and is there again after the restart."""
+
+    def again() -> int:
+        request = broker_registration(
+            node.config, cluster_id=CLUSTER_ID, incarnation_id=node.state.new_uuid(), host="127.0.0.1",
+            directories=[node.state.new_uuid()], previous_broker_epoch=-1,
+        )  # fmt: skip
+        return int(node.submit(request, 4).error_code)
+
+    assert again() == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    node.runtime.fence(1, node.broker_epoch)
+    assert again() == 0
 
 
 def test_a_failing_disk_refuses_everybody_and_says_so(node: Node) -> None:

@@ -9,19 +9,16 @@ from tests.env.recorded import golden, node, with_changes
 
 from ottla.env.config.broker.config import BrokerConfig
 from ottla.env.config.listeners import Endpoint
-from ottla.env.config.load import ineffective, load, load_text, no_effect_line
+from ottla.env.config.load import ineffective, load, load_text, no_effect_line, unknown_lines
 from ottla.env.config.problems import ConfigError
 from ottla.env.config.topic import TopicConfig
 from ottla.env.config.values import render
 
-# Where we refuse and Kafka does not (yet): a port that cannot be bound, what would need a Java class, a name that
-# Kafka ignores.
+# Where we refuse and Kafka does not (yet): a port that cannot be bound, what would need a Java class.
 STRICTER = (
     {"listeners": "PLAINTEXT://localhost:99999,CONTROLLER://:9093"},
     {"listeners": "PLAINTEXT://localhost:-1,CONTROLLER://:9093"},
-    {"config.providers": "x"},
     {"authorizer.class.name": "foo"},
-    {"unknown.name": "x"},
 )
 # Where Kafka's text is an accident of Java, or names what is not here.
 OWN_WORDS = (
@@ -69,7 +66,7 @@ def same_outcome(config: BrokerConfig, expected: dict[str, Any]) -> None:
 
 def refusals(**changes: str | None) -> tuple[str, ...]:
     with pytest.raises(ConfigError) as caught:
-        load(node(**changes))
+        load(node(**changes), strict=True)
     return caught.value.problems
 
 
@@ -163,8 +160,36 @@ def test_cross_problems_are_named_at_once() -> None:
 )
 def test_a_bad_line_is_refused_with_its_reason(name: str, text: str, line: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        load({**node(), name: text})
+        load({**node(), name: text}, strict=True)
     assert caught.value.problems == (line,)
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("num.partition", "num.partition: Kafka 4.3 has no such setting; did you mean num.partitions?"),
+        ("zookeeper.connect", "zookeeper.connect: removed in Kafka 4.0; take the line out"),
+        (
+            "confluent.license",
+            "confluent.license: Kafka 4.3 has no such setting; take the line out, or see docs/configuration.md",
+        ),
+        (
+            "listener.name.PLAINTEXT.max.connections",
+            (
+                "listener.name.PLAINTEXT.max.connections: the listener's name stands in lower case here; "
+                "write listener.name.plaintext.max.connections"
+            ),
+        ),
+    ],
+)
+def test_an_unknown_name_is_accepted_and_told(name: str, line: str) -> None:
+    config = load({**node(), name: "anything"})
+    assert unknown_lines(config.layers.static) == [line]
+
+
+def test_names_of_plug_ins_are_not_reported() -> None:
+    properties = {**node(), "rsm.config.a": "x", "config.providers.f.class": "x", "metrics.context.z": "1"}
+    assert unknown_lines(load(properties).layers.static) == []
 
 
 def test_the_error_has_a_line_per_problem() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from ottla.protocol.generated.describe_acls_request import DescribeAclsRequest
 from ottla.protocol.generated.index import APIS, MODULES
 from ottla.protocol.primitives import Message
 from tests.interop.ottla_server import OttlaServer
@@ -19,6 +20,8 @@ PRODUCE = 0
 PRODUCE_IN_NAME_ONLY = range(3)
 """Kafka advertises Produce v0-2 for clients that infer record formats from it (KAFKA-18659), and closes on them."""
 UNSUPPORTED_VERSION = 35
+ANY = 1
+"""A filter for ACLs that every resource type, operation or permission matches."""
 LISTENERS = ("broker", "controller")
 
 
@@ -44,12 +47,14 @@ def message(name: str) -> type[Message]:
 
 
 def answer(port: int, api_key: int, version: int) -> bytes | None:
-    """The response body to a request with nothing but defaults; None when the connection is closed instead."""
+    """The response body to a request with little but defaults; None when the connection is closed instead."""
     api = APIS[api_key]
     pieces: list[bytes] = []
     request = message(f"{api.name}Request")()
     if api_key == PRODUCE:
         request.acks = 1  # type: ignore[attr-defined]  # acks=0 is never answered
+    if isinstance(request, DescribeAclsRequest):  # a filter of type 0 (UNKNOWN) closes the connection, as in Kafka
+        request.resource_type_filter = request.operation = request.permission_type = ANY
     request.encode(pieces, version)  # type: ignore[arg-type]
     flexible = version >= api.flexible_from
     with RawConnection("127.0.0.1", port) as connection:

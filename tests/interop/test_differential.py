@@ -39,6 +39,10 @@ FLAVOURS: dict[str, dict[str, str]] = {
         "log.dirs": "{dir}/data,{dir}/more",
         "max.incremental.fetch.session.cache.slots": "16",
     },
+    "access": {  # with ACLs, and quotas of their own
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    },
     "transactions": {  # a list of everything there is, and timeouts that are looked for often
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
     },

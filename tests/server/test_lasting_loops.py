@@ -94,8 +94,8 @@ def test_whoever_asks_a_controller_or_a_broker_is_answered() -> None:
         carried, _ = replication(SimpleNamespace(submit=submit))
         carried._send(SimpleNamespace(), heard.put_nowait)
         peers: Any = BrokerPeers(lambda: SimpleNamespace(request_timeout_ms=1), SimpleNamespace())  # type: ignore[arg-type,return-value]
-        peers._client = lambda _id: Client()
-        peers.send(2, SimpleNamespace(), heard.put_nowait)
+        peers._client = lambda _id, _api: Client()
+        peers.send(2, SimpleNamespace(API_KEY=27), heard.put_nowait)
         async with asyncio.timeout(30):
             assert [await heard.get(), await heard.get()] == [None, None]
 

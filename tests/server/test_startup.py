@@ -170,8 +170,6 @@ def test_a_second_server_on_the_same_directory(tmp_path, refused):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"log_retention_houres": "5"}, ["log.retention.houres", "log.retention.hours"]),
-        ({"segment_bytes": "5"}, ["segment.bytes"]),
         ({"log_segment_bytes": "many"}, ["log.segment.bytes", "many"]),
         ({"log_segment_bytes": "12"}, ["log.segment.bytes", "12"]),
         ({"log_cleanup_policy": "shred"}, ["log.cleanup.policy", "shred"]),
@@ -191,9 +189,22 @@ def test_properties_that_are_refused(tmp_path, refused, changes, words):
         assert word in line
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"log_retention_houres": "5"}, ["log.retention.houres", "log.retention.hours"]),
+        ({"segment_bytes": "5"}, ["segment.bytes"]),
+    ],
+)
+def test_names_that_strict_refuses(tmp_path, refused, changes, words):
+    line = refused(properties_of(tmp_path, **changes), "--strict")
+    for word in words:
+        assert word in line
+
+
 def test_every_problem_has_its_line(tmp_path):
     file = properties_of(tmp_path, log_segment_bytes="many", log_retention_houres="5")
-    done = ottla("server", "start", file)
+    done = ottla("server", "start", file, "--strict")
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 2
     assert not (tmp_path / "data").exists()

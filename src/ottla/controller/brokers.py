@@ -6,6 +6,7 @@ still there is a session that heartbeats keep (`ControllerState.sessions`).
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ottla.controller.leadership import (
@@ -241,6 +242,11 @@ def fence_stale_brokers(state: ControllerState) -> list[Message]:
 def session_valid(state: ControllerState, broker_id: NodeId) -> bool:
     session = _session(state, broker_id)
     return state.clock.monotonic_ms() - session.last_contact_ms < state.settings.broker_session_timeout_ms
+
+
+def end_session(state: ControllerState, broker_id: NodeId) -> None:
+    """The broker is gone; another incarnation may register at once."""
+    _session(state, broker_id).last_contact_ms = -math.inf
 
 
 def _session(state: ControllerState, broker_id: NodeId) -> BrokerSession:

@@ -36,12 +36,16 @@ def create_topics(
     records: list[Message] = []
     _check_total(state, request)
     collisions = collision_keys(state.image.topics_by_name)
+    lower_case = {name.lower(): name for name in state.image.topics_by_name} if state.settings.names_ignore_case else {}
     for topic in request.topics:
         if counts[topic.name] > 1 or topic.name == METADATA_TOPIC:
             continue
         try:
             _check_name(state, topic.name, collisions)
+            _check_case(topic.name, lower_case)
             result, topic_records = _create(state, topic, context)
+            if state.settings.names_ignore_case:
+                lower_case[topic.name.lower()] = topic.name
         except KafkaError as error:
             result, topic_records = _failed(topic.name, error), []
         results.append(result)
@@ -87,6 +91,16 @@ def _check_name(state: ControllerState, name: str, collisions: dict[str, str]) -
     colliding = collisions.get(collision_key(name)) if has_collision_chars(name) else None
     if colliding is not None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {colliding}")
+
+
+def _check_case(name: str, lower_case: dict[str, str]) -> None:
+    """Kafka creates both topics, and they share their folders. Ottla refuses the second one."""
+    colliding = lower_case.get(name.lower())
+    if colliding is not None:
+        raise KafkaError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"Topic '{name}' collides with existing topic: {colliding}: the file system of log.dirs ignores case",
+        )
 
 
 def _config_records(state: ControllerState, topic: CreatableTopic) -> list[Message]:

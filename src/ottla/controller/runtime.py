@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from ottla.controller.bootstrap import activation_records
-from ottla.controller.brokers import fence_broker, fence_stale_brokers
+from ottla.controller.brokers import end_session, fence_broker, fence_stale_brokers
 from ottla.controller.committed import CommittedMetadata
 from ottla.controller.controller import Controller
 from ottla.controller.periodic import Periodic
@@ -27,6 +27,7 @@ from ottla.metadata.records import encode_frame
 from ottla.metadata.replay import replay_all
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NodeId
+from ottla.protocol.generated.broker_heartbeat_request import BrokerHeartbeatRequest
 from ottla.protocol.primitives import Message
 from ottla.raft.driver import Blocking, Done, RaftDriver, Send, run_inline
 from ottla.raft.errors import BatchTooLargeError
@@ -150,7 +151,8 @@ class ControllerRuntime:
     # --------------------------------------------------------------------------------------------------------- requests
 
     def submit(self, request: Message, context: RequestContext) -> Answer:
-        """Decide now; the answer comes when what was decided, and all before it, is committed."""
+        """Decide now; the answer comes when what was decided, and all before it, is committed. A heartbeat that changes
+        nothing is answered at once."""
         answer = self._new_answer()
         if self.failure is not None or self.driver.closed:
             answer.set_exception(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
@@ -169,13 +171,20 @@ class ControllerRuntime:
 
                 answer.set_result(error_response(request, KafkaError(ErrorCode.POLICY_VIOLATION, str(error))))
             self.driver.pump()
-        elif self._pending:
+        elif self._pending and not self._rests_on_committed(request):
             self._pending.append(_Pending(self._pending[-1].last_offset, [], answer, decision.response))
         else:
             answer.set_result(decision.response)
         if self._raft.unflushed() is not None:
             self.driver.pump()  # the decision was the quorum's own record
         return answer
+
+    def _rests_on_committed(self, request: Message) -> bool:
+        """Whether the answer to a request without records is true of the committed metadata: a broker's heartbeat, while
+        no record about that broker waits. It need not wait for the records of others."""
+        if not isinstance(request, BrokerHeartbeatRequest):
+            return False
+        return self.publisher.image.brokers.get(request.broker_id) == self.state.image.brokers.get(request.broker_id)
 
     def _append(
         self, records: list[Message], answer: Answer | None, response: Message | None, *, atomic: bool = True
@@ -213,9 +222,10 @@ class ControllerRuntime:
         self._committed.snapshot_if_due()
 
     def fence(self, broker_id: NodeId, broker_epoch: int) -> None:
-        """A broker of that epoch is known to be gone: its session need not run out first."""
+        """A broker of that epoch is known to be gone: neither fencing nor its next incarnation waits for its session."""
         broker = self.state.image.brokers.get(broker_id)
         if self.active and broker is not None and broker.epoch == broker_epoch and not broker.fenced:
+            end_session(self.state, broker_id)
             self.append_own(fence_broker(self.state, broker))
 
     def append_own(self, records: list[Message]) -> None:

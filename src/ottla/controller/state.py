@@ -52,6 +52,8 @@ class ControllerSettings:
     """unclean.leader.election.interval.ms"""
     token_expiry_interval_ms: int = 3_600_000
     """delegation.token.expiry.check.interval.ms"""
+    names_ignore_case: bool = False
+    """A file system of this node ignores case (macOS): two topics whose names differ in nothing else are refused."""
 
 
 @dataclass(slots=True)

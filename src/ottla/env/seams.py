@@ -41,6 +41,10 @@ class Timers(Protocol):
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer: ...
 
 
+class KeyDestroyedError(OSError):
+    """The file is encrypted and its key was destroyed. This is no failure of the disk: the log directory stays online."""
+
+
 class File(Protocol):
     """An open file. Positions are explicit; there is no cursor. OSError means that the log directory is failing."""
 
@@ -59,7 +63,7 @@ class File(Protocol):
     def truncate(self, size: int) -> None: ...
 
     def sync(self) -> None:
-        """fdatasync: on return every earlier pwrite survives a power cut."""
+        """On return every earlier pwrite survives a power cut (fdatasync, on macOS F_FULLFSYNC)."""
         ...
 
     def fileno(self) -> int:

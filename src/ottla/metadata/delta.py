@@ -20,7 +20,8 @@ class MetadataDelta:
     controllers: set[NodeId] = field(default_factory=set)
     configs: set[ConfigResource] = field(default_factory=set)
     features: set[str] = field(default_factory=set)
-    client_quotas: set[QuotaEntity] = field(default_factory=set)
+    client_quotas: dict[QuotaEntity, tuple[str, ...]] = field(default_factory=dict)
+    """entity -> the limits that it had before."""
     acls: set[Uuid] = field(default_factory=set)
     scram: set[tuple[int, str]] = field(default_factory=set)
     delegation_tokens: set[str] = field(default_factory=set)

@@ -13,6 +13,7 @@ from typing import Any
 
 from ottla.metadata.features import ELR_VERSION, METADATA_VERSION, MINIMUM_METADATA_VERSION, Range
 from ottla.model.ids import NO_NODE, UNASSIGNED_DIRECTORY_ID, NodeId, TopicPartition, Uuid
+from ottla.model.java_order import maps_in_java_order
 
 RESOURCE_TOPIC = 2
 RESOURCE_BROKER = 4
@@ -122,6 +123,8 @@ class MetadataImage:
     configs: dict[ConfigResource, dict[str, str]] = field(default_factory=dict)
     next_producer_id: int = 0
     client_quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
+    client_quotas_before: int = field(default=0, compare=False)
+    """Entities before the last change: Kafka's map of quotas is made for that many, which its order depends on."""
     acls: dict[Uuid, Any] = field(default_factory=dict)
     """id -> AccessControlEntryRecord"""
     scram: dict[tuple[int, str], Any] = field(default_factory=dict)
@@ -158,11 +161,16 @@ class MetadataImage:
             configs={resource: dict(values) for resource, values in self.configs.items()},
             next_producer_id=self.next_producer_id,
             client_quotas={entity: dict(values) for entity, values in self.client_quotas.items()},
+            client_quotas_before=self.client_quotas_before,
             acls=dict(self.acls),
             scram=dict(self.scram),
             delegation_tokens=dict(self.delegation_tokens),
             transaction=None if self.transaction is None else list(self.transaction),
         )
+
+    def quota_entities(self) -> list[QuotaEntity]:
+        """In the order of Kafka's map."""
+        return maps_in_java_order(self.client_quotas, initial_capacity=max(1, self.client_quotas_before))
 
     def partition(self, topic: str, partition: int) -> PartitionRegistration | None:
         found = self.topics_by_name.get(topic)

@@ -45,6 +45,7 @@ from ottla.metadata.records import (
 )
 from ottla.metadata.registrations import broker_registration, changed_registration, controller_registration
 from ottla.model.ids import Uuid, uuid_to_str
+from ottla.model.java_order import strings_in_java_order
 from ottla.protocol.primitives import Message
 
 _NOBODY: tuple[int, ...] = ()
@@ -220,7 +221,13 @@ def _producer_ids(image: MetadataImage, delta: MetadataDelta, record: ProducerId
 
 
 def _client_quota(image: MetadataImage, delta: MetadataDelta, record: ClientQuotaRecord) -> None:
+    """Entities and their limits stand in the order of Kafka's maps, which are made anew with each delta: first what was
+    there, in the order of the old map, then what is new."""
     entity = tuple(sorted((part.entity_type, part.entity_name) for part in record.entity))
+    if not delta.client_quotas:
+        in_order = {known: image.client_quotas[known] for known in image.quota_entities()}
+        image.client_quotas, image.client_quotas_before = in_order, len(in_order)
+    before = delta.client_quotas.setdefault(entity, tuple(image.client_quotas.get(entity, ())))
     values = image.client_quotas.setdefault(entity, {})
     if record.remove:
         values.pop(record.key, None)
@@ -228,7 +235,11 @@ def _client_quota(image: MetadataImage, delta: MetadataDelta, record: ClientQuot
         values[record.key] = record.value
     if not values:
         del image.client_quotas[entity]
-    delta.client_quotas.add(entity)
+        return
+    kept = [key for key in before if key in values]
+    new = strings_in_java_order(key for key in values if key not in before)
+    ordered = strings_in_java_order([*kept, *new], initial_capacity=max(1, len(before)))
+    image.client_quotas[entity] = {key: values[key] for key in ordered}
 
 
 def _acl(image: MetadataImage, delta: MetadataDelta, record: AccessControlEntryRecord) -> None:

@@ -38,7 +38,14 @@ NO_PRODUCER_ID: ProducerId = -1
 NO_PRODUCER_EPOCH: ProducerEpoch = -1
 NO_LEADER_EPOCH: LeaderEpoch = -1
 NO_TIMESTAMP: TimestampMs = -1
+FOREVER_MS: TimestampMs = 1 << 62
+"""The latest time that is written: a duration may be Long.MAX_VALUE, and the difference of two times must fit too."""
 NO_NODE: NodeId = -1
+
+
+def time_after(now_ms: TimestampMs, duration_ms: int) -> TimestampMs:
+    """`now_ms + duration_ms` as a time that fits into an int64; Kafka overflows, and "never" becomes "long ago"."""
+    return min(now_ms + duration_ms, FOREVER_MS)
 
 
 class TopicPartition(NamedTuple):

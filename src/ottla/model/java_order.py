@@ -8,11 +8,13 @@ counts, which callers keep as far as they can; a tree of many colliding keys is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import TypeVar
 
 from ottla.model.ids import Uuid
 
 ItemT = TypeVar("ItemT")
+MapT = TypeVar("MapT", bound=tuple[tuple[str, str | None], ...])
 
 _MIN_CAPACITY = 16
 _LOAD_FACTOR = 0.75
@@ -32,6 +34,11 @@ def java_hash(text: str) -> int:
 def strings_in_java_order(items: Iterable[str], *, initial_capacity: int = 0) -> list[str]:
     """`initial_capacity`: of a map that was made with one."""
     return _in_java_order(items, java_hash, initial_capacity=initial_capacity)
+
+
+def maps_in_java_order(items: Iterable[MapT], *, initial_capacity: int) -> list[MapT]:
+    """Of objects whose hash is Objects.hash of one map, which is given by its entries."""
+    return _in_java_order(items, lambda entries: 31 + _map_hash(entries), initial_capacity=initial_capacity)
 
 
 def longs_in_java_order(items: Iterable[int]) -> list[int]:
@@ -66,6 +73,11 @@ def _capacity(size: int, *, copied: bool, initial: int) -> int:
 def _spread(value: int) -> int:
     value &= _M32
     return value ^ value >> 16
+
+
+@lru_cache(maxsize=1 << 16)
+def _map_hash(entries: tuple[tuple[str, str | None], ...]) -> int:
+    return sum((java_hash(key) ^ (0 if value is None else java_hash(value))) & _M32 for key, value in entries)
 
 
 def _uuid_hash(uuid: Uuid) -> int:

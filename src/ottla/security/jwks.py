@@ -93,15 +93,16 @@ def _get(url: str, timeout: float) -> bytes:
     from urllib.error import URLError
     from urllib.request import HTTPRedirectHandler, build_opener
 
+    from ottla.env.http_answer import HTTPException, read_answer
+
     class NoRedirect(HTTPRedirectHandler):
         def redirect_request(self, *_: Any, **__: Any) -> None:
             return None
 
     try:
         with build_opener(NoRedirect()).open(url, timeout=timeout) as answer:
-            data: bytes = answer.read(MAX_BYTES)
-            return data
-    except (URLError, OSError, ValueError) as error:
+            return read_answer(answer, MAX_BYTES)
+    except (URLError, OSError, HTTPException, ValueError) as error:
         raise JwksError(f"{url}: {error}") from error
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import errno
 import hmac
 import json
 import os
@@ -23,7 +22,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from ottla.env.config.broker.config import BrokerConfig
-from ottla.env.seams import Storage
+from ottla.env.seams import KeyDestroyedError, Storage
 
 FILE_NAME = "encryption-keys"
 KEY_BYTES = 32
@@ -164,7 +163,7 @@ class KeyStore:
         return found
 
     def file_key(self, key_id: bytes, salt: bytes) -> bytes:
-        """Of a file with this header; OSError when it was destroyed."""
+        """Of a file with this header; KeyDestroyedError when there is none any more."""
         self.load(again=key_id not in self._by_id and salt not in self._files)
         found = self._by_id.get(key_id)
         if found is not None:
@@ -172,7 +171,7 @@ class KeyStore:
         kept = self._files.get(salt)
         if kept is None:
             reason = f"{self._path} has no key {key_id.hex()}: the data that it encrypts cannot be read"
-            raise OSError(errno.ENOKEY, reason)
+            raise KeyDestroyedError(reason)
         return kept.key
 
     def renew(self, topic: str) -> None:

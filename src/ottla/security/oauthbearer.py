@@ -1,8 +1,8 @@
 """SASL/OAUTHBEARER (RFC 7628): a signed token shows who the client is.
 
 Signature, issuer, audience, expiry and not-before are checked, with `sasl.oauthbearer.clock.skew.seconds` of grace. A
-token that nobody signed is taken only where the JAAS entry asks for it by an `unsecuredValidator` option. A refused
-client first gets RFC 7628's JSON challenge and hears the reason after its dummy answer, as from Kafka.
+token that nobody signed is taken only with `ottla.sasl.oauthbearer.unsecured.enable`, for development. A refused client
+first gets RFC 7628's JSON challenge and hears the reason after its dummy answer, as from Kafka.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ class TokenRules:
     audience: tuple[str, ...] = ()
     clock_skew_ms: int = 30_000
     subject_claim: str = "sub"
+    scope_claim: str = "scope"
+    required_scope: tuple[str, ...] = ()
     unsecured: bool = False
 
 
@@ -83,10 +85,19 @@ def token_claims(text: str, rules: TokenRules, now_ms: int) -> dict[str, Any]:
         audiences = given if isinstance(given, list) else [given]
         if not any(audience in rules.audience for audience in audiences):
             raise TokenRefused("the token is for another audience")
+    if not {*rules.required_scope} <= _scopes(claims.get(rules.scope_claim)):
+        raise TokenRefused("the token lacks a scope that is required")
     subject: object = claims.get(rules.subject_claim)
     if not isinstance(subject, str) or not subject:
         raise TokenRefused(f"the token has no claim {rules.subject_claim}")
     return claims
+
+
+def _scopes(claim: object) -> set[str]:
+    """A list, or text with blanks between the scopes."""
+    if isinstance(claim, str):
+        return set(claim.split())
+    return {scope for scope in claim if isinstance(scope, str)} if isinstance(claim, list) else set()
 
 
 def _seconds(claims: Mapping[str, Any], name: str) -> float | None:

@@ -69,7 +69,13 @@ class WebAccess:
     ) -> WebAccess:
         """From what a command line gives: nothing and "" are the same. `jwks_url` is the operator's own word, so it is
         allowed by itself. One file may hold key and certificate: then either option names it.
+
+        Raises WebAccessError for an option that protects nothing because the option that it belongs to is missing.
         """
+        if tls_client_ca and not (tls_key or tls_certificate):
+            raise WebAccessError("--tls-client-ca has no effect without --tls-certificate: set both, or neither")
+        if (issuer or audience) and not jwks_url:
+            raise WebAccessError("--token-issuer and --token-audience have no effect without --jwks-url")
         return cls(
             users=WebUsers(Path(users_file)) if users_file else None,
             bearer=jwt_bearer(jwks_url, issuer=issuer or None, audience=audience) if jwks_url else None,

@@ -14,7 +14,7 @@ from ottla.env.config.overrides import resolve_topic_config
 from ottla.env.config.topic import TopicConfig
 from ottla.log.cleaner import Cleaner
 from ottla.log.log_directory import cordon
-from ottla.log.log_store import LogStore
+from ottla.log.log_store import LogDirectoryError, LogStore
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.meta_properties import MetaProperties
@@ -28,6 +28,7 @@ from ottla.replication.replicas import Replicas
 from ottla.replication.throttle import Throttle
 from ottla.runtime.timers import LoopTimers
 from ottla.server.controller_channel import ControllerChannel
+from ottla.server.errors import StartupError
 from ottla.server.groups import make_groups
 from ottla.server.housekeeping import Housekeeping
 from ottla.server.peers import BrokerPeers
@@ -171,7 +172,10 @@ class BrokerPart:
         # Behind the registration the metadata is as new as the cluster's: older metadata would call new logs strays.
         await registration.register()
         self._logs.custody = self._custody() if config.encrypts_at_rest else None
-        broker.replicas.load(broker.image)
+        try:
+            broker.replicas.load(broker.image)
+        except LogDirectoryError as error:
+            raise StartupError(str(error)) from error
         alone = registration.alone
         if alone:
             # Leaders are known only then: partitions hear of their state once, not of every step of the registration.
@@ -232,6 +236,7 @@ class BrokerPart:
             self.broker.schemas.close()
         self._registration.stop()
         await self._replication.stop()
+        self.broker.producer_ids.close()
         self._peers.close()
 
     def close_logs(self, *, clean: bool) -> None:

@@ -3,6 +3,10 @@
 A client's request travels in an Envelope with its principal, so that the controller judges the client and not this
 node; what the node asks for itself goes as it is. Until the deadline a request follows the leadership of the quorum:
 no leader, a lost connection or NOT_CONTROLLER mean looking again. So a request may be decided twice, as with Kafka.
+
+Each kind of request has its own connection, because the controller answers the requests of one connection in order: a
+heartbeat never waits for clients' requests, and a request that times out costs only the connection of its own kind.
+A client waits for its answer before the next of its requests is read, so `max.connections` limits what waits here.
 """
 
 from __future__ import annotations
@@ -31,6 +35,16 @@ RETRY_MS = 50
 PRINCIPAL_VERSION = 0
 _OF_THE_QUORUM = (80, 81)
 """AddRaftVoter and RemoveRaftVoter: the leader of the quorum answers them itself."""
+_FORWARDING = "forwarding"
+_KINDS = {
+    62: "heartbeat",  # BrokerRegistration
+    63: "heartbeat",  # BrokerHeartbeat
+    56: "alter-partition",  # AlterPartition
+    73: "directory-assignments",  # AssignReplicasToDirs
+    70: "registration",  # ControllerRegistration
+    67: "producer-ids",  # AllocateProducerIds
+}
+"""API key -> kind of a request that the node sends for itself; every other request is of the kind "forwarding"."""
 
 
 class ControllerAddress(NamedTuple):
@@ -56,7 +70,8 @@ class ControllerChannel:
         self._is_active = is_active
         self._leader = leader
         self._timeout_ms = timeout_ms
-        self._clients: dict[ControllerAddress, NodeClient] = {}
+        self._clients: dict[str, NodeClient] = {}
+        self._connected_to: ControllerAddress | None = None
 
     @property
     def active(self) -> bool:
@@ -88,7 +103,7 @@ class ControllerChannel:
         if leader is None or leader.id == self._node_id:
             return None
         left_ms = (deadline - asyncio.get_running_loop().time()) * 1000
-        client = self._client(leader)
+        client = self._client(leader, _kind(request, context))
         try:
             if context is None:
                 return await client.send(request, timeout_ms=max(left_ms, 1))
@@ -120,13 +135,13 @@ class ControllerChannel:
                 return None
             raise
 
-    def _client(self, leader: ControllerAddress) -> NodeClient:
-        client = self._clients.get(leader)
+    def _client(self, leader: ControllerAddress, kind: str) -> NodeClient:
+        if leader != self._connected_to:
+            self.close()
+            self._connected_to = leader
+        client = self._clients.get(kind)
         if client is None:
-            for old in self._clients.values():
-                old.close()
-            self._clients = {}
-            client = self._clients[leader] = NodeClient(
+            client = self._clients[kind] = NodeClient(
                 leader.host,
                 leader.port,
                 client_id=f"broker-{self._node_id}",
@@ -143,6 +158,10 @@ class ControllerChannel:
         for client in self._clients.values():
             client.close()
         self._clients = {}
+
+
+def _kind(request: Any, context: RequestContext | None) -> str:
+    return _FORWARDING if context is not None else _KINDS.get(request.API_KEY, _FORWARDING)
 
 
 def _version(request: Any, context: RequestContext | None) -> int:

@@ -7,7 +7,6 @@ not have begins with `ottla_`. The table METRICS is also the docs page; a test c
 
 from __future__ import annotations
 
-import os
 import resource
 import time
 from collections import Counter
@@ -18,6 +17,7 @@ from ottla.broker.broker import Broker
 from ottla.protocol.generated.index import APIS
 from ottla.server.group_metrics import GROUP_METRICS, group_samples
 from ottla.server.metric import Metric, Sample
+from ottla.system.processes import open_descriptors, resident_bytes
 
 if TYPE_CHECKING:
     from ottla.broker.controller_server import ControllerServer
@@ -192,7 +192,7 @@ def _replicas(broker: Broker) -> Iterator[Sample]:
             under += in_sync < needed
             at_minimum += in_sync == needed
     logs = broker.logs.online_logs()
-    given_up = Counter(log.log_dir.path for log in logs if log.directory in log.log_dir.uncleanable)
+    given_up = Counter(log.log_dir.path for log in logs if log.uncleanable)
     for directory in broker.logs.directories:
         labels = {"logdirectory": directory.path}
         yield "kafka_log_logcleanermanager_uncleanable_partitions_count", labels, given_up[directory.path]
@@ -242,9 +242,8 @@ def _process(server: Broker | ControllerServer) -> Iterator[Sample]:
     yield "ottla_info", labels, 1
     yield "process_cpu_seconds_total", {}, usage.ru_utime + usage.ru_stime
     yield "process_start_time_seconds", {}, _STARTED
-    try:
-        with open("/proc/self/statm", encoding="ascii") as statm:
-            yield "process_resident_memory_bytes", {}, int(statm.read().split()[1]) * resource.getpagesize()
-        yield "process_open_fds", {}, len(os.listdir("/proc/self/fd"))
-    except OSError:  # not Linux: what the system does not tell is left out
-        return
+    # What the system does not tell is left out.
+    if (memory := resident_bytes()) is not None:
+        yield "process_resident_memory_bytes", {}, memory
+    if (descriptors := open_descriptors()) is not None:
+        yield "process_open_fds", {}, descriptors

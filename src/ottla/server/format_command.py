@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from ottla.controller.format import FormatRequest
 from ottla.env.config.broker.config import BrokerConfig
-from ottla.env.config.load import load
+from ottla.env.config.load import load, unknown_lines
 from ottla.metadata.meta_properties import MetaProperties, MetaPropertiesError, read_meta_properties
 from ottla.model.ids import uuid_from_str, uuid_to_str
 from ottla.protocol.primitives import Message
@@ -37,18 +38,28 @@ class FormatOptions:
     """As Kafka's own tool: any text is a cluster's id, and the first records are printed."""
 
 
-def format_from_file(file: Path, options: FormatOptions, prefix: str = "ottla: ") -> int:
-    """`prefix` stands before what went wrong; Kafka's own tool has none."""
-    return _with_config(file, lambda config: (run_format(config, format_request(config, options)), 0), prefix)
+def format_from_file(file: Path, options: FormatOptions, prefix: str = "ottla: ", *, strict: bool = False) -> int:
+    """`prefix` stands before what went wrong; Kafka's own tool has none. `strict`: a property that Kafka does not know
+    is an error."""
+
+    def work(config: BrokerConfig) -> tuple[list[str], int]:
+        if not options.as_kafka:
+            for line in unknown_lines(config.layers.static):
+                print(f"{prefix}{file}: warning: {line}", file=sys.stderr)
+        return run_format(config, format_request(config, options)), 0
+
+    return _with_config(file, work, prefix, strict=strict)
 
 
 def info_from_file(file: Path, prefix: str = "ottla: ") -> int:
     return _with_config(file, _info, prefix)
 
 
-def _with_config(file: Path, work: Callable[[BrokerConfig], tuple[list[str], int]], prefix: str) -> int:
+def _with_config(
+    file: Path, work: Callable[[BrokerConfig], tuple[list[str], int]], prefix: str, *, strict: bool = False
+) -> int:
     def command() -> int:
-        lines, code = work(load(read_properties(file)))
+        lines, code = work(load(read_properties(file), strict=strict))
         for line in lines:
             print(line)
         return code

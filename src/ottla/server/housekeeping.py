@@ -7,7 +7,7 @@ logged and tried again at its next turn; it never stops the others.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Generator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ottla.env.config.broker.config import BrokerConfig
     from ottla.env.seams import Clock
     from ottla.log.cleaner import Cleaner
+    from ottla.log.compaction_output import BlockingSync
     from ottla.log.erasure import Eraser
     from ottla.log.log_store import LogStore
     from ottla.log.partition_log import PartitionLog
@@ -31,6 +32,8 @@ UNMADE_CHECK_MS = 1_000
 ROLLED_SEGMENTS_CHECK_MS = 5_000
 MOVE_CHUNK_BYTES = 1024 * 1024
 MOVE_PAUSE_MS = 10
+MOVE_SYNC_BYTES = 8 * 1024 * 1024
+"""A copy is synced in a thread after so many bytes: the promotion, on the loop, has no more than that to sync."""
 ERASURE_CHECK_MS = 1_000
 CLEAN_SLICE_MS = 2.0
 CLEAN_PAUSE_MS = 4.0
@@ -70,9 +73,8 @@ class Housekeeping:
         self._every(
             config.log_flush_offset_checkpoint_interval_ms, partial(logs.checkpoint_recovery_points, sync=False)
         )
-        self._every(
-            config.log_flush_start_offset_checkpoint_interval_ms, partial(logs.checkpoint_log_start_offsets, sync=False)
-        )
+        # Synced, because nothing else knows what DeleteRecords hides; written only when it has changed.
+        self._every(config.log_flush_start_offset_checkpoint_interval_ms, logs.checkpoint_log_start_offsets)
         self._every(
             config.replica_high_watermark_checkpoint_interval_ms, partial(logs.checkpoint_high_watermarks, sync=False)
         )
@@ -112,7 +114,7 @@ class Housekeeping:
             try:
                 busy = duty()
                 if isinstance(busy, Awaitable):
-                    await busy
+                    busy = await busy
             except (KafkaError, OSError) as error:
                 log.error("duty.failed", duty=getattr(duty, "__name__", str(duty)), reason=str(error))
             except Exception as error:  # a bug in one turn must not end retention or checkpoints for good
@@ -131,7 +133,7 @@ class Housekeeping:
     def _remove_files(self) -> None:
         self._logs.remove_due_files(self._clock.time_ms())
 
-    def _move(self) -> bool:
+    async def _move(self) -> bool:
         """A piece of each move, as large as replica.alter.log.dirs.io.max.bytes.per.second lets it be."""
         now_ms = self._clock.monotonic_ms()
         rate = self._config.replica_alter_log_dirs_io_max_bytes_per_second / 1000
@@ -139,9 +141,12 @@ class Housekeeping:
         self._move_checked_ms = now_ms
         if self._may_move < 1:
             return True
-        before = self._logs.copied_bytes
-        left = self._replicas.advance_moves(int(self._may_move))
-        self._may_move -= self._logs.copied_bytes - before
+        moves = self._logs.moves
+        before = moves.copied_bytes
+        left = self._replicas.moves.advance(int(self._may_move))
+        self._may_move -= moves.copied_bytes - before
+        for future in moves.futures_to_sync(MOVE_SYNC_BYTES):
+            await self._flush(future, None)
         return left
 
     async def _flush_due(self) -> None:
@@ -156,7 +161,12 @@ class Housekeeping:
                 await self._flush(partition_log, base_offset)
 
     async def _flush(self, partition_log: PartitionLog, up_to: int | None) -> None:
-        plan = partition_log.prepare_flush(up_to)
+        """A log that cannot be synced now does not keep the others from it: it is still due at the next turn."""
+        try:
+            plan = partition_log.prepare_flush(up_to)
+        except KafkaError as error:
+            log.warning("flush.refused", partition=str(partition_log.topic_partition), reason=error.message)
+            return
         if plan is None:
             return
         try:
@@ -175,18 +185,22 @@ class Housekeeping:
             pause_ms = min(pause_ms, ERASURE_CHECK_MS)
         while True:
             worked = False
-            try:
-                if self._eraser is not None:
-                    worked = await self._in_slices(self._eraser.erase_next())
-                if self._config.log_cleaner_enable and not worked:
-                    worked = await self._in_slices(self._cleaner.clean_next())
-            except (KafkaError, OSError) as error:
-                log.error("cleaning.failed", reason=str(error))
-            except Exception as error:  # as above: a damaged key or log must not end cleaning for all others
-                log.error("cleaning.failed", exc_info=error)
+            if self._eraser is not None:
+                worked = await self._attempt(self._eraser.erase_next)
+            if self._config.log_cleaner_enable and not worked:
+                worked = await self._attempt(self._cleaner.clean_next)
             await asyncio.sleep(0 if worked else pause_ms / 1000)
 
-    async def _in_slices(self, steps: Iterable[Callable[[], None] | None]) -> bool:
+    async def _attempt(self, work: Callable[[], Generator[BlockingSync | None, None, object]]) -> bool:
+        try:
+            return await self._in_slices(work())
+        except (KafkaError, OSError) as error:
+            log.error("cleaning.failed", reason=str(error))
+        except Exception as error:  # as above: a damaged key or log must not end cleaning for all others
+            log.error("cleaning.failed", exc_info=error)
+        return False
+
+    async def _in_slices(self, steps: Generator[BlockingSync | None, None, object]) -> bool:
         """In slices of two milliseconds with pauses twice as long, so that produce and fetch go on in between."""
         loop = asyncio.get_running_loop()
         clock, moved = self._clock, self._cleaner.moved
@@ -196,7 +210,10 @@ class Housekeeping:
         for sync in steps:
             worked = True
             if sync is not None:
-                await loop.run_in_executor(None, sync)
+                try:
+                    await loop.run_in_executor(None, sync)
+                except OSError as error:
+                    steps.throw(error)  # the steps know whose disk that was
             elif clock.monotonic_ms() - began >= CLEAN_SLICE_MS:
                 rate = max(self._config.log_cleaner_io_max_bytes_per_second, 1.0)
                 due_ms = start_ms + (moved.bytes - start_bytes) * 1000 / rate

@@ -17,7 +17,7 @@ from ottla.broker.controller_server import ControllerServer
 from ottla.broker.dispatch import Dispatcher
 from ottla.env.config.broker.config import BrokerConfig
 from ottla.env.config.listeners import Endpoint
-from ottla.env.config.load import no_effect_line
+from ottla.env.config.load import no_effect_line, unknown_lines
 from ottla.env.logging import get_logger
 from ottla.log.log_directory import LogDirectory
 from ottla.metadata.delta import MetadataDelta
@@ -111,6 +111,8 @@ class Node:
         line = no_effect_line(config)
         if line is not None:
             log.info("settings.accepted", note=line)
+        for line in unknown_lines(config.layers.static):
+            log.warning("setting.unknown", note=line)
         if self._sockets.http is not None:
             self._monitoring = await self._monitor(self._sockets.http)
         self._security = NodeSecurity(config, self._clock, self._random, self._image)

@@ -1,4 +1,8 @@
-"""Connections to the other brokers for what is asked now and then: markers, verification. Fetches have their own."""
+"""Connections to the other brokers for what is asked now and then: markers, verification. Fetches have their own.
+
+A broker answers the requests of one connection in order, and a marker waits for its replicas. So every API has its own
+connection: a verification or a share group's state never waits for the markers of others.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,7 @@ class BrokerPeers:
     def __init__(self, config: Callable[[], BrokerConfig], metadata: MetadataPublisher) -> None:
         self._config = config
         self._metadata = metadata
-        self._clients: dict[NodeId, NodeClient] = {}
+        self._clients: dict[tuple[NodeId, int], NodeClient] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def send(self, broker_id: NodeId, request: Any, done: Callable[[Any], None]) -> None:
@@ -33,25 +37,25 @@ class BrokerPeers:
 
     async def _send(self, broker_id: NodeId, request: Any, done: Callable[[Any], None]) -> None:
         response = None
-        client = self._client(broker_id)
-        if client is not None:
-            try:
+        try:
+            client = self._client(broker_id, request.API_KEY)
+            if client is not None:
                 response = await client.send(request, timeout_ms=self._config().request_timeout_ms)
-            except NodeUnavailable as error:
-                log.info("peer.unavailable", broker=broker_id, reason=str(error))
-            except Exception as error:  # whoever asked would wait for ever: a transaction would never be complete
-                log.error("peer.unavailable", broker=broker_id, exc_info=error)
+        except NodeUnavailable as error:
+            log.info("peer.unavailable", broker=broker_id, reason=str(error))
+        except Exception as error:  # whoever asked would wait for ever: a transaction would never be complete
+            log.error("peer.unavailable", broker=broker_id, exc_info=error)
         done(response)
 
-    def _client(self, broker_id: NodeId) -> NodeClient | None:
+    def _client(self, broker_id: NodeId, api_key: int) -> NodeClient | None:
         endpoint = self.endpoint(broker_id)
         if endpoint is None:
             return None
-        client = self._clients.get(broker_id)
+        client = self._clients.get((broker_id, api_key))
         if client is None or (client.host, client.port) != (endpoint.host, endpoint.port):
             if client is not None:
                 client.close()
-            client = self._clients[broker_id] = NodeClient(
+            client = self._clients[broker_id, api_key] = NodeClient(
                 endpoint.host,
                 endpoint.port,
                 client_id=f"broker-{self._config().node_id}",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from ottla.controller.bootstrap import read_bootstrap
 from ottla.controller.config_rules import ConfigRules
@@ -16,6 +17,7 @@ from ottla.controller.state import ControllerSettings, ControllerState
 from ottla.env.config.broker.config import BrokerConfig
 from ottla.env.logging import get_logger
 from ottla.env.seams import Clock, RandomSource, Storage
+from ottla.metadata.meta_properties import FILE_NAME as META_PROPERTIES
 from ottla.metadata.meta_properties import MetaProperties
 from ottla.metadata.publisher import MetadataPublisher
 from ottla.model.ids import METADATA_DIR, ZERO_UUID, NodeId
@@ -30,6 +32,7 @@ from ottla.raft.roles import Follower, Observer, Resigned
 from ottla.raft.snapshot_store import SnapshotRetention
 from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
 from ottla.runtime.quorum_network import QuorumNetwork
+from ottla.runtime.reserved_storage import ReservedStorage
 from ottla.runtime.timers import LoopTimers
 from ottla.security.outgoing import to_controllers
 from ottla.server.errors import StartupError
@@ -38,6 +41,9 @@ log = get_logger(__name__)
 
 TICK_MS = 250
 """How often sessions and snapshots are looked at."""
+QUORUM_THREADS = 2
+"""One syncs the metadata log while the other writes a snapshot. Not the loop's pool: its threads may all wait for a
+network, and then nothing would be committed."""
 RESIGN_TIMEOUT_MS = 1_000
 """How long a stopping leader waits for the others to know."""
 
@@ -64,7 +70,7 @@ class QuorumMember:
         """`endpoints`: where this node's controller is reached, with the ports that were bound."""
         loop = asyncio.get_running_loop()
         self._config = config
-        self._storage = storage
+        self._storage = storage = ReservedStorage(storage)
         self._on_failure = on_failure
         self._network = QuorumNetwork(f"ottla-{config.node_id}", self._respond, self._on_bug, to_controllers(config))
         self.raft = RaftNode(
@@ -75,12 +81,13 @@ class QuorumMember:
             random,
         )
         timers = LoopTimers(loop)
-        blocking = _in_thread(loop)
+        self._threads = ThreadPoolExecutor(QUORUM_THREADS, thread_name_prefix="quorum")
+        blocking = _in_thread(loop, self._threads)
         self.runtime: ControllerRuntime | None = None
         self._observer: MetadataObserver | None = None
         if config.is_controller:
             state = ControllerState(
-                settings=controller_settings(config, identity.cluster_id),
+                settings=controller_settings(config, identity.cluster_id, storage),
                 rules=ConfigRules(config),
                 quorum=self.raft,
                 clock=clock,
@@ -187,7 +194,9 @@ class QuorumMember:
                     break
                 await asyncio.sleep(0.01)
         (self.runtime or self.driver).close()
+        self._storage.close()
         self._network.close()
+        self._threads.shutdown(wait=False)
 
     # --------------------------------------------------------------------------------------------------- what comes in
 
@@ -207,7 +216,7 @@ class QuorumMember:
         self._on_failure(f"the metadata quorum cannot go on: {error}")
 
 
-def controller_settings(config: BrokerConfig, cluster_id: str) -> ControllerSettings:
+def controller_settings(config: BrokerConfig, cluster_id: str, storage: Storage) -> ControllerSettings:
     return ControllerSettings(
         cluster_id=cluster_id,
         node_id=config.node_id,
@@ -220,7 +229,13 @@ def controller_settings(config: BrokerConfig, cluster_id: str) -> ControllerSett
         ),
         unclean_election_interval_ms=config.unclean_leader_election_interval_ms,
         token_expiry_interval_ms=config.delegation_token_expiry_check_interval_ms,
+        names_ignore_case=any(_ignores_case(storage, path) for path in {config.metadata_dir, *config.data_dirs}),
     )
+
+
+def _ignores_case(storage: Storage, directory: str) -> bool:
+    """Whether a file of a formatted directory is also found under its name in upper case."""
+    return storage.exists(f"{directory}/{META_PROPERTIES.upper()}")
 
 
 def raft_config(
@@ -269,8 +284,10 @@ def _addresses(servers: tuple[str, ...]) -> tuple[Address, ...]:
     return tuple(found)
 
 
-def _in_thread(loop: asyncio.AbstractEventLoop) -> Callable[[Callable[[], None], Done], None]:
-    """Blocking work on a thread of the loop's pool, its end back on the loop."""
+def _in_thread(
+    loop: asyncio.AbstractEventLoop, threads: ThreadPoolExecutor
+) -> Callable[[Callable[[], None], Done], None]:
+    """Blocking work on one of the threads, its end back on the loop."""
 
     def run(work: Callable[[], None], done: Done) -> None:
         def finished(future: asyncio.Future[None]) -> None:
@@ -281,6 +298,6 @@ def _in_thread(loop: asyncio.AbstractEventLoop) -> Callable[[Callable[[], None],
                 raise error
             done(error)
 
-        loop.run_in_executor(None, work).add_done_callback(finished)
+        loop.run_in_executor(threads, work).add_done_callback(finished)
 
     return run

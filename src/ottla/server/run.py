@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
@@ -13,18 +14,21 @@ from typing import Any
 from ottla.env.config.load import load
 from ottla.env.config.problems import ConfigError
 from ottla.env.config.properties import MalformedEscape, parse_properties
+from ottla.env.config.providers import resolve
 from ottla.runtime import descriptors
 from ottla.server.errors import StartupError
 from ottla.server.loop_failures import on_loop_failure
 from ottla.server.node import Node
 
 
-def run_from_file(file: Path, overrides: Sequence[str] = (), *, as_java: bool = False) -> int:
-    """`ottla server start`: the exit code. `as_java`: after a signal 128 and its number, as a JVM ends."""
+def run_from_file(file: Path, overrides: Sequence[str] = (), *, as_java: bool = False, strict: bool = False) -> int:
+    """`ottla server start`: the exit code. `as_java`: after a signal 128 and its number, as a JVM ends. `strict`: a
+    property that Kafka does not know keeps the node from starting."""
     signals: list[int] = []
 
     def command() -> int:
-        code = run(Node(load(read_properties(file, overrides))), on_signal=signals.append)
+        config = load(read_properties(file, overrides), strict=strict)
+        code = run(Node(config), on_signal=signals.append)
         return 128 + signals[0] if as_java and signals and code == 0 else code
 
     return exit_code(file, command)
@@ -57,7 +61,14 @@ def read_properties(file: Path, overrides: Sequence[str] = ()) -> dict[str, str]
         if not separator:
             raise StartupError(f"--override {override!r} is not NAME=VALUE")
         properties[name.strip()] = value.strip()
-    return properties
+    return resolve(properties, os.environ, _text_of)
+
+
+def _text_of(path: str) -> str | None:
+    try:
+        return Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
 
 
 def run(

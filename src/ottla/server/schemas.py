@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.schema_validation import NotLoaded, SchemaKey
@@ -27,6 +28,8 @@ log = get_logger(__name__)
 _FORGET_MISSING_S = 5.0
 """An id that the registry does not have is asked for again after this time."""
 _DIVERT_TIMEOUT_S = 30.0
+_THREADS = 4
+"""For what waits for the registry, and for what waits for the quarantine topic. Not the loop's pool: disk syncs use it."""
 Check = Callable[[bytes], str | None]
 
 
@@ -43,6 +46,8 @@ class RegistrySchemas:
         self._missing: OrderedDict[SchemaKey, tuple[float, str]] = OrderedDict()
         self._loading: dict[SchemaKey, asyncio.Task[None]] = {}
         self._producer: Any = None
+        self._fetches = ThreadPoolExecutor(_THREADS, thread_name_prefix="schemas")
+        self._diverts = ThreadPoolExecutor(_THREADS, thread_name_prefix="quarantine")
 
     def problem(self, key: SchemaKey, payload: bytes) -> str | None:
         check = self._ready.get(key)
@@ -68,7 +73,7 @@ class RegistrySchemas:
 
     async def _load(self, key: SchemaKey) -> None:
         try:
-            check = await asyncio.to_thread(self._fetch, key)
+            check = await asyncio.get_running_loop().run_in_executor(self._fetches, self._fetch, key)
         except RegistryError as error:
             self._forget(key, f"its schema {key} is not in the registry: {error.message}")
         except SchemaProblem as error:
@@ -117,7 +122,7 @@ class RegistrySchemas:
 
     async def divert(self, topic: str, source: TopicPartition, records: list[tuple[Record, str]]) -> None:
         try:
-            await asyncio.to_thread(self._divert, topic, source, records)
+            await asyncio.get_running_loop().run_in_executor(self._diverts, self._divert, topic, source, records)
         except (OSError, RuntimeError, BufferError) as error:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"the quarantine topic {topic}: {error}") from error
 
@@ -155,3 +160,5 @@ class RegistrySchemas:
         for task in list(self._loading.values()):
             task.cancel()
         self._producer = None
+        for threads in (self._fetches, self._diverts):
+            threads.shutdown(wait=False, cancel_futures=True)

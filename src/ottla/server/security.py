@@ -126,9 +126,13 @@ class NodeSecurity:
 
     def _tls(self, config: BrokerConfig, name: str, protocol: str) -> TlsSource:
         from ottla.security.tls import TlsError, TlsSource
+        from ottla.security.tls_level import LEVEL_SETTING, lowers_level
 
         # With SASL a client certificate is asked for only where the listener itself says so, as in Kafka.
         prefixed = f"listener.name.{name.lower()}.ssl.client.auth" in config.properties
+        level = config.for_listener(name).ottla_ssl_security_level
+        if lowers_level(level):
+            log.warning("tls.security_level_lowered", listener=name, level=level, setting=LEVEL_SETTING)
         try:
             return TlsSource(
                 config.for_listener(name),

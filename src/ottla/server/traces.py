@@ -10,6 +10,7 @@ import contextlib
 import json
 import urllib.error
 import urllib.request
+from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 
 from ottla.env.logging import get_logger
@@ -64,7 +65,7 @@ class TraceSender:
             body = json.dumps(self._request(spans), separators=(",", ":")).encode()
             try:
                 await asyncio.to_thread(self._post, body)
-            except (OSError, urllib.error.URLError, ValueError) as error:
+            except (OSError, urllib.error.URLError, HTTPException, ValueError) as error:
                 self._metrics.spans_dropped += len(spans)
                 if not self._failing:
                     log.warning("traces.refused", endpoint=self._endpoint, reason=str(error))

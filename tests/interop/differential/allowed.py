@@ -122,7 +122,6 @@ NOT_ASKED = (
     Allowed("DescribeShareGroupOffsets of a partition that is not there", "Apache Kafka never answers"),
     Allowed("AddPartitionsToTxn without a transaction", "Apache Kafka never answers"),
     Allowed("WriteTxnMarkers with a partition twice in a marker", "Apache Kafka waits for two results, and gets one"),
-    Allowed("the first Metadata that creates a topic", "Apache Kafka answers before the topic exists, Ottla after"),
     Allowed("CreateTopics with a timeout of 0", "a race in Apache Kafka; Ottla has decided before the time is over"),
 )
 """Requests that no scenario compares, and why."""

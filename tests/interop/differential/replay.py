@@ -50,7 +50,7 @@ def _for_later(message: Any) -> bool:
 
 
 def topics_asked_for(requests: list[Recorded]) -> list[str]:
-    """Made beforehand: Apache Kafka answers a Metadata that creates a topic before the topic is there."""
+    """Made beforehand: a Metadata request that creates a topic is answered before the topic is there."""
     metadata = (request.message.topics or () for request in requests if request.key == METADATA)
     return sorted({topic.name for topics in metadata for topic in topics if topic.name})
 

@@ -21,7 +21,7 @@ from .describe import (
 from .dynamic import validate_dynamic_update
 from .group import ClientMetricsConfig, GroupConfig
 from .listeners import Endpoint
-from .load import load, load_text, no_effect_line
+from .load import load, load_text, no_effect_line, unknown_lines
 from .overrides import (
     client_patterns,
     resolve_client_metrics,
@@ -61,6 +61,7 @@ __all__ = [
     "resolve_client_metrics",
     "resolve_group_config",
     "resolve_topic_config",
+    "unknown_lines",
     "validate_client_metrics",
     "validate_dynamic_update",
     "validate_group_overrides",

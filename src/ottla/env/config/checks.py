@@ -124,12 +124,6 @@ def java_class(*known: str) -> Check:
     return Check(lambda _, v: None if v in known else Refusal(why), options)
 
 
-no_providers: Final = Check(
-    lambda _, v: Refusal("config providers cannot be loaded here; write the values into the file") if v else None,
-    "nothing",
-    unique=True,
-)
-
 # Patterns are kept as text: `re` compiles each when it is first asked, which at most starts is never.
 _REPLICA: Final = r"([0-9]+:[0-9]+)?"
 

@@ -1,8 +1,8 @@
 """From a properties file to a BrokerConfig, or to one ConfigError that names every problem.
 
-Kafka ignores a name that it does not know; here it is refused, with the nearest name that exists, for a typing mistake
-in a setting is a mistake that nobody sees. A name that Kafka knows and that means nothing here is accepted;
-`no_effect_line` says so in one line.
+A name that Kafka does not know is accepted, as in Kafka; `unknown_lines` names the nearest setting that exists, and with
+`strict` such a name is a problem. A name that Kafka knows and that means nothing here is accepted, too; `no_effect_line`
+reports it in one line.
 """
 
 from __future__ import annotations
@@ -12,19 +12,20 @@ from typing import Final
 
 from .broker.config import LISTENER_PREFIX, BrokerConfig, Layers, listener_base, with_both_ids
 from .cross import cross_problems
-from .effects import NO_JAVA, NO_REPORTERS, NO_TIERS
+from .effects import NO_REPORTERS, NO_TIERS
 from .problems import ConfigError
 from .properties import MalformedEscape, parse_properties
+from .providers import provider_problems
 from .settings import PASSWORD, REQUIRED, Kind, Setting
 from .values import BadValue, parse
 
 PLUGIN_PREFIXES: Final = {
-    "config.providers.": NO_JAVA,
+    "config.providers.": "used",
     "metrics.context.": NO_REPORTERS,
     "rsm.config.": NO_TIERS,
     "rlmm.config.": NO_TIERS,
 }
-"""Names that belong to a plug-in of Kafka's: any name under them is known, none has an effect."""
+"""Names that belong to a plug-in of Kafka's, with their effect: any name under them is known."""
 
 REMOVED: Final = {
     "broker.id.generation.enable": "",
@@ -51,23 +52,34 @@ _KIND_WORDS: Final = {
 }
 
 
-def load_text(text: str) -> BrokerConfig:
+def load_text(text: str, *, strict: bool = False) -> BrokerConfig:
     """The configuration in the text of a properties file."""
     try:
-        return load(parse_properties(text))
+        return load(parse_properties(text), strict=strict)
     except MalformedEscape as error:
         raise ConfigError([str(error)]) from error
 
 
-def load(properties: Mapping[str, str]) -> BrokerConfig:
+def load(properties: Mapping[str, str], *, strict: bool = False) -> BrokerConfig:
+    """With `strict` a name that Kafka does not know is a problem."""
     given = with_both_ids(properties)
-    problems = [*_missing(given), *_bad(properties)]
+    problems = [
+        *_missing(given),
+        *_bad(properties),
+        *provider_problems(properties),
+        *(_unknown(properties) if strict else ()),
+    ]
     if problems:
         raise ConfigError(problems)
     config = BrokerConfig.from_layers(Layers(given, {}, {}))
     if problems := [f"{problem.name}: {problem.message}" for problem in cross_problems(config)]:
         raise ConfigError(problems)
     return config
+
+
+def unknown_lines(properties: Mapping[str, str]) -> list[str]:
+    """A line for each name that Kafka does not know, with the nearest name that it knows."""
+    return list(_unknown(properties))
 
 
 def ineffective(config: BrokerConfig) -> list[tuple[str, str]]:
@@ -110,12 +122,7 @@ def _bad(properties: Mapping[str, str]) -> Iterator[str]:
     for name, text in properties.items():
         base = listener_base(name)
         setting = BrokerConfig.TABLE.get(base or name)
-        if setting is None:
-            if _plugin_effect(name) is None:
-                yield _unknown(name, base)
-            continue
-        if base is not None and (prefix := name[: -len(base)]) != prefix.lower():
-            yield f"{name}: the listener's name stands in lower case here; write {prefix.lower()}{base}"
+        if setting is None or _upper_case_listener(name, base):
             continue
         try:
             parse(setting, text)
@@ -128,11 +135,28 @@ def _plugin_effect(name: str) -> str | None:
     return next((effect for prefix, effect in PLUGIN_PREFIXES.items() if name.startswith(prefix)), None)
 
 
-def _unknown(name: str, base: str | None) -> str:
+def _upper_case_listener(name: str, base: str | None) -> bool:
+    """Kafka does not see a listener's setting under a prefix that is not in lower case."""
+    return base is not None and (prefix := name[: -len(base)]) != prefix.lower()
+
+
+def _unknown(properties: Mapping[str, str]) -> Iterator[str]:
+    for name in properties:
+        base = listener_base(name)
+        if base is not None and base in BrokerConfig.TABLE and _upper_case_listener(name, base):
+            lower = name[: -len(base)].lower()
+            yield f"{name}: the listener's name stands in lower case here; write {lower}{base}"
+        elif (base or name) not in BrokerConfig.TABLE and _plugin_effect(name) is None:
+            yield unknown_line(name)
+
+
+def unknown_line(name: str) -> str:
+    """Why a name has no effect, and what to write instead."""
+    base = listener_base(name)
     if name in REMOVED or name.startswith(_REMOVED_PREFIXES):
         instead = REMOVED.get(name)
         return f"{name}: removed in Kafka 4.0; " + (f"use {instead}" if instead else "take the line out")
-    import difflib  # only for a file that is refused anyway
+    import difflib  # only for a file with such a name
 
     near = difflib.get_close_matches(base or name, BrokerConfig.TABLE, n=1, cutoff=0.6)
     prefix = name[: -len(base)] if base is not None and name.startswith(LISTENER_PREFIX) else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ottla.model.ids import Uuid
+from ottla.protocol.generated.delete_topics_request import DeleteTopicsRequest
 from ottla.protocol.generated.describe_topic_partitions_request import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -41,12 +42,19 @@ def metadata_all(pair: Pair, version: int) -> None:
 
 @scenario(MetadataRequest)
 def metadata_creates(pair: Pair, version: int) -> None:
-    name = pair.name("new")
-    for side in pair.sides:
-        side.ask(_named(name, create=True), version)
+    """The first answer does not wait for the topic, alone or among others, and again after a deletion."""
+    name, other = pair.name("new"), pair.name("other")
+    pair.send(_named(name, create=True), version)
     pair.await_leaders(name, 2)
     pair.send(_named(name, create=True), version)
     pair.send(_named("a b", create=True), version)
+    pair.send(_named(other, "a b", name, other, create=True), version)
+    pair.await_leaders(other, 2)
+    for side in pair.sides:
+        side.ask(DeleteTopicsRequest(topic_names=[name], timeout_ms=10_000), 5)
+    pair.await_gone(name)
+    pair.send(_named(name, create=True), version)
+    pair.await_leaders(name, 2)
 
 
 @scenario(MetadataRequest, servers="quiet")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.env.config.checks import at_least, java_class, list_of, no_providers
+from ottla.env.config.checks import at_least, java_class, list_of
 from ottla.env.config.effects import NO_JAVA, NO_PURGATORY, NO_THREADS
 from ottla.env.config.settings import (
     BOOLEAN,
@@ -76,8 +76,9 @@ class NodeSettings(Settings):
         CLASS, None, java_class(), "Class that may refuse a new topic.", importance=LOW, effect=NO_JAVA
     )
     config_providers: tuple[str, ...] = setting(
-        LIST, (), no_providers,
-        "Names of providers that fill in ${provider:path:key} in values.", importance=LOW, mode=CLUSTER, effect=NO_JAVA,
+        LIST, (), list_of(),
+        "Providers (file, directory, environment) of ${name:path:key} in values, when the file is read.",
+        importance=LOW, mode=CLUSTER,
     )
     unstable_api_versions_enable: bool = setting(
         BOOLEAN, False, None,

@@ -11,9 +11,18 @@ from ottla.env.config.settings import BOOLEAN, DOUBLE, INT, LIST, PASSWORD, STRI
 class OttlaSettings(Settings):
     __slots__ = ()
 
+    ottla_ssl_security_level: int = setting(
+        INT, -1, between(-1, 5),
+        "OpenSSL's security level: 0 takes chains signed with SHA-1 and short keys, -1 the library's own.",
+        undeclared=True,
+    )
     ottla_sasl_oauthbearer_allowed_urls: tuple[str, ...] = setting(
         LIST, (), list_of(),
         "Addresses that sasl.oauthbearer.jwks.endpoint.url may name; none other is ever opened.", undeclared=True,
+    )
+    ottla_sasl_oauthbearer_unsecured_enable: bool = setting(
+        BOOLEAN, False, None,
+        "Take OAUTHBEARER tokens that nobody signed, for development: any client can name itself.", undeclared=True,
     )
     ottla_encryption_master_key_file: str | None = setting(
         STRING, None, None,
