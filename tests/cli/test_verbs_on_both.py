@@ -75,6 +75,16 @@ def test_produce_and_consume() -> None:
     assert "nosuch" in call("consume", "nosuch", "-e", code=1).output
 
 
+def test_a_group_commits_what_is_printed() -> None:
+    made("committed")
+    call("produce", "committed", stdin="".join(f"{number}\n" for number in range(6)))
+    assert call("consume", "committed", "-g", "printers", "--from", "1", "-n", "2", "-f", "%v\\n").stdout == "1\n2\n"
+    assert [row["offset"] for row in answer("group", "describe", "printers")["partitions"]] == [3]
+    assert call("consume", "committed", "-g", "printers", "-e", "-f", "%v\\n").stdout == "3\n4\n5\n"
+    assert [row["offset"] for row in answer("group", "describe", "printers")["partitions"]] == [6]
+    assert "--from" in call("consume", "committed", "-g", "printers", "--from", "1", code=1).output
+
+
 def test_export_and_import(tmp_path: Path) -> None:
     made("exported")
     made("imported")

@@ -78,8 +78,8 @@ def _write(target: Target, topic: str, records: int, size: int, acks: str, compr
 
     from ottla.cli.showing import progress
 
-    more = {"acks": acks, "compression.type": compression, "linger.ms": 5, "queue.buffering.max.messages": 200_000}
-    producer: Any = Producer(target.librdkafka(producer=True, **more))
+    more = {"acks": acks, "compression.type": compression, "queue.buffering.max.messages": 200_000}
+    producer: Any = Producer(target.librdkafka(producer=True, defaults={"linger.ms": 5}, **more))
     latencies: list[float] = []
     failed: list[str] = []
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ottla.cli.combinations import refuse_together
 from ottla.cli.connecting import located
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def balance(where: Profile, at_once: int) -> None:
 @click.option("--replicas", help="Node ids, the preferred leader first: 1,2,3.")
 @click.option("--factor", type=click.IntRange(1, 100), help="A new replication factor; the nodes are chosen.")
 @click.option("--file", type=click.Path(path_type=Path, exists=True), help="A plan in kafka-reassign-partitions' JSON.")
-@click.option("--cancel", is_flag=True, help="Stop what is under way and go back.")
+@click.option("--cancel", is_flag=True, help="Stop what is under way and go back, of TARGET or of all.")
 def reassign(
     where: Profile,
     at_once: int,
@@ -139,14 +140,16 @@ def reassign(
     chosen = [option for option in (replicas, factor, file, cancel or None) if option is not None]
     if len(chosen) != 1:
         raise click.UsageError("say one of --replicas, --factor, --file or --cancel")
+    refuse_together("TARGET", target, "--file", file, "the plan names its partitions")
 
     def run(connected: Cluster) -> None:
-        from ottla.cli.cluster_plans import planner
+        from ottla.cli.cluster_plans import chosen_partitions, planner
         from ottla.client.reassignments import cancel as stop
         from ottla.client.reassignments import view
 
         if cancel:
-            moving = sorted(view(connected).moving)
+            seen = view(connected)
+            moving = sorted(seen.moving if target is None else seen.moving & {*chosen_partitions(seen, target)})
             stop(connected, moving)
             click.echo(f"cancelled {len(moving)} reassignments")
             return

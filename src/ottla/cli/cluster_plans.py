@@ -25,7 +25,7 @@ def planner(
         return _fixed(_from_file(file))
     if target is None:
         raise click.UsageError("say which TOPIC or TOPIC:PARTITION")
-    chosen = _chosen(seen, target)
+    chosen = chosen_partitions(seen, target)
     if factor is not None:
         return lambda now: plan_factor(now.brokers, {p: now.replicas[p] for p in chosen if p in now.replicas}, factor)
     return _fixed(dict.fromkeys(chosen, _ids(replicas or "")))
@@ -35,7 +35,7 @@ def _fixed(wanted: Assignment) -> Planner:
     return lambda now: {p: r for p, r in wanted.items() if now.replicas.get(p) != r}
 
 
-def _chosen(seen: ClusterView, target: str) -> list[tuple[str, int]]:
+def chosen_partitions(seen: ClusterView, target: str) -> list[tuple[str, int]]:
     topic, separator, index = target.rpartition(":")
     name = topic if separator and index.isdecimal() else target
     found = [p for p in seen.replicas if p[0] == name and (name == target or p[1] == int(index))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -35,13 +35,16 @@ class Target:
         with open_cluster(self.profile, TIMEOUT_MS) as connected:
             yield connected
 
-    def librdkafka(self, *, producer: bool, **more: object) -> dict[str, object]:
+    def librdkafka(
+        self, *, producer: bool, defaults: Mapping[str, object] | None = None, **more: object
+    ) -> dict[str, object]:
+        """Settings for librdkafka: the profile's and -X replace `defaults`, and `more` replaces theirs."""
         from ottla.cli.kafka.client_properties import librdkafka_config
         from ottla.cli.reaching import wait_for_listener
 
         wait_for_listener(self.profile.bootstrap)
         given = {"client.id": "ottla", **self.profile.properties, "bootstrap.servers": self.profile.bootstrap}
-        return {**librdkafka_config(given, producer=producer), **more}
+        return {**(defaults or {}), **librdkafka_config(given, producer=producer), **more}
 
 
 def located(command: Command) -> Command:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ottla.cli.combinations import given, refuse_together
 from ottla.cli.connecting import connected
 
 if TYPE_CHECKING:
     from ottla.cli.connecting import Target
+    from ottla.cli.group_reading import GroupReading
+    from ottla.cli.reading import Reading
+    from ottla.cli.stopping import StopSignals
     from ottla.console.messages.decode import Decoded, Decoder
 
 FORMATS = ["auto", "text", "json", "registry", "hex", "int", "base64"]
@@ -19,12 +24,13 @@ FORMATS = ["auto", "text", "json", "registry", "hex", "int", "base64"]
 
 @click.command()
 @click.argument("topic")
-@click.option("--from", "start", default="beginning", show_default=True, metavar="WHERE",
-              help="beginning, end, an offset, -10m, 2026-01-01, or stored (with -g).")  # fmt: skip
+@click.option("--from", "start", metavar="WHERE",
+              help="beginning, end, an offset, -10m, 2026-01-01, or stored (with -g). With -g this is where the group "
+              "starts in partitions that it has committed nothing for.  [default: beginning]")  # fmt: skip
 @click.option("-e", "--exit", "exit_", is_flag=True, help="End at the end of the topic instead of waiting for more.")
 @click.option("-n", "--count", type=click.IntRange(1), help="End after so many records.")
-@click.option("-p", "--partition", type=click.IntRange(0), help="Only this partition.")
-@click.option("-g", "--group", help="Read in a consumer group, and commit.")
+@click.option("-p", "--partition", type=click.IntRange(0), help="Only this partition; not with -g.")
+@click.option("-g", "--group", help="Read in a consumer group. Records are committed after they are printed.")
 @click.option("-f", "--format", "form", metavar="FORMAT", help=r"As kcat: '%t %p %o %k %v\n'.")
 @click.option("--filter", "expression", metavar="EXPR", help="Only records for which this is true: value.amount > 100")
 @click.option("--key-as", type=click.Choice(FORMATS), default="auto", help="How to decode keys.")
@@ -33,7 +39,7 @@ FORMATS = ["auto", "text", "json", "registry", "hex", "int", "base64"]
 def consume(
     target: Target,
     topic: str,
-    start: str,
+    start: str | None,
     exit_: bool,  # noqa: FBT001 - click passes flags so
     count: int | None,
     partition: int | None,
@@ -51,33 +57,56 @@ def consume(
       ottla consume orders --from -10m --filter 'value.amount > 100 and key == "de"'
       ottla consume orders -f '%k %v\n' -e
       ottla consume orders -o json --registry http://localhost:8081
+      ottla consume orders -g audit -e
     """
     from ottla.cli.filter_expression import compile_filter
-    from ottla.cli.reading import Reading
-    from ottla.cli.when import parse_when
+    from ottla.cli.stopping import StopSignals
     from ottla.console.messages.decode import Decoder
     from ottla.console.registry_client import Registry
 
+    refuse_together("-f", form, "-o", target.output if given("output") else None)
+    refuse_together("-p", partition, "-g", group, "the group assigns the partitions")
     wanted = compile_filter(expression) if expression else None
     registry = Registry(target.profile.registry)
     keys, values = Decoder(registry, key_as), Decoder(registry, value_as)
     write = _writer(form, target.output)
-    reading = Reading(target, topic, parse_when(start), partition, group)
     seen = 0
-    try:
-        for batch in reading.batches(follow=not exit_):
-            for message in batch:
-                key, value = _decoded(keys, message.key()), _decoded(values, message.value())
-                if wanted is not None and not wanted(as_facts(message, key, value)):
-                    continue
+    with StopSignals() as stop, closing(_reading(target, topic, start, partition, group)) as reading:
+        for message in _until(stop, reading.batches(follow=not exit_)):
+            key, value = _decoded(keys, message.key()), _decoded(values, message.value())
+            if wanted is None or wanted(as_facts(message, key, value)):
                 write(message, key, value)
                 seen += 1
-                if count is not None and seen >= count:
-                    return
-    except KeyboardInterrupt:
+            reading.mark_read(message)
+            if seen == count:
+                return
+    if stop.requested:
         click.echo(f"{seen} records", err=True)
-    finally:
-        reading.close()
+
+
+def _reading(
+    target: Target, topic: str, start: str | None, partition: int | None, group: str | None
+) -> Reading | GroupReading:
+    from ottla.cli.when import parse_when
+
+    if group is not None:
+        from ottla.cli.group_reading import GroupReading
+
+        return GroupReading(target, topic, parse_when(start or "stored"), group)
+    from ottla.cli.reading import Reading
+
+    return Reading(target, topic, parse_when(start or "beginning"), partition)
+
+
+def _until(stop: StopSignals, batches: Iterator[list[Any]]) -> Iterator[Any]:
+    """The records of the batches one by one, until a signal asks for the end."""
+    for batch in batches:
+        for message in batch:
+            if stop.requested:
+                return
+            yield message
+        if stop.requested:
+            return
 
 
 def _decoded(decoder: Decoder, data: bytes | None) -> Decoded:

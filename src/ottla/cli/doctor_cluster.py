@@ -24,6 +24,7 @@ def check_cluster(cluster: Cluster, lag_limit: int = LAG, now_ms: Callable[[], i
     checks: dict[str, Callable[[], Iterator[Finding]]] = {
         "quorum": lambda: _quorum(cluster, now),
         "brokers": lambda: _brokers(cluster),
+        "settings": lambda: _settings(cluster),
         "disks": lambda: _disks(cluster),
         "partitions": lambda: _partitions(cluster),
         "groups": lambda: _groups(cluster, lag_limit),
@@ -101,6 +102,20 @@ def _brokers(cluster: Cluster) -> Iterator[Finding]:
                 f"broker {broker.broker_id} is registered and not alive",
                 "start it, or unregister it: kafka-cluster unregister",
             )
+
+
+def _settings(cluster: Cluster) -> Iterator[Finding]:
+    """Properties of each broker's file that Kafka does not know: a typing mistake, or a setting of a different product."""
+    from ottla.client.configs import ResourceType, Source, describe_configs
+    from ottla.env.config.load import unknown_lines
+
+    for broker in cluster.describe("describeCluster").brokers:
+        node = str(broker.node_id)
+        rows = describe_configs(cluster, ResourceType.BROKER, [node]).get(node, [])
+        given = {row.name: "" for row in rows if row.config_source == Source.STATIC_BROKER_CONFIG}
+        for line in unknown_lines(given):
+            name, _, reason = line.partition(": ")
+            yield warning("unknown-property", f"broker {node}: {name}", reason)
 
 
 def _disks(cluster: Cluster) -> Iterator[Finding]:

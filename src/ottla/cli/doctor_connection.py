@@ -139,6 +139,7 @@ def _tcp(host: str, port: int, seconds: float) -> Finding | None:
 
 def _tls(host: str, port: int, settings: ClientSettings, seconds: float) -> Finding | None:
     from ottla.client.tls import tls_context
+    from ottla.security.tls_level import weakness
 
     where = f"{host}:{port}"
     try:
@@ -155,6 +156,8 @@ def _tls(host: str, port: int, settings: ClientSettings, seconds: float) -> Find
             return _expiry(where, secure)
     except ssl.SSLCertVerificationError as reason:
         words = reason.verify_message or str(reason)
+        if (advice := weakness(reason)) is not None:
+            return error("tls-weak", f"{where}: {words}", advice)
         if reason.verify_code == 10:
             return error(
                 "tls-expired", f"{where}: {words}", "renew the broker's certificate; if it is new, correct this clock"

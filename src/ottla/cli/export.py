@@ -52,7 +52,7 @@ def export_(target: Target, topic: str, file: Path, start: str) -> None:
 
             def rows() -> Iterator[list[dict[str, Any]]]:
                 nonlocal count
-                for batch in reading.batches(follow=False):
+                for batch in filter(None, reading.batches(follow=False)):
                     count += len(batch)
                     bar.update(len(batch))
                     yield [_row(message) for message in batch]
@@ -131,7 +131,7 @@ def import_(target: Target, file: Path, topic: str, keep_partition: bool, keep_t
     from ottla.cli.showing import progress
 
     rows = _read_parquet(file) if _kind(file) == "parquet" else _read_lines(file)
-    producer: Any = Producer(target.librdkafka(producer=True, **{"partitioner": "murmur2_random", "linger.ms": 20}))
+    producer: Any = Producer(target.librdkafka(producer=True, defaults={"linger.ms": 20}, partitioner="murmur2_random"))
     failed: list[str] = []
     count = 0
 

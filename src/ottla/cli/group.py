@@ -89,6 +89,8 @@ def reset(target: Target, name: str, topic: str, where: str, execute: bool) -> N
     from ottla.client.topics import leaders_of
 
     moment = parse_when(where)
+    if moment.stored:
+        raise click.UsageError("--to stored is where the group stands already: there is nothing to reset")
     with target.cluster() as cluster:
         places = sorted(leaders_of(cluster, [topic]))
         if moment.offset is not None:

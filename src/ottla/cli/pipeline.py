@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from ottla.cli.combinations import refuse_together
+
 if TYPE_CHECKING:
     from ottla.pipelines.pipeline import Pipeline
 
@@ -130,6 +132,7 @@ def backfill(
       ottla pipeline backfill shop.py --suffix -v2
       ottla pipeline switch shop.py --suffix -v2
     """
+    refuse_together("--from-timestamp", from_timestamp, "--from-offsets", from_offsets)
     starting = {}
     if from_timestamp is not None:
         starting = {"startingTimestamp": str(from_timestamp), "startingOffsetsByTimestampStrategy": "latest"}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ottla.cli.combinations import refuse_together, refuse_without
 from ottla.cli.connecting import connected
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     help="schema: by the registry's TOPIC-value.",
 )
 @click.option("--subject", help="The registry's subject instead of TOPIC-value.")
-@click.option("-z", "--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), default="none")
+@click.option("-z", "--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
+              help="How batches are compressed.  [default: none]")  # fmt: skip
 @connected
 def produce(
     target: Target,
@@ -40,7 +42,7 @@ def produce(
     partition: int | None,
     value_as: str,
     subject: str | None,
-    compression: str,
+    compression: str | None,
 ) -> None:
     r"""Write records: VALUE, or the lines of standard input.
 
@@ -53,6 +55,9 @@ def produce(
     from ottla.cli.encoding import encoder
     from ottla.console.registry_client import Registry
 
+    refuse_together("-k", key, "-K", key_separator)
+    if value_as != "schema":
+        refuse_without("--subject", subject, "--value-as schema", None)
     encode = encoder(value_as, Registry(target.profile.registry), subject or f"{topic}-value")
     pairs: list[tuple[str, bytes]] = []
     for text in headers:
@@ -77,11 +82,12 @@ def _typed() -> Iterator[str]:
 
 
 class _Sender:
-    def __init__(self, target: Target, topic: str, compression: str) -> None:
+    def __init__(self, target: Target, topic: str, compression: str | None) -> None:
         from confluent_kafka import Producer
 
-        more = {"partitioner": "murmur2_random", "compression.type": compression, "linger.ms": 5}
-        self._producer: Any = Producer(target.librdkafka(producer=True, **more, **{"message.timeout.ms": 20000}))
+        defaults = {"linger.ms": 5, "message.timeout.ms": 20000}
+        more = {"partitioner": "murmur2_random"} | ({} if compression is None else {"compression.type": compression})
+        self._producer: Any = Producer(target.librdkafka(producer=True, defaults=defaults, **more))
         self._topic, self._where = topic, target.profile
         self._failed: list[Any] = []
         self._acked = 0

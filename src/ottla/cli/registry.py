@@ -7,6 +7,7 @@ import sys
 
 import click
 
+from ottla.cli.combinations import given, refuse_together
 from ottla.cli.web_options import web_options
 
 
@@ -47,6 +48,10 @@ def registry(listen: str, properties: tuple[str, ...], until_stdin_closes: bool,
     from ottla.registry.server import serve
     from ottla.registry.settings import RegistrySettings, RegistryStartError
 
+    refuse_together(
+        "--alone", options["alone"], "--group-id", options["group_id"] if given("group_id") else None,
+        "an instance that is alone joins no group",
+    )  # fmt: skip
     host, _, port = listen.rpartition(":")
     if not port.isdigit() or not host:
         raise click.UsageError(f"--listen {listen!r} is not HOST:PORT")

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
+from ottla.cli.combinations import given
 from ottla.cli.connecting import one_line_errors
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -121,6 +122,8 @@ def list_(obj: Any, prefix: str, deleted: bool) -> None:  # noqa: FBT001 - click
 def get(obj: Any, subject: str, version: str, by_id: bool) -> None:  # noqa: FBT001 - as above
     """A schema, by subject and version or by its id."""
     client, as_json = obj
+    if by_id and given("version"):
+        raise click.UsageError("VERSION and --id cannot be used together: an id names one schema")
     path = ("schemas", "ids", subject) if by_id else ("subjects", subject, "versions", version)
     found = client.call("GET", *path)
     click.echo(json.dumps(found, indent=2) if as_json else _readable(found))

@@ -20,8 +20,17 @@ def server() -> None:
 
 @server.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--override", "overrides", multiple=True, metavar="NAME=VALUE", help="A property over the file's.")
-def start(file: Path, overrides: tuple[str, ...]) -> None:
+@click.option(
+    "--override",
+    "overrides",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set a property, replacing the value in the file.",
+)
+@click.option(
+    "--strict", is_flag=True, help="Refuse properties that Kafka does not know; without this they are warnings."
+)
+def start(file: Path, overrides: tuple[str, ...], strict: bool) -> None:  # noqa: FBT001 - click passes flags so
     r"""Start a node and run until SIGTERM or Ctrl-C.
 
     \b
@@ -31,4 +40,4 @@ def start(file: Path, overrides: tuple[str, ...]) -> None:
     """
     from ottla.server.run import run_from_file
 
-    sys.exit(run_from_file(file, overrides))
+    sys.exit(run_from_file(file, overrides, strict=strict))

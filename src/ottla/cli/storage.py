@@ -44,6 +44,9 @@ def random_uuid() -> None:
     help="A first SCRAM user; passwordfile=FILE keeps the password out of the process list.",
 )
 @click.option("-g", "--ignore-formatted", is_flag=True, help="Leave directories alone that are formatted already.")
+@click.option(
+    "--strict", is_flag=True, help="Refuse properties that Kafka does not know; without this they are warnings."
+)
 def format_(
     cluster_id: str,
     file: Path,
@@ -54,6 +57,7 @@ def format_(
     features: tuple[str, ...],
     scram: tuple[str, ...],
     ignore_formatted: bool,  # noqa: FBT001 - as above
+    strict: bool,  # noqa: FBT001 - as above
 ) -> None:
     r"""Prepare the log directories of a server.properties file.
 
@@ -73,7 +77,7 @@ def format_(
         scram=scram,
         ignore_formatted=ignore_formatted,
     )
-    sys.exit(format_from_file(file, options))
+    sys.exit(format_from_file(file, options, strict=strict))
 
 
 @storage.command("info")

@@ -87,12 +87,13 @@ class Connection:
         if not self._settings.tls:
             return plain
         from ottla.client.tls import tls_context
+        from ottla.security.tls_level import weakness
 
         try:
             return tls_context(self._settings.ssl).wrap_socket(plain, server_hostname=self.host)
         except ssl.SSLCertVerificationError as reason:
             plain.close()
-            raise AuthenticationFailed(f"SSL handshake failed: {reason.verify_message}") from reason
+            raise AuthenticationFailed(f"SSL handshake failed: {weakness(reason) or reason.verify_message}") from reason
         except ssl.SSLError as reason:
             plain.close()
             raise AuthenticationFailed(f"SSL handshake failed: {reason.reason or reason}") from reason

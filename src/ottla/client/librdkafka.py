@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from ottla.client.errors import BadSettings
 from ottla.client.settings import jaas_options
 from ottla.security.key_stores import is_pem, load_key_store
+from ottla.security.tls_level import LEVEL_SETTING
 
 TRANSLATED = frozenset({
     "ssl.truststore.location", "ssl.truststore.password", "ssl.truststore.type", "ssl.truststore.certificates",
     "ssl.keystore.location", "ssl.keystore.password", "ssl.keystore.type", "ssl.keystore.key",
     "ssl.keystore.certificate.chain", "ssl.key.password", "ssl.endpoint.identification.algorithm", "sasl.jaas.config",
-    "sasl.mechanism", "security.protocol",
+    "sasl.mechanism", "security.protocol", LEVEL_SETTING,
 })  # fmt: skip
 """What `security_settings` reads; nobody else need look at these."""
 
@@ -25,6 +26,8 @@ def security_settings(properties: Mapping[str, str]) -> dict[str, str]:
     made = {name: properties[name] for name in ("security.protocol", "sasl.mechanism") if name in properties}
     if (algorithm := properties.get("ssl.endpoint.identification.algorithm")) is not None:
         made["ssl.endpoint.identification.algorithm"] = algorithm or "none"
+    if (level := properties.get(LEVEL_SETTING)) is not None:
+        made["ssl.cipher.suites"] = f"DEFAULT:@SECLEVEL={level}"
     login = jaas_options(properties.get("sasl.jaas.config", ""))
     for name in ("username", "password"):
         if name in login:

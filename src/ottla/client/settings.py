@@ -74,7 +74,11 @@ def client_settings(
         security_protocol=protocol,
         sasl_mechanism=given.get("sasl.mechanism", "GSSAPI").upper(),
         sasl_jaas_config=given.get("sasl.jaas.config", ""),
-        ssl={name[4:]: value for name, value in given.items() if name.startswith("ssl.")},
+        ssl={
+            name.removeprefix("ssl."): value
+            for name, value in given.items()
+            if name.startswith("ssl.") or name == "ottla.ssl.security.level"
+        },
     )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
-import signal
 import sys
 import time
 from typing import Any
@@ -21,6 +21,7 @@ from ottla.cli.kafka.console_options import (
 )
 from ottla.cli.kafka.formatters import BadRecord, PrintedRecord, Write
 from ottla.cli.kafka.options import CTRL_C, INTERRUPTED, Exit, Option, OptionError, OptionParser, Options
+from ottla.cli.stopping import StopSignals
 
 CONFIG = RenamedOption("command-config", "consumer.config", RENAMED)
 PARSER = OptionParser((
@@ -117,15 +118,19 @@ class Session:
         self._count = 0
         self._offset = _offset(options)
         self._properties = properties
+        self._commits = properties.get("enable.auto.commit", "true").lower() != "false"
         self._warned: set[str] = set()
+        self._stop = StopSignals()
 
     def run(self) -> int:
-        consumer = made_client(self._properties, producer=False, error_cb=self._complain)
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        consumer = made_client(
+            self._properties, producer=False, error_cb=self._complain, enable__auto__offset__store=False
+        )
         code = 0
         try:
-            self._subscribe(consumer)
-            code = self._loop(consumer)
+            with self._stop:
+                self._subscribe(consumer)
+                code = self._loop(consumer)
         except CTRL_C:
             code = INTERRUPTED
         finally:
@@ -159,7 +164,7 @@ class Session:
         """Java's consumer also commits where it stands in partitions that had nothing to read; librdkafka does not."""
         from confluent_kafka import KafkaException, TopicPartition
 
-        if not self._options.has("group") or self._properties.get("enable.auto.commit", "true").lower() == "false":
+        if not self._options.has("group") or not self._commits:
             return
         try:
             untouched = [place for place in consumer.position(consumer.assignment()) if place.offset < 0]
@@ -183,6 +188,8 @@ class Session:
             wanted = _BATCH if self._limit < 0 else min(_BATCH, self._limit - self._count)
             messages = next_batch(consumer, wanted, 0.1)
             for message in messages:
+                if self._stop.requested:  # between two records: what was printed is committed
+                    break
                 if message.error() is not None:
                     self._complain(message.error())
                     continue
@@ -194,9 +201,15 @@ class Session:
                     print(f"ERROR {reason}", file=sys.stderr)
                     if not self._options.has("skip-message-on-error"):
                         return 1
+                if self._commits:
+                    if not _flush():
+                        break
+                    _store(consumer, message)
             if messages and not _flush():
                 print("Unable to write to standard out, closing consumer.", file=sys.stderr)
                 return 0
+            if self._stop.requested:
+                return INTERRUPTED
             if self._idle_ms is not None and time.monotonic() - last > self._idle_ms / 1000:
                 print("ERROR Error processing message, terminating consumer process: ", file=sys.stderr)
                 print("org.apache.kafka.common.errors.TimeoutException", file=sys.stderr)
@@ -216,6 +229,14 @@ def printed(message: Any) -> PrintedRecord:
         message.value(),
         message.headers() or (),
     )
+
+
+def _store(consumer: Any, message: Any) -> None:
+    """The next commit covers the record: it was printed. A partition that went to a different member is left to it."""
+    from confluent_kafka import KafkaException
+
+    with contextlib.suppress(KafkaException):
+        consumer.store_offsets(message=message)
 
 
 def _flush() -> bool:

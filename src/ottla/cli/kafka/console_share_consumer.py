@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 import time
@@ -73,6 +74,7 @@ def _consume(options: Options, write: Write, properties: dict[str, str]) -> int:
     with _opened(options.required("bootstrap-server"), properties) as cluster:
         consumer = ShareConsumer(cluster, group, options.required("topic"))
         last = time.monotonic()
+        printed: list[tuple[ShareRecord, int]] = []
         try:
             while limit is None or count < limit:
                 for record in consumer.poll(500 if limit is None else limit - count):
@@ -81,21 +83,29 @@ def _consume(options: Options, write: Write, properties: dict[str, str]) -> int:
                         consumer.acknowledge(record, RELEASE)
                         continue
                     count += 1
-                    consumer.acknowledge(record, kind if _printed(write, _as_printed(record), options) else REJECT)
+                    printed.append((record, kind if _printed(write, _as_printed(record), options) else REJECT))
                     if count == limit:
                         break  # brokers hand out whole batches; the rest goes back when the session ends
-                sys.stdout.buffer.flush()
+                _settle(consumer, printed)
                 if idle is not None and time.monotonic() - last > idle / 1000:
                     break
         except CTRL_C:
             code = INTERRUPTED
         finally:
+            with contextlib.suppress(BrokenPipeError):
+                _settle(consumer, printed)
             consumer.close()
-            sys.stdout.flush()
             print(f"Processed a total of {count} messages", file=sys.stderr)
     if options.has("enable-systest-events"):
         print("shutdown_complete")
     return code
+
+
+def _settle(consumer: ShareConsumer, printed: list[tuple[ShareRecord, int]]) -> None:
+    """Acknowledges records that have left this process; BrokenPipeError if nobody reads them."""
+    sys.stdout.buffer.flush()
+    while printed:
+        consumer.acknowledge(*printed.pop(0))
 
 
 def _opened(bootstrap: str, properties: dict[str, str]) -> Cluster:

@@ -6,9 +6,9 @@ import os
 import re
 import signal
 import sys
-from pathlib import Path
 
 from ottla.client.settings import load_properties
+from ottla.system.processes import own_processes, working_directory
 
 
 def main(arguments: list[str]) -> int:
@@ -35,17 +35,10 @@ def main(arguments: list[str]) -> int:
 def servers() -> list[tuple[int, str]]:
     """Process ids of this user's nodes, with their properties files."""
     found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if folder.stat().st_uid != os.getuid():
-                continue
-            words = (folder / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")[:-1]
-            where = os.readlink(folder / "cwd")
-        except OSError:
-            continue  # it ended while we looked
-        file = _config_file(words)
-        if file is not None and int(folder.name) != os.getpid():
-            found.append((int(folder.name), os.path.join(where, file)))
+    for process in own_processes():
+        file = _config_file(process.words)
+        if file is not None and process.pid != os.getpid():
+            found.append((process.pid, os.path.join(working_directory(process.pid) or "", file)))
     return found
 
 
