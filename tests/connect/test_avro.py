@@ -11,7 +11,7 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerialize
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from ottla.connect.converters import ConvertError, converter
-from ottla.connect.exactly_once import Outgoing, Sender
+from ottla.connect.sender import Outgoing, Sender
 from ottla.connect.worker import run_connector
 from ottla.tables.query import topic_table
 from ottla.tables.topics import TableError

@@ -14,7 +14,7 @@ import pytest
 
 from ottla.connect.config import connector_class, load_config
 from ottla.connect.connector import Change, Sink, Source
-from ottla.connect.exactly_once import Outgoing, Sender
+from ottla.connect.sender import Outgoing, Sender
 from ottla.connect.sinks.delta import read_delta
 from ottla.connect.sinks.sql import connection_url
 from ottla.connect.transforms import chain

@@ -10,6 +10,7 @@ import json
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -21,6 +22,7 @@ from ottla.testing import Broker
 from tests.support.committed import committed_lines
 from tests.support.kafka_tools import jvm_command
 from tests.support.ports import free_port
+from tests.support.whole_answers import whole
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(240), pytest.mark.usefixtures("requires_apache_kafka")]
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
@@ -67,8 +69,8 @@ class Worker:
         request.add_header("Content-Type", "application/json")
         try:
             with urlopen(request, timeout=30) as answer:
-                return json.loads(answer.read())
-        except (HTTPError, URLError, ConnectionError, TimeoutError):
+                return json.loads(whole(answer))
+        except (HTTPError, URLError, ConnectionError, TimeoutError, HTTPException):
             return None
 
     def states(self, name: str) -> list[str]:

@@ -11,8 +11,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
-from ottla.connect.exactly_once import ExactlyOnce, Sender
+from ottla.connect.exactly_once import ExactlyOnce
 from ottla.connect.remote_topics import RemoteTopics
+from ottla.connect.sender import Sender
 from ottla.connect.sources.cluster import ClusterSource
 from ottla.connect.topic_settings import TopicSettings
 from ottla.connect.worker import run_connector

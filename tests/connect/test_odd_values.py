@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from ottla.connect.exactly_once import Outgoing, Sender
+from ottla.connect.sender import Outgoing, Sender
 from ottla.connect.sinks.delta import read_delta
 from ottla.connect.worker import run_connector
 from ottla.tables.query import topic_table

@@ -8,7 +8,7 @@ from collections import Counter
 import pyarrow.dataset
 import pytest
 
-from ottla.connect.exactly_once import Outgoing, Sender
+from ottla.connect.sender import Outgoing, Sender
 from ottla.connect.sinks.connectors import ParquetSinkConnector
 from ottla.connect.sinks.parquet import open_store
 from ottla.connect.worker import run_connector

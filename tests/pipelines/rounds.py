@@ -23,7 +23,7 @@ from pathlib import Path
 
 import pyarrow.dataset
 
-from ottla.connect.exactly_once import Outgoing, Sender
+from ottla.connect.sender import Outgoing, Sender
 from ottla.connect.sinks.delta import read_delta
 from ottla.connect.sinks.parquet import open_store
 from ottla.connect.sources.sql import read_table

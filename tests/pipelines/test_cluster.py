@@ -10,6 +10,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from http.client import HTTPException
 from pathlib import Path
 
 import pyspark
@@ -22,6 +23,7 @@ from tests.pipelines.conftest import PROPERTIES, Topics
 from tests.pipelines.rounds import Driver, Outputs, check, send
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.ports import free_port
+from tests.support.whole_answers import whole
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 ROWS = 600
@@ -69,9 +71,9 @@ def _await_workers(address: str, log: Path) -> None:
     while time.monotonic() < deadline:
         try:
             with urllib.request.urlopen(address, timeout=5) as answer:
-                if json.load(answer)["aliveworkers"] == 2:
+                if json.loads(whole(answer))["aliveworkers"] == 2:
                     return
-        except OSError:
+        except (OSError, HTTPException):
             pass
         time.sleep(0.5)
     pytest.fail(log.read_text()[-2000:])

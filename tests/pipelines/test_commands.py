@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from ottla.cli.commands import ottla
-from ottla.connect.exactly_once import Outgoing, Sender
+from ottla.connect.sender import Outgoing, Sender
 from ottla.pipelines import supervisor
 from ottla.pipelines import switch as switching
 from ottla.pipelines.build import _starting

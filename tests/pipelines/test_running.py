@@ -16,7 +16,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from ottla.connect.exactly_once import Outgoing, Sender
+from ottla.connect.sender import Outgoing, Sender
 from ottla.connect.sinks.delta import read_delta
 from ottla.pipelines.session import _worker_python, use_java
 from ottla.tables.query import topic_table

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
-from ottla.connect.exactly_once import ExactlyOnce, Fenced, Outgoing, Sender
+from ottla.connect.exactly_once import ExactlyOnce, Fenced
+from ottla.connect.sender import Outgoing, Sender
 from ottla.pipelines.writer import write_options, write_task
 from ottla.tables.topics import TableError
 

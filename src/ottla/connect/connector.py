@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from ottla.connect.exactly_once import Outgoing
+from ottla.connect.sender import Outgoing
 from ottla.connect.sinks.base import Work
 
 Place = dict[str, Any]

@@ -9,9 +9,11 @@ import urllib.error
 import urllib.request
 from typing import Any
 
+from ottla.env.http_answer import HTTPException, read_answer
 from ottla.tables.topics import TableError
 
 _TIMEOUT_S = 15.0
+_MAX_ANSWER_BYTES = 64 << 20
 _JSON = "application/vnd.schemaregistry.v1+json"
 
 
@@ -52,10 +54,15 @@ def _ask(registry: str, path: str, body: dict[str, Any] | None = None) -> Any:
     )
     try:
         with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - checked above
-            return json.load(answer)
+            return json.loads(read_answer(answer, _MAX_ANSWER_BYTES))
     except urllib.error.HTTPError as problem:
-        raise TableError(
-            f"the schema registry says to {path}: {problem.read(500).decode(errors='replace')}"
-        ) from problem
-    except (OSError, ValueError) as problem:
+        raise TableError(f"the schema registry says to {path}: {_words(problem)}") from problem
+    except (OSError, HTTPException, ValueError) as problem:
         raise TableError(f"the schema registry {registry} does not answer: {problem}") from problem
+
+
+def _words(problem: urllib.error.HTTPError) -> str:
+    try:
+        return problem.read(500).decode(errors="replace")
+    except (OSError, HTTPException):
+        return f"{problem.code} {problem.reason}"

@@ -17,9 +17,11 @@ from typing import Any
 from ottla.connect.config import connector_class, need, number, under, words
 from ottla.connect.connector import Change, Place, RecordSink, Sink, Source
 from ottla.connect.converters import ConvertError, converter
-from ottla.connect.exactly_once import Outgoing, Sender, _call, ensure_marker_topic
+from ottla.connect.exactly_once import ensure_marker_topic
 from ottla.connect.rows import RowsOf
+from ottla.connect.sender import Outgoing, Sender, call
 from ottla.connect.sinks.base import Work
+from ottla.connect.transactions import Transactions
 from ottla.connect.transforms import chain
 from ottla.model.ids import TopicPartition
 from ottla.tables.fetch import FetchPlan, read_range
@@ -105,13 +107,12 @@ class _SourceRun:
         check_reachable(self._client)
         ensure_marker_topic(self._client, self._places)
         self._source.begin(self._client)
-        sender = Sender(
-            self._producer, {"transactional.id": f"connect-{self._name}", "transaction.timeout.ms": 300_000}
-        )
-        _call(sender.producer.init_transactions, _TIMEOUT_S)
+        transactions = Transactions(self._producer, f"connect-{self._name}")
         place, count = self._last_place(), 0
         while not stopping():
             progress(count, None)
+            if transactions.renew() and self._last_place() != _stored(place):
+                raise TableError(f"another worker of {self._name} has written meanwhile")
             changes = self._source.poll(place)
             if not changes:
                 if once or self._source.finished():
@@ -121,11 +122,11 @@ class _SourceRun:
             place = changes[-1].place or place
             records = [one for change in changes for one in self._records(change)]
             key = json.dumps([self._name, {}]).encode()
-            records.append(Outgoing(self._places, key, json.dumps(place, default=str).encode()))
-            _call(sender.producer.begin_transaction)
+            records.append(Outgoing(self._places, key, json.dumps(_stored(place)).encode()))
+            sender = transactions.begin()
             sender.send(records, leave_out_too_large=self._errors.tolerant)
             sender.flush()
-            _call(sender.producer.commit_transaction, _TIMEOUT_S)
+            transactions.commit()
             count += len(changes)
         return count
 
@@ -145,6 +146,11 @@ class _SourceRun:
         rows = topic_table(self._client, self._places).to_pylist()
         found = [row["value"] for row in rows if row["key"] == key]
         return json.loads(found[-1]) if found and found[-1] is not None else None
+
+
+def _stored(place: Place | None) -> Any:
+    """As it is read again."""
+    return json.loads(json.dumps(place, default=str))
 
 
 class _SinkRun:
@@ -211,7 +217,7 @@ class _SinkRun:
         partitions = sorted(cluster.partitions(topics)) if topics else []
         self._counts = Counter(partition.topic for partition in partitions)
         first = cluster.offsets(dict.fromkeys(partitions, EARLIEST))
-        committed = _call(offsets.committed, [Place_(*one) for one in partitions], _TIMEOUT_S)
+        committed = call(offsets.committed, [Place_(*one) for one in partitions], _TIMEOUT_S)
         found = {}
         for partition, kept in zip(partitions, committed, strict=True):
             reached = self._sink.reached(self._application(partition))

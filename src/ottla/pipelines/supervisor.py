@@ -17,6 +17,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from ottla.system.processes import is_zombie, started_at
 from ottla.tables.topics import TableError
 
 _NAME = re.compile(r"^[A-Za-z0-9._-]{1,200}$")
@@ -153,20 +154,8 @@ def _pid(definition: str) -> int | None:
     found = read_json(definition)
     if not found or not _alive(pid := int(found["pid"])):
         return None
-    born = _born(pid)
+    born = started_at(pid)
     return None if born is not None and born > float(found.get("started", born)) + _CLOCK_SLACK_S else pid
-
-
-def _born(pid: int) -> float | None:
-    """When a process began, in seconds since 1970; None where that cannot be seen."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-            ticks = int(file.read().rpartition(")")[2].split()[19])
-        with open("/proc/stat", encoding="ascii") as file:
-            booted = next(int(line.split()[1]) for line in file if line.startswith("btime"))
-    except (OSError, ValueError, IndexError, StopIteration):
-        return None
-    return booted + ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _alive(pid: int) -> bool:
@@ -180,8 +169,4 @@ def _alive(pid: int) -> bool:
         os.kill(pid, 0)
     except (ProcessLookupError, PermissionError):
         return False
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return True
+    return not is_zombie(pid)

@@ -18,7 +18,8 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from ottla.connect.exactly_once import ExactlyOnce, Fenced, Outgoing, Sender, Written
+from ottla.connect.exactly_once import ExactlyOnce, Fenced
+from ottla.connect.sender import Outgoing, Sender, Written
 from ottla.pipelines.options import boolean, client_options, whole
 from ottla.tables.topics import TableError
 

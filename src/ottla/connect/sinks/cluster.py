@@ -8,8 +8,9 @@ from typing import ClassVar
 
 from ottla.connect.clients import quiet
 from ottla.connect.connector import RecordSink
-from ottla.connect.exactly_once import ExactlyOnce, Outgoing
+from ottla.connect.exactly_once import ExactlyOnce
 from ottla.connect.remote_topics import RemoteTopics, cluster_settings, ensure_topic
+from ottla.connect.sender import Outgoing
 from ottla.connect.sinks.base import Work
 from ottla.connect.topic_settings import TopicSettings
 from ottla.tables.topics import check_reachable
