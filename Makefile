@@ -12,7 +12,7 @@ ARGS   ?=
 .PHONY: help setup demo test check bench up sim soak docs lock clean
 
 help:  ## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-10s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # Bytecode is compiled here because some machines forbid Python to write it on import, and a node then starts slowly.
 setup: $(STAMP)  ## make .venv from the lock; nothing to do when it is up to date
@@ -38,12 +38,13 @@ test: setup  ## all tests, in parallel; ARGS="-k name" narrows
 	@$(PY) -m tests.support.prepare
 	@$(PY) -m pytest -n $(JOBS) --dist worksteal --session-timeout 3000 -m "not soak" $(ARGS)
 
-check: setup  ## ruff, mypy --strict, import-linter, tidy
+check: setup  ## ruff, mypy --strict (Linux, macOS), import-linter, tidy
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy
+	@$(PY) -m mypy --platform darwin --cache-dir .mypy_cache/darwin
 	@$(VENV)/bin/lint-imports --no-logo
-	@$(PY) -m pytest -q -p no:cacheprovider tests/test_tidy.py
+	@$(PY) -m pytest -q -p no:cacheprovider tests/test_tidy.py tests/test_systems.py
 
 bench: setup  ## Ottla beside Apache Kafka (needs java and mvn)
 	@$(PY) -m bench $(ARGS)

@@ -158,3 +158,44 @@ def test_a_broad_except_says_why_it_is_a_supervisor() -> None:
             if broad and not re.search(r"# .*\w{3}", lines[node.lineno - 1]):
                 problems.append(found(path, node.lineno, "broad except without a reason: catch what can happen"))
     assert problems == []
+
+
+def falsy_classes(trees: dict[Path, ast.Module]) -> set[str]:
+    """Classes whose objects may count as false: they have a length or say so themselves."""
+    return {
+        node.name
+        for tree in trees.values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        and any(isinstance(each, ast.FunctionDef) and each.name in {"__len__", "__bool__"} for each in node.body)
+    }
+
+
+def defaults_by_or(tree: ast.AST) -> Iterator[tuple[int, ast.expr, str]]:
+    """`left or Class(...)`: the line, what stands on the left and the name of the class."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or) and isinstance(node.values[-1], ast.Call):
+            called = node.values[-1].func
+            name = (
+                called.id if isinstance(called, ast.Name) else called.attr if isinstance(called, ast.Attribute) else ""
+            )
+            if name.lstrip("_")[:1].isupper():
+                yield node.lineno, node.values[-2], name
+
+
+def test_no_default_takes_the_place_of_something_that_is_empty() -> None:
+    """`pool or Pool()` throws away a pool that is empty: ask for None. So does a parameter whose class may get a length."""
+    trees = {path: ast.parse(path.read_text()) for path in source_files()}
+    falsy = falsy_classes(trees)
+    wrong = []
+    for path, tree in trees.items():
+        wrong += [found(path, line, f"or {name}()") for line, _, name in defaults_by_or(tree) if name in falsy]
+        for function in ast.walk(tree):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                parameters = {each.arg for each in (*function.args.args, *function.args.kwonlyargs)}
+                wrong += [
+                    found(path, line, f"{left.id} or {name}()")
+                    for line, left, name in defaults_by_or(function)
+                    if isinstance(left, ast.Name) and left.id in parameters
+                ]
+    assert wrong == []

@@ -38,8 +38,13 @@ unchanged. Every setting that Kafka 4.3 knows is on this page.
 - **What has no effect** (thread counts, socket buffers, Java plug-ins, tiered storage) is accepted, and the start says so
   in one line. A Java class that would stand between a client and the data (an authorizer, a policy) is refused instead:
   ignoring it could let through what it stops.
-- **A name that Kafka does not know, or a bad value**, is refused, all problems at once, one line each, with the nearest
-  name that exists and what would be accepted.
+- **A name that Kafka does not know** (`confluent.*`, a plug-in's, a newer version's) is accepted, as in Kafka. The start logs
+  a warning for each, with the nearest name that exists. `ottla server start --strict` and `ottla storage format --strict`
+  refuse such a file; `ottla doctor` lists the names for each broker.
+- **A bad value** is refused, all problems at once, one line each, with what would be accepted.
+- **Values from elsewhere**: `config.providers` with Kafka's `FileConfigProvider`, `DirectoryConfigProvider` and
+  `EnvVarConfigProvider` (`allowed.paths` and `allowlist.pattern` included) fill in `${{file:/path:key}}`,
+  `${{directory:/path:file}}` and `${{env:NAME}}` when the file is read. Other providers are refused.
 - **Strongest first**: a topic's or group's own setting; the dynamic setting of this broker; that of all brokers
   (`kafka-configs --entity-default`); the file; the default. `log.retention.ms` goes before `.minutes` before `.hours`,
   `log.roll.ms` before `.hours`, `log.dirs` before `log.dir`; `node.id` and `broker.id` are one.
@@ -66,7 +71,9 @@ def page() -> str:
     for group in BrokerSettings.__bases__:
         parts.extend(_group(group))
     prefixes = ", ".join(f"`{prefix}`" for prefix in PLUGIN_PREFIXES)
-    parts.append(f"\n## Names of plug-ins\n\nAny name under these is accepted and has no effect: {prefixes}.\n")
+    parts.append(
+        f"\n## Names of plug-ins\n\nAny name under these is accepted: {prefixes}. Only `config.providers.` has an effect.\n"
+    )
     return "".join(parts)
 
 

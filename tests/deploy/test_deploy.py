@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import zipfile
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -27,6 +28,7 @@ from tests.support.hadolint import hadolint
 from tests.support.helm import helm
 from tests.support.kafka_jars import Unavailable
 from tests.support.ports import free_ports
+from tests.support.whole_answers import whole
 
 DEPLOY = Path(__file__).resolve().parent.parent.parent / "deploy"
 CONSOLE_METRICS = {"ottla_group_lag_records", "ottla_group_lag_seconds", "ottla_console_look_seconds"}
@@ -189,9 +191,8 @@ def until(url: str, seconds: float = 60) -> bytes:
     while True:
         try:
             with urlopen(url, timeout=10) as answer:
-                body: bytes = answer.read()
-                return body
-        except (OSError, URLError):
+                return whole(answer)
+        except (OSError, URLError, HTTPException):
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
 import os
 import signal
@@ -18,6 +19,7 @@ from urllib.parse import quote
 
 from ottla.registry.server import RegistryServer
 from ottla.registry.settings import RegistrySettings
+from tests.support.whole_answers import whole
 
 START_TIMEOUT_S = 60
 
@@ -99,18 +101,21 @@ class RegistryProcess:
 def call(
     url: str, method: str, path: str, body: Any = None, *, headers: dict[str, str] | None = None, timeout: float = 30
 ) -> tuple[int, Any]:
-    """Status and decoded answer."""
+    """Status and decoded answer; OSError when there is no whole answer, so that nobody knows what was done."""
     data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
     request = urllib.request.Request(url + path, data=data, method=method)
     request.add_header("Content-Type", "application/vnd.schemaregistry.v1+json")
     for name, value in (headers or {}).items():
         request.add_header(name, value)
     try:
-        with urllib.request.urlopen(request, timeout=timeout) as response:
-            return response.status, _decoded(response.read())
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, _decoded(error.read())
+        try:
+            with urllib.request.urlopen(request, timeout=timeout) as response:
+                return response.status, _decoded(whole(response))
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, _decoded(whole(error))
+    except http.client.HTTPException as error:
+        raise ConnectionError(f"the answer was cut off: {error!r}") from error
 
 
 def _decoded(data: bytes) -> Any:

@@ -20,6 +20,8 @@ HANG_THEN_KILL = "hang then kill"
 ALL = "kill all"
 LONG_HANG = "long hang"
 LEADER_HANG = "long hang of the active controller"
+FIRST_NODE_HANG = "long hang of node 1"
+LONG_HANGS = (LONG_HANG, LEADER_HANG, FIRST_NODE_HANG)
 HANG_SECONDS = 4.0
 LONG_HANG_SECONDS = 12.0
 """Longer than a broker's session: it is fenced and comes back. A client that knows no other leader than the one that hangs
@@ -74,15 +76,17 @@ def active_controller(cluster: ClusterProcess) -> int:
 
 def fault(cluster: ClusterProcess, kind: str, chance: random.Random) -> None:
     """One fault and its end: every node runs again when this returns."""
-    node = active_controller(cluster) if kind == LEADER_HANG else chance.choice(list(cluster.nodes))
+    if kind == LEADER_HANG:
+        node = active_controller(cluster)
+    else:
+        node = 1 if kind == FIRST_NODE_HANG else chance.choice(list(cluster.nodes))
     if kind == KILL:
         cluster.kill(node)
         time.sleep(chance.choice([0.0, 0.5, 2.5]))
         cluster.start(node)
-    elif kind in (HANG, LONG_HANG, LEADER_HANG, HANG_THEN_KILL):
+    elif kind in (HANG, *LONG_HANGS, HANG_THEN_KILL):
         cluster.signal(node, signal.SIGSTOP)
-        long = kind in (LONG_HANG, LEADER_HANG)
-        time.sleep(LONG_HANG_SECONDS if long else chance.uniform(0.5, HANG_SECONDS))
+        time.sleep(LONG_HANG_SECONDS if kind in LONG_HANGS else chance.uniform(0.5, HANG_SECONDS))
         if kind != HANG_THEN_KILL:
             cluster.signal(node, signal.SIGCONT)
         else:

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from ottla.server.up_cluster import PlannedNode, prepare
-from tests.robustness.server_process import COMMAND, environment
+from tests.robustness.server_process import COMMAND, ROOT, environment, ottla
 from tests.support.frames import RawConnection
 from tests.support.ports import free_ports
 
@@ -36,6 +36,26 @@ class ClusterProcess:
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
         self.bootstrap_servers = ",".join(f"{HOST}:{node.port}" for node in self.nodes.values())
 
+    def add_directories(self, node_id: int, *directories: Path) -> None:
+        """More log directories for a node that has not started yet."""
+        node = self.nodes[node_id]
+        first = self.data_dirs(node_id)[0]
+        text = node.properties.read_text()
+        listed = ",".join(map(str, (first, *directories)))
+        node.properties.write_text(text.replace(f"log.dirs={first}\n", f"log.dirs={listed}\n"))
+        lines = (first / "meta.properties").read_text().splitlines()
+        cluster_id = next(line.removeprefix("cluster.id=") for line in lines if line.startswith("cluster.id="))
+        done = ottla(
+            "storage", "format", "-t", cluster_id, "-c", node.properties, "--ignore-formatted",
+            "--no-initial-controllers",
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+
+    def data_dirs(self, node_id: int) -> list[Path]:
+        text = self.nodes[node_id].properties.read_text()
+        line = next(line for line in text.splitlines() if line.startswith("log.dirs="))
+        return [Path(part) for part in line.removeprefix("log.dirs=").split(",")]
+
     def __enter__(self) -> Self:
         for node_id in self.nodes:
             self.start(node_id)
@@ -54,8 +74,12 @@ class ClusterProcess:
         node = self.nodes[node_id]
         with (node.directory / "ottla.log").open("ab") as output:
             self.processes[node_id] = subprocess.Popen(
-                [*COMMAND, "server", "start", str(node.properties)], stdout=output, stderr=output, env=environment()
+                self.command(node), stdout=output, stderr=output, env=environment(), cwd=ROOT
             )
+
+    def command(self, node: PlannedNode) -> list[str]:
+        """What a node's process is started with."""
+        return [*COMMAND, "server", "start", str(node.properties)]
 
     def up(self, node_id: int) -> bool:
         """It answers and lists every node: one that has just started is fenced for a moment, and listed by nobody."""

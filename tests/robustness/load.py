@@ -16,7 +16,7 @@ from functools import partial
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 _FILLER = random.Random(7).randbytes(4096)
-_CLIENT = {
+CLIENT = {
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 100,
     "retry.backoff.ms": 20,
@@ -45,12 +45,16 @@ class Sender:
         seed: int,
         keys: int | None = None,
         in_flight: int = 5,
+        burst: int = 20,
+        rest_s: float = 0.0,
         **config: object,
     ):
         """With `keys`, only so many different keys: for a topic that is compacted. `in_flight` is 1 where leaders move:
         librdkafka gives once-ness up when a request behind a refused one is refused for its sequence. It takes a new
-        epoch then, also for records of other partitions that a former leader has written and not answered for.
+        epoch then, also for records of other partitions that a former leader has written and not answered for. Fewer
+        than `burst` records are sent at a time, and then nothing for `rest_s`.
         """
+        self._burst, self._rest_s = burst, rest_s
         self.keys = keys
         self.name, self.topic, self.partitions, self.idempotent = name, topic, partitions, idempotent
         self.sent = [0] * partitions
@@ -68,7 +72,7 @@ class Sender:
                 "batch.num.messages": 30,
                 "linger.ms": 2,
                 "error_cb": self._on_error,
-                **_CLIENT,
+                **CLIENT,
                 **config,
             }
         )
@@ -102,9 +106,11 @@ class Sender:
         with self._sending:
             running = self._running
             if running:
-                for _ in range(self._random.randrange(1, 20)):
+                for _ in range(self._random.randrange(1, self._burst)):
                     self._send()
         self._producer.poll(self._random.choice([0.01, 0.02, 0.04]) if running else 0.005)
+        if running and self._rest_s:
+            time.sleep(self._rest_s)
 
     def _send(self) -> None:
         partition = self._random.randrange(self.partitions)
@@ -171,7 +177,7 @@ def new_reader(servers: str) -> Consumer:
             "auto.offset.reset": "error",
             "fetch.wait.max.ms": 20,
             "check.crcs": True,
-            **_CLIENT,
+            **CLIENT,
         }
     )
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests.robustness.cluster_faults import (
     ALL,
+    FIRST_NODE_HANG,
     HANG,
     HANG_THEN_KILL,
     KILL,
@@ -48,6 +49,16 @@ def test_two_hundred_faults(tmp_path: Path) -> None:
 def test_long_hangs_in_every_role(tmp_path: Path) -> None:
     with ClusterProcess(tmp_path) as cluster:
         gaps = run_rounds(cluster, [LEADER_HANG, LONG_HANG] * 6, seed=6)
+    assert max(gaps.values()) <= 10.0, gaps
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+def test_a_node_that_hangs_again_as_soon_as_it_leads_again(tmp_path: Path) -> None:
+    """The producers have just come back to it. Its followers must have asked it for records by then: else the producers'
+    queues hold only records that it cannot acknowledge, and nobody hears anything until it comes back."""
+    with ClusterProcess(tmp_path) as cluster:
+        gaps = run_rounds(cluster, [FIRST_NODE_HANG] * 8, seed=7)
     assert max(gaps.values()) <= 10.0, gaps
 
 

@@ -27,7 +27,6 @@ from ottla.protocol.records import parse_header
 from ottla.protocol.records_walk import iterate_records
 from tests.robustness.cluster_faults import in_sync
 from tests.robustness.cluster_process import ClusterProcess, wait_for
-from tests.robustness.server_process import ottla
 
 RACKS = {1: "a", 2: "b", 3: "c"}
 VALUE = bytes(100_000)
@@ -44,16 +43,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcess
         },
     )
     for node in made.nodes.values():
-        text = node.properties.read_text()
-        first = next(line for line in text.splitlines() if line.startswith("log.dirs="))
-        second = node.directory / "second"
-        text = text.replace(first, f"{first},{second}") + f"broker.rack={RACKS[node.id]}\n"
-        node.properties.write_text(text)
-        identity = properties_of(Path(first.removeprefix("log.dirs=")))["cluster.id"]
-        done = ottla(
-            "storage", "format", "-t", identity, "-c", node.properties, "--ignore-formatted", "--no-initial-controllers"
-        )
-        assert done.returncode == 0, done.stderr
+        made.add_directories(node.id, node.directory / "second")
+        with node.properties.open("a") as file:
+            file.write(f"broker.rack={RACKS[node.id]}\n")
     with made:
         yield made
 
@@ -61,12 +53,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcess
 def properties_of(directory: Path) -> dict[str, str]:
     lines = (directory / "meta.properties").read_text().splitlines()
     return dict(line.split("=", 1) for line in lines if "=" in line)
-
-
-def data_dirs(cluster: ClusterProcess, node_id: int) -> list[Path]:
-    text = cluster.nodes[node_id].properties.read_text()
-    line = next(line for line in text.splitlines() if line.startswith("log.dirs="))
-    return [Path(part) for part in line.removeprefix("log.dirs=").split(",")]
 
 
 def create(cluster: ClusterProcess, topic: str, assignment: list[list[int]], **config: str) -> None:
@@ -160,7 +146,7 @@ def test_the_controller_knows_on_which_disk_each_replica_is(cluster: ClusterProc
         return {
             (node_id, index): uuid_from_str(properties_of(directory)["directory.id"])
             for node_id in RACKS
-            for directory in data_dirs(cluster, node_id)
+            for directory in cluster.data_dirs(node_id)
             for index in range(6)
             if (directory / f"disks-{index}").is_dir()
         }
@@ -171,7 +157,7 @@ def test_the_controller_knows_on_which_disk_each_replica_is(cluster: ClusterProc
     assert len(set(where.values())) == 6, "both disks of all three nodes are used"
 
     def known() -> bool:
-        topic = metadata_of(data_dirs(cluster, 1)[0]).topics_by_name.get("disks")
+        topic = metadata_of(cluster.data_dirs(1)[0]).topics_by_name.get("disks")
         return topic is not None and all(
             topic.partitions[index].directory(node_id) == directory for (node_id, index), directory in where.items()
         )
@@ -208,6 +194,6 @@ def test_a_broker_starts_on_what_is_committed_and_not_on_its_own_snapshot(cluste
     cluster.start(3)
     cluster.wait_up()
     wait_for(lambda: all(in_sync(cluster, f"new-{number}") for number in range(6)), 60, "in sync again")
-    folders = [path for directory in data_dirs(cluster, 3) for path in directory.iterdir()]
+    folders = [path for directory in cluster.data_dirs(3) for path in directory.iterdir()]
     assert not [path for path in folders if path.name.endswith("-stray")]
     assert {f"new-{number}-0" for number in range(6)} <= {path.name for path in folders}

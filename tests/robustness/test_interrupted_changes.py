@@ -21,6 +21,7 @@ from ottla.client.errors import ClientError
 from ottla.client.reassignments import ongoing, reassign
 from ottla.client.settings import client_settings
 from ottla.model.errors import KafkaError
+from tests.interop.ottla_server import OttlaServer
 from tests.robustness.cluster_faults import active_controller
 from tests.robustness.cluster_process import ClusterProcess, wait_for
 
@@ -147,3 +148,24 @@ def count(cluster: ClusterProcess, topic: str) -> int:
         found += sum(message.error() is None for message in reader.consume(500, 0.5))
     reader.close()
     return found
+
+
+def test_deleted_records_stay_deleted(tmp_path: Path) -> None:
+    """Killed right after the answer: log.flush.start.offset.checkpoint.interval.ms is a minute."""
+    server = OttlaServer(tmp_path).start()
+    try:
+        admin = AdminClient({"bootstrap.servers": server.bootstrap_servers})
+        admin.create_topics([NewTopic("t", 1, 1)])["t"].result()
+        producer = Producer({"bootstrap.servers": server.bootstrap_servers})
+        for number in range(10):
+            producer.produce("t", b"%d" % number, partition=0)
+        assert producer.flush(30) == 0
+        deletions = admin.delete_records([TopicPartition("t", 0, 5)])
+        assert [deletion.result().low_watermark for deletion in deletions.values()] == [5]
+        server.kill()
+        server.start()
+        consumer = Consumer({"bootstrap.servers": server.bootstrap_servers, "group.id": "g"})
+        assert consumer.get_watermark_offsets(TopicPartition("t", 0), timeout=30) == (5, 10)
+        consumer.close()
+    finally:
+        server.kill()

@@ -56,69 +56,71 @@ class Worker:
             self._process.wait(10)
 
 
-class TransactionRounds:
-    def __init__(self, directory: Path, seed: int) -> None:
-        self.random = random.Random(seed)
-        self.server = ServerProcess(directory, properties=PROPERTIES).format()
-        self.server.start()
-        servers = self.server.bootstrap_servers
+class CopyLoad:
+    """Workers that copy the input to the output in transactions, what was fed to them, and what came out."""
+
+    def __init__(self, servers: str, directory: Path, *, replicas: int = 1, workers: int = WORKERS) -> None:
+        self.servers = servers
         admin = AdminClient({"bootstrap.servers": servers})
-        for future in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in (INPUT, OUTPUT)]).values():
-            future.result(20)
-        self.workers = [Worker(servers, f"worker-{i}", directory / "workers.log") for i in range(WORKERS)]
-        self.feeder = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
+        topics = [NewTopic(name, PARTITIONS, replicas) for name in (INPUT, OUTPUT)]
+        for future in admin.create_topics(topics, operation_timeout=30).values():
+            future.result(40)
+        self.workers = [Worker(servers, f"worker-{i}", directory / "workers.log") for i in range(workers)]
+        # One in flight, for leaders move: `tests.robustness.load.Sender` says why.
+        feeding = {"enable.idempotence": True, "max.in.flight.requests.per.connection": 1}
+        self.feeder = Producer({"bootstrap.servers": servers, "log_level": 0, **feeding})
         self.inputs = 0
-        self.broker_kills = self.worker_kills = 0
         self.seen: dict[tuple[int, int], str] = {}
         """Output partition and offset -> value, as a read_committed reader saw them while the rounds went on."""
         self.reader = self._reader("read_committed")
+        self.stuck = 0
+        self._progress = (0, False)
+        self._progress_at = time.monotonic()
 
     def _reader(self, isolation: str) -> Consumer:
         reader = Consumer(
             {
-                "bootstrap.servers": self.server.bootstrap_servers,
+                "bootstrap.servers": self.servers,
                 "group.id": "nobody",
                 "enable.auto.commit": False,
                 "isolation.level": isolation,
                 "auto.offset.reset": "earliest",
                 "enable.partition.eof": True,
+                "log_level": 0,
             }
         )
         reader.assign([TopicPartition(OUTPUT, partition, 0) for partition in range(PARTITIONS)])
         return reader
 
-    def round(self) -> None:
-        for _ in range(INPUTS_PER_ROUND):
+    def feed(self, count: int) -> None:
+        for _ in range(count):
             self.feeder.produce(INPUT, str(self.inputs), partition=self.inputs % PARTITIONS)
             self.inputs += 1
         for worker in self.workers:
             worker.ensure()
         self.feeder.poll(0)
-        self._look(self.random.uniform(0.3, 1.5))
-        victim = self.random.random()
-        if victim < 0.65:
-            self.server.kill()
-            self.broker_kills += 1
-        if victim > 0.45:
-            for worker in self.random.sample(self.workers, self.random.randint(1, WORKERS)):
-                worker.kill()
-                self.worker_kills += 1
-        if victim < 0.65:
-            if self.random.random() < 0.3:  # once more, while it completes what was prepared
-                self.server.start()
-                time.sleep(self.random.uniform(0, 0.1))
-                self.server.kill()
-                self.broker_kills += 1
-            self.server.start()
 
-    def _look(self, seconds: float) -> None:
+    def look(self, seconds: float) -> None:
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             message = self.reader.poll(0.1)
             if message is not None and not message.error():
                 self.seen[message.partition() or 0, message.offset() or 0] = (message.value() or b"").decode()
 
-    def finish(self, timeout_s: float = 120) -> str:
+    def unstick(self, patience_s: float) -> None:
+        """Kill workers that have had inputs and shown nothing new for so long: librdkafka waits for ever now and then when
+        its coordinators die. What they leave open is aborted, and new ones go on from the offsets.
+        """
+        progress, now = (len(self.seen), len(self.seen) >= 2 * self.inputs), time.monotonic()
+        if progress != self._progress or progress[1]:
+            self._progress, self._progress_at = progress, now
+        elif now - self._progress_at > patience_s:
+            self.stuck += 1
+            self._progress_at = now
+            for worker in self.workers:
+                worker.kill()
+
+    def finish(self, timeout_s: float = 120, patience_s: float | None = None) -> str:
         """Let the workers read everything, then judge."""
         assert self.feeder.flush(60) == 0
         until = time.monotonic() + timeout_s
@@ -126,14 +128,16 @@ class TransactionRounds:
             assert time.monotonic() < until, f"the workers do not get done, {self._lag()} inputs are left"
             for worker in self.workers:
                 worker.ensure()
-            self._look(0.5)
+            self.look(0.5)
+            if patience_s is not None:
+                self.unstick(patience_s)
         for worker in self.workers:
             worker.kill()
-        await_decided(self.server.bootstrap_servers, OUTPUT)
+        await_decided(self.servers, OUTPUT)
         return self._judge()
 
     def _lag(self) -> int:
-        asker = Consumer({"bootstrap.servers": self.server.bootstrap_servers, "group.id": GROUP})
+        asker = Consumer({"bootstrap.servers": self.servers, "group.id": GROUP, "log_level": 0})
         partitions = [TopicPartition(INPUT, partition) for partition in range(PARTITIONS)]
         try:
             committed = {place.partition: max(place.offset, 0) for place in asker.committed(partitions, 20)}
@@ -174,17 +178,52 @@ class TransactionRounds:
         assert not torn, f"{len(torn)} transactions are there in part"
         wrong = {place: value for place, value in self.seen.items() if committed.get(place) != value}
         assert not wrong, f"seen and not committed: {list(wrong.items())[:3]}"
-        self.server.assert_no_traceback()
         lost = len(everything) - len(committed)
         return (
-            f"{self.broker_kills} broker kills, {self.worker_kills} worker kills, {self.inputs} inputs, "
-            f"{len(sizes)} transactions committed, {lost} records of aborted ones not shown, {len(self.seen)} seen live"
+            f"{self.inputs} inputs, {len(sizes)} transactions committed, {lost} records of aborted ones not shown, "
+            f"{len(self.seen)} seen live"
         )
 
     def close(self) -> None:
         for worker in self.workers:
             worker.kill()
         self.reader.close()
+
+
+class TransactionRounds:
+    def __init__(self, directory: Path, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.server = ServerProcess(directory, properties=PROPERTIES).format()
+        self.server.start()
+        self.load = CopyLoad(self.server.bootstrap_servers, directory)
+        self.broker_kills = self.worker_kills = 0
+
+    def round(self) -> None:
+        self.load.feed(INPUTS_PER_ROUND)
+        self.load.look(self.random.uniform(0.3, 1.5))
+        victim = self.random.random()
+        if victim < 0.65:
+            self.server.kill()
+            self.broker_kills += 1
+        if victim > 0.45:
+            for worker in self.random.sample(self.load.workers, self.random.randint(1, WORKERS)):
+                worker.kill()
+                self.worker_kills += 1
+        if victim < 0.65:
+            if self.random.random() < 0.3:  # once more, while it completes what was prepared
+                self.server.start()
+                time.sleep(self.random.uniform(0, 0.1))
+                self.server.kill()
+                self.broker_kills += 1
+            self.server.start()
+
+    def finish(self) -> str:
+        summary = self.load.finish()
+        self.server.assert_no_traceback()
+        return f"{self.broker_kills} broker kills, {self.worker_kills} worker kills, {summary}"
+
+    def close(self) -> None:
+        self.load.close()
         if self.server.process is not None and self.server.process.poll() is None:
             self.server.kill()
 
@@ -196,7 +235,8 @@ def run(directory: Path, *, rounds: int, seed: int, progress: bool = False) -> s
             play.round()
             if progress and (number + 1) % 10 == 0:
                 print(
-                    f"round {number + 1}: {play.broker_kills} broker kills, {len(play.seen)} outputs seen", flush=True
+                    f"round {number + 1}: {play.broker_kills} broker kills, {len(play.load.seen)} outputs seen",
+                    flush=True,
                 )
         return play.finish()
     finally:

@@ -23,6 +23,10 @@ def frame(payload: bytes) -> bytes:
     return struct.pack(">i", len(payload)) + payload
 
 
+class CutFrame(ConnectionError, EOFError):
+    """The server died while it answered: as with a lost connection, what it did is not known."""
+
+
 class RawConnection:
     """One TCP connection; every wait is bounded by `timeout` seconds."""
 
@@ -43,7 +47,7 @@ class RawConnection:
             return None
         payload = self._read(struct.unpack(">i", head)[0])
         if payload is None:
-            raise EOFError("the connection closed inside a frame")
+            raise CutFrame("the connection closed inside a frame")
         return payload
 
     def request(

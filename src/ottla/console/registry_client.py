@@ -11,6 +11,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 from urllib.request import Request, urlopen
 
 from ottla.console.errors import ConsoleError
+from ottla.env.http_answer import HTTPException, read_answer
 
 _TIMEOUT_S = 5.0
 _MAX_ANSWER = 64 * 1024 * 1024
@@ -45,10 +46,10 @@ class Registry:
         request = Request(self.url + path, data=data, method=method, headers=headers)  # noqa: S310 - http(s) only, checked
         try:
             with urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - http(s) only, checked when made
-                return json.loads(answer.read(_MAX_ANSWER))
+                return json.loads(read_answer(answer, _MAX_ANSWER))
         except HTTPError as error:
             raise ConsoleError(_reason(error), status=error.code) from error
-        except (URLError, TimeoutError, ConnectionError, ValueError) as error:
+        except (URLError, OSError, HTTPException, ValueError) as error:
             reason = getattr(error, "reason", error)
             raise ConsoleError(f"the schema registry at {self.url} does not answer: {reason}", status=503) from error
 
@@ -92,5 +93,5 @@ def _reason(error: HTTPError) -> str:
     try:
         said = json.loads(error.read(65_536))
         return f"the registry answered {said.get('error_code', error.code)}: {said.get('message', error.reason)}"
-    except (ValueError, OSError, AttributeError):
+    except (ValueError, OSError, HTTPException, AttributeError):
         return f"the registry answered {error.code}: {error.reason}"

@@ -130,7 +130,7 @@ def run_pipelines(session: SparkSession, bootstrap: str, folder: Path, watch: St
 def feed(bootstrap: str, folder: Path, expected: Expected) -> None:
     import sqlite3
 
-    from ottla.connect.exactly_once import Outgoing, Sender
+    from ottla.connect.sender import Outgoing, Sender
 
     show.create_topics(bootstrap, {"access-log": 3, "hits": 3, "thermostats": 2})
     sender = Sender({"bootstrap.servers": bootstrap})

@@ -10,6 +10,7 @@ import urllib.request
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
+from ottla.env.http_answer import HTTPException, read_answer
 from ottla.registry.errors import RegistryError
 
 _CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
@@ -43,10 +44,10 @@ class RegistryClient:
             request.add_header("Authorization", "Basic " + base64.b64encode(self._user.encode()).decode())
         try:
             with urllib.request.urlopen(request, timeout=self._timeout_s, context=self._tls) as response:  # noqa: S310 - as above
-                return json.loads(response.read(_MAX_ANSWER_BYTES))
+                return json.loads(read_answer(response, _MAX_ANSWER_BYTES))
         except urllib.error.HTTPError as error:
             raise _error(error) from error
-        except (OSError, ValueError) as error:
+        except (OSError, HTTPException, ValueError) as error:
             reason = getattr(error, "reason", error)
             raise Unreachable(f"no answer from the registry at {self.url}: {reason}") from error
 
@@ -56,5 +57,5 @@ def _error(error: urllib.error.HTTPError) -> RegistryError:
         try:
             body = json.loads(error.read(_MAX_ANSWER_BYTES))
             return RegistryError(int(body["error_code"]), str(body["message"]))
-        except (ValueError, KeyError, TypeError):
+        except (OSError, HTTPException, ValueError, KeyError, TypeError):
             return RegistryError(error.code, f"HTTP {error.code} {error.reason}")

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from confluent_kafka import KafkaException
@@ -23,6 +24,9 @@ from ottla.registry.writer import Writer
 
 log = get_logger(__name__)
 
+FORWARD_THREADS = 8
+"""For requests that wait for the writer. Not the loop's pool: logins, the search for a new writer and taking over use it."""
+
 
 class Registry:
     def __init__(self, settings: RegistrySettings, url: str) -> None:
@@ -38,6 +42,7 @@ class Registry:
         self._election: Election | None = None
         self._writer_url: str | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self.forwards = ThreadPoolExecutor(FORWARD_THREADS, thread_name_prefix="forward")
 
     async def start(self) -> None:
         """Ready to answer: what was in the topic has been read."""
@@ -134,3 +139,4 @@ class Registry:
             if part is not None:
                 await asyncio.to_thread(part.stop)
         await asyncio.to_thread(self._topic.close)
+        self.forwards.shutdown(wait=False, cancel_futures=True)

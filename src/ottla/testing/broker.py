@@ -116,7 +116,7 @@ class Broker:
         if self._ended:  # before there was a loop to say it to
             self._stopping.set()
         try:
-            config = load(self._properties)
+            config = load(self._properties, strict=True)  # a typing mistake in a test is an error, not a warning
             node = Node(config)
             node.bind()
             if not is_formatted(config):

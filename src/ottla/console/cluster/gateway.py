@@ -52,6 +52,7 @@ class Gateway:
         for _ in range(_CLIENTS):
             self._clusters.put(Cluster(settings))
         self._threads = ThreadPoolExecutor(_CLIENTS * 2, thread_name_prefix="console")
+        self._exports = ThreadPoolExecutor(_CLIENTS, thread_name_prefix="export")
 
     async def ask(self, question: Callable[[Cluster], Result]) -> Result:
         """Run a question in a thread, with a cluster of its own while it lasts."""
@@ -74,7 +75,12 @@ class Gateway:
     async def in_thread(self, work: Callable[[], Result]) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
+    async def in_export_thread(self, work: Callable[[], Result]) -> Result:
+        """For what reads a topic for long: pages and logins have other threads."""
+        return await asyncio.get_running_loop().run_in_executor(self._exports, work)
+
     def close(self) -> None:
+        self._exports.shutdown(wait=False, cancel_futures=True)
         self._threads.shutdown(wait=False, cancel_futures=True)
         while not self._clusters.empty():
             self._clusters.get().close()

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from ottla.console.cluster.gateway import Gateway
 from ottla.console.errors import ConsoleError
 from ottla.console.messages.browse import Place, browse
 from ottla.console.messages.decode import FORMATS, Decoder
@@ -103,16 +104,16 @@ async def export(request: Request) -> Response:
     limit = min(number(given.get("limit", ""), "Limit", MAX_EXPORT), MAX_EXPORT)
     chunks = WRITERS[kind](records(site.client, topic.name, place, predicate, limit))
     headers = {"Content-Disposition": f'attachment; filename="{topic.name}.{kind}"'}
-    return StreamingResponse(_threaded(chunks), media_type=MEDIA_TYPES[kind], headers=headers)
+    return StreamingResponse(_threaded(site.gateway, chunks), media_type=MEDIA_TYPES[kind], headers=headers)
 
 
-async def _threaded(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
-    loop, end = asyncio.get_running_loop(), object()
+async def _threaded(gateway: Gateway, chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
+    end = object()
     while True:
-        chunk = await loop.run_in_executor(None, next, chunks, end)
+        chunk = await gateway.in_export_thread(partial(next, chunks, end))
         if chunk is end:
             return
-        yield chunk  # type: ignore[misc]
+        yield chunk
 
 
 async def write(request: Request) -> Response:

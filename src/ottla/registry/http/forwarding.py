@@ -9,6 +9,7 @@ import ssl
 import time
 from urllib.parse import urlsplit
 
+from ottla.env.http_answer import read_answer
 from ottla.registry.errors import RegistryError, forwarding_failed, unknown_leader
 from ottla.registry.http.answers import JSON_V1, Answer, Request
 from ottla.registry.service import Registry
@@ -18,6 +19,7 @@ FORWARDED = "x-forward"
 OFFSET = "x-ottla-offset"
 """On the writer's answer: how far the log must be read to contain what was written."""
 _PAUSE_S = 0.2
+_MAX_ANSWER_BYTES = 64 << 20
 
 
 async def forward(registry: Registry, request: Request) -> Answer:
@@ -34,7 +36,9 @@ async def forward(registry: Registry, request: Request) -> Answer:
             problem = unknown_leader()
         else:
             try:
-                found = await asyncio.to_thread(_send, registry.settings, url, request)
+                found = await asyncio.get_running_loop().run_in_executor(
+                    registry.forwards, _send, registry.settings, url, request
+                )
             except ConnectionRefusedError as error:
                 problem = forwarding_failed(f"Unexpected error while forwarding the request to {url}: {error}")
             except (OSError, http.client.HTTPException) as error:
@@ -80,6 +84,8 @@ def _send(settings: RegistrySettings, url: str, request: Request) -> Answer:
         connection.request(request.method, request.target, body=request.body, headers=headers)
         response = connection.getresponse()
         offset = response.getheader(OFFSET)
-        return Answer(response.read(), response.status, headers={OFFSET: offset} if offset else {})
+        return Answer(
+            read_answer(response, _MAX_ANSWER_BYTES), response.status, headers={OFFSET: offset} if offset else {}
+        )
     finally:
         connection.close()
