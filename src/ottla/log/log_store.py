@@ -87,7 +87,9 @@ class LogStore:
         self._compacted: set[TopicPartition] = set()
         """When the node started: partitions with an entry in a cleaner checkpoint."""
         self._discarded = DiscardedLogs(storage, random)
-        self.moves = LogMoves(self._logs, random, self._discarded, self._checkpoint_directory)
+        self.moves = LogMoves(
+            self._logs, random, self._discarded, self._checkpoint_directory, self._forget_former
+        )
         self._loaded = False
         self._keys = TopicKeys(self.online_directories)
         self.previous_broker_epoch = UNKNOWN_BROKER_EPOCH
@@ -244,7 +246,7 @@ class LogStore:
         log_dir.check_online()
         self._discarded.clear_name(log_dir, partition, now_ms)
         try:
-            log_dir.checkpoints.forget_absent(partition, partial(self._partitions_in, log_dir))
+            self._forget_former(log_dir, partition)
             log = create_partition_log(
                 log_dir, f"{log_dir.path}/{partition}", partition, config, now_ms=now_ms, topic_id=topic_id
             )
@@ -254,6 +256,10 @@ class LogStore:
         log.producer_id_expiration_ms = self.producer_id_expiration_ms
         self._logs[partition] = log
         return log
+
+    def _forget_former(self, log_dir: LogDirectory, partition: TopicPartition) -> None:
+        """A log of the partition is about to be created there: it starts without entries in the checkpoints."""
+        log_dir.checkpoints.forget_absent(partition, partial(self._partitions_in, log_dir))
 
     def _partitions_in(self, log_dir: LogDirectory) -> set[TopicPartition]:
         return {log.topic_partition for log in self._all_logs() if log.log_dir is log_dir}

@@ -228,7 +228,7 @@ class ReplicaLog(LocalLog):
 
     def _plan(self, end: Offset, *paths: str) -> FlushPlan:
         """With all that is unsynced, and `paths`. OSError when it cannot be made; then the next one has the same."""
-        plan = self._flush_plan(end, [*self._unsynced_paths(), *paths])
+        plan = self._flush_plan(end, list(dict.fromkeys([*self._unsynced_paths(), *paths])))
         self._epochs.dirty = False  # either the plan is synced, or `flush_failed` is told
         return plan
 
