@@ -255,6 +255,24 @@ def test_a_log_that_cannot_be_created_leaves_nothing_behind(tmp_path: Path, code
     node.store.create(late, TOPIC_ID, CONFIG, NOW, directory=str(node.paths[0]))
 
 
+def test_a_full_directory_keeps_no_topic_from_the_others(tmp_path: Path, code: int) -> None:
+    """It has the fewest partitions, because it takes none."""
+    node = Node(tmp_path)
+    node.store.create(TopicPartition("b", 1), TOPIC_ID, CONFIG, NOW, directory=str(node.paths[1]))
+    node.refuse(code)
+    late = TopicPartition("late", 0)
+    log = node.store.create(late, TOPIC_ID, CONFIG, NOW)
+    assert log.log_dir.path == str(node.paths[1])
+    assert append(log, b"x") == 0
+    node.assert_online()
+    node.storage.refuses = lambda _path: True
+    with pytest.raises(KafkaError):
+        node.store.create(TopicPartition("late", 1), TOPIC_ID, CONFIG, NOW)
+    node.relent()
+    assert node.store.create(TopicPartition("late", 1), TOPIC_ID, CONFIG, NOW).log_dir.path == str(node.paths[0])
+    node.store.abandon()
+
+
 def test_a_segment_that_cannot_be_created_leaves_nothing_behind(tmp_path: Path, code: int) -> None:
     """A small batch still fits into the old segment: an empty file at the offset of the roll would end the log there."""
     node = Node(tmp_path)

@@ -7,6 +7,7 @@ goes offline with its partitions; the methods here skip it and go on.
 
 from __future__ import annotations
 
+import contextlib
 import os.path
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -239,10 +240,18 @@ class LogStore:
         *,
         directory: str | None = None,
     ) -> PartitionLog:
-        """A new log in `directory`, else in the online directory with the fewest partitions."""
+        """A new log in `directory`, else in the directory with the fewest partitions that takes it: a full one has few."""
         if partition in self._logs:
             raise ValueError(f"{partition} has a log already")
-        log_dir = self.directory(directory) if directory is not None else self._least_loaded()
+        *preferred, last = self._by_load() if directory is None else [self.directory(directory)]
+        for log_dir in preferred:
+            with contextlib.suppress(KafkaError):  # the next one may have room
+                return self._create_in(log_dir, partition, topic_id, config, now_ms)
+        return self._create_in(last, partition, topic_id, config, now_ms)
+
+    def _create_in(
+        self, log_dir: LogDirectory, partition: TopicPartition, topic_id: Uuid, config: TopicConfig, now_ms: TimestampMs
+    ) -> PartitionLog:
         log_dir.check_online()
         self._discarded.clear_name(log_dir, partition, now_ms)
         try:
@@ -283,18 +292,19 @@ class LogStore:
                 return log_dir
         raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not one of this node's log directories")
 
-    def _least_loaded(self) -> LogDirectory:
+    def _by_load(self) -> list[LogDirectory]:
+        """Where a new log may go, the directory with the fewest partitions first."""
         online = self.online_directories()
         if not online:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "All log directories are offline")
         open_ones = [log_dir for log_dir in online if not log_dir.cordoned] or online
         if len(open_ones) == 1:
-            return open_ones[0]
+            return open_ones
         counts = {log_dir.path: 0 for log_dir in open_ones}
         for log in self._all_logs():
             if log.log_dir.path in counts:
                 counts[log.log_dir.path] += 1
-        return min(open_ones, key=lambda log_dir: counts[log_dir.path])
+        return sorted(open_ones, key=lambda log_dir: counts[log_dir.path])
 
     def delete(self, partition: TopicPartition, now_ms: TimestampMs) -> None:
         """Take the partition out: its folder is renamed at once and removed by `remove_due_files`."""
