@@ -346,6 +346,7 @@ class ReplicaLog(LocalLog):
         self.producers = rebuild_producer_state(
             self._snapshots, self._segments, self.log_start_offset, offset, now_ms, self.producer_id_expiration_ms
         )
+        self.producers.replicated_up_to(self.high_watermark)
 
     def _empty_segments(self, cut: _Cut) -> None:
         """The old segments stay in the list until the new one is there: a log has at least one."""
