@@ -45,6 +45,7 @@ from ottla.log.open_files import DEFAULT_OPEN_FILES, OpenFiles
 from ottla.log.partition_checkpoints import checkpoint, follow_cleaner_checkpoint, write_all
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import EVERYTHING, create_partition_log, load_partition_log
+from ottla.log.removals import Removal, carried_out
 from ottla.log.replica_log import DEFAULT_PRODUCER_ID_EXPIRATION_MS
 from ottla.log.retention import delete_old_segments
 from ottla.log.topic_keys import TopicKeys
@@ -373,11 +374,17 @@ class LogStore:
         """Those whose `flush.ms` is over: `prepare_flush` and sync them."""
         return [log for log in self.online_logs() if log.flush_due(now_ms)]
 
-    def remove_due_files(self, now_ms: TimestampMs) -> int:
-        """Remove deleted segments and partitions whose delay is over, and keys that could not be destroyed at once."""
+    def removals(self, now_ms: TimestampMs) -> Iterator[Removal]:
+        """Deleted segments and partitions whose delay is over: each is for a thread, before the next one is asked for.
+        Keys that could not be destroyed at once go first."""
         self._keys.destroy_remaining()
-        removed = sum(log_dir.remove_due_files(now_ms) for log_dir in self.online_directories())
-        return removed + self._discarded.remove_due(now_ms)
+        for log_dir in self.online_directories():
+            yield from log_dir.removals(now_ms)
+        yield from self._discarded.removals(now_ms)
+
+    def remove_due_files(self, now_ms: TimestampMs) -> int:
+        """As `removals`, here and now; returns how many went."""
+        return carried_out(self.removals(now_ms))
 
     # A checkpoint that only saves work after a crash need not wait for the disk: without `sync` a power cut may leave
     # an older one, and more of the log is looked through.

@@ -130,8 +130,11 @@ class Housekeeping:
     def _expire_producers(self) -> None:
         self._logs.remove_expired_producers(self._clock.time_ms())
 
-    def _remove_files(self) -> None:
-        self._logs.remove_due_files(self._clock.time_ms())
+    async def _remove_files(self) -> None:
+        """In a thread, one after the other: the file system takes its time for a large segment."""
+        loop = asyncio.get_running_loop()
+        for removal in self._logs.removals(self._clock.time_ms()):
+            await loop.run_in_executor(None, removal)
 
     async def _move(self) -> bool:
         """A piece of the moves, as large as replica.alter.log.dirs.io.max.bytes.per.second lets it be."""
