@@ -89,9 +89,7 @@ class LogStore:
         self._compacted: set[TopicPartition] = set()
         """When the node started: partitions with an entry in a cleaner checkpoint."""
         self._discarded = DiscardedLogs(storage, random)
-        self.moves = LogMoves(
-            self._logs, random, self._discarded, self._checkpoint_directory, self._forget_former
-        )
+        self.moves = LogMoves(self._logs, random, self._discarded, self._checkpoint_directory, self._forget_former)
         self._loaded = False
         self._keys = TopicKeys(self.online_directories)
         self.previous_broker_epoch = UNKNOWN_BROKER_EPOCH
