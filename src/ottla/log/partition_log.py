@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from ottla.log import timestamps
 from ottla.log.epoch_cache import EpochCache
 from ottla.log.file_names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
-from ottla.log.local_log import FlushPlan
 from ottla.log.log_directory import lacks_descriptors
 from ottla.log.producer_rebuild import end_transaction, marker_of
 from ottla.log.producer_state import Verification
@@ -332,23 +331,21 @@ class PartitionLog(SegmentExchange):
         compaction removed, are not in the copy.
         """
         self._check_usable()
-        storage = self.log_dir.storage
-        try:
-            self._snapshots.replace(replaced.producers)
-            EpochCache(replaced.epochs.entries).write(storage, self.directory)
-            for segment in self._segments:
-                segment.flush_indexes()
-        except OSError as error:
-            raise self.log_dir.storage_error(error) from error
-        self.flush(now_ms)
         end_snapshot = self._snapshots.path(self.log_end_offset)
         paths = [f"{self.directory}/{name}" for name in (PARTITION_METADATA, LEADER_EPOCH_CHECKPOINT)]
-        directories = [self.directory, self.log_dir.path]
         try:
-            files = [self._active.shared_file()]
-            FlushPlan(storage, self.log_end_offset, 0, files, [end_snapshot, *paths], directories).sync()
+            self._snapshots.replace(replaced.producers)
+            EpochCache(replaced.epochs.entries).write(self.log_dir.storage, self.directory)
+            for segment in self._segments:
+                segment.flush_indexes()
+            plan = self._plan(self.log_end_offset, end_snapshot, *paths)
+        except OSError as error:
+            raise self.log_dir.storage_error(error) from error
+        try:
+            plan.sync()
         except OSError as error:
             raise self.flush_failed(error) from error
+        self.flushed(plan, now_ms)
 
     def promote(self, replaced: PartitionLog) -> None:
         """Take the partition's name after `prepare_promotion`. KafkaError leaves the copy a copy, or its directory
