@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.combinations import given, refuse_together
+from ottla.cli.combinations import given, named, refuse_together
 from ottla.cli.connecting import connected
 
 if TYPE_CHECKING:
@@ -30,7 +30,8 @@ FORMATS = ["auto", "text", "json", "registry", "hex", "int", "base64"]
 @click.option("-e", "--exit", "exit_", is_flag=True, help="End at the end of the topic instead of waiting for more.")
 @click.option("-n", "--count", type=click.IntRange(1), help="End after so many records.")
 @click.option("-p", "--partition", type=click.IntRange(0), help="Only this partition; not with -g.")
-@click.option("-g", "--group", help="Read in a consumer group. Records are committed after they are printed.")
+@click.option("-g", "--group", callback=named,
+              help="Read in a consumer group. Records are committed after they are printed.")  # fmt: skip
 @click.option("-f", "--format", "form", metavar="FORMAT", help=r"As kcat: '%t %p %o %k %v\n'.")
 @click.option("--filter", "expression", metavar="EXPR", help="Only records for which this is true: value.amount > 100")
 @click.option("--key-as", type=click.Choice(FORMATS), default="auto", help="How to decode keys.")
