@@ -106,7 +106,7 @@ def test_from_the_end_reads_nothing_that_was_there(broker: Broker, topic: str) -
     assert _committed(broker, "from-end") == {}
 
 
-@pytest.mark.parametrize("where", ["5", "-1h"])
+@pytest.mark.parametrize("where", ["5", "-1h", "beginning", "end"])
 def test_from_is_refused_where_the_group_has_offsets(broker: Broker, topic: str, where: str) -> None:
     group = f"refused{where}"
     assert _consume(broker, topic, "-g", group, "-n", "3").returncode == 0
@@ -124,6 +124,14 @@ def test_options_that_cannot_work_with_a_group_are_refused_by_name(broker: Broke
     done = _consume(broker, topic, "-e", "--from", "stored")
     assert done.returncode == 1
     assert "--from stored needs a group (-g)" in done.stderr
+
+
+def test_a_closed_standard_output_is_refused_and_nothing_is_committed(broker: Broker, topic: str) -> None:
+    words = [*OTTLA, "consume", topic, "-g", "closed", "-e", "-b", broker.bootstrap_servers]
+    done = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", *words], stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "standard output is closed" in done.stderr
+    assert _committed(broker, "closed") == {}
 
 
 def _blocked(broker: Broker, topic: str, group: str) -> tuple[subprocess.Popen[str], int]:
