@@ -1,8 +1,8 @@
 """The metadata image: what the records of `__cluster_metadata` amount to.
 
-Only `ottla.metadata.replay` changes an image (for the order of quotas with `quota_order`). Registrations are values: a change makes a new one, so whoever held the
-old one can compare. A node keeps two images: the controller's (everything appended) and the published one (everything
-committed).
+Only `ottla.metadata.replay` changes an image (for the order of quotas with `quota_order`). Registrations are values: a
+change makes a new one, so whoever held the old one can compare. A node keeps two images: the controller's (everything
+appended) and the published one (everything committed).
 """
 
 from __future__ import annotations
