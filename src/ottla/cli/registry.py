@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from ottla.cli.combinations import given, refuse_together
+from ottla.cli.combinations import given, named, refuse_together
 from ottla.cli.web_options import web_options
 
 
@@ -24,7 +24,8 @@ from ottla.cli.web_options import web_options
               help="Where to answer; port 0 takes a free one.")  # fmt: skip
 @click.option("--advertised-url", help="How other instances reach this one; from --listen when not given.")
 @click.option("--topic", default="_schemas", show_default=True, help="The compacted topic that holds everything.")
-@click.option("--group-id", default="schema-registry", show_default=True, help="The group that elects the writer.")
+@click.option("--group-id", default="schema-registry", show_default=True, callback=named,
+              help="The group that elects the writer.")  # fmt: skip
 @click.option("--alone", is_flag=True, help="Write without an election: no other instance is meant to.")
 @click.option("--replication-factor", default=3, show_default=True, help="Of the topic when it is made.")
 @click.option("--schema-max-bytes", default=1_000_000, show_default=True, help="The largest schema accepted.")

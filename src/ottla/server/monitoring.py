@@ -11,6 +11,7 @@ from ottla.broker.broker import Broker
 from ottla.broker.controller_server import ControllerServer
 from ottla.runtime.http import HttpAnswer, HttpServer
 from ottla.runtime.listener import Listener
+from ottla.system.processes import resident_bytes
 
 if TYPE_CHECKING:
     from ottla.server.group_lag import GroupLag
@@ -59,7 +60,13 @@ class Monitoring:
         if self._lag is None and isinstance(server, Broker):
             self._lag = GroupLag(server)
         lags = await self._lag.now() if self._lag is not None else []
-        text = expose(server, self._listeners, active_controller=self._is_active_controller(), lags=lags)
+        text = expose(
+            server,
+            self._listeners,
+            active_controller=self._is_active_controller(),
+            resident_bytes=await resident_bytes(),
+            lags=lags,
+        )
         return HttpAnswer(text, CONTENT_TYPE)
 
     def _healthy(self) -> HttpAnswer:

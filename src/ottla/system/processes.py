@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import resource
@@ -65,14 +66,23 @@ def working_directory(pid: int) -> str | None:
         return next((field[1:] for field in fields if field.startswith("n/")), None)
 
 
-def resident_bytes() -> int | None:
-    """The memory of this process; None where the system does not say so."""
+async def resident_bytes() -> int | None:
+    """The memory of this process; None where the system does not say so. The loop does not wait for `ps`."""
+    resident = _resident_by_proc()
+    return await asyncio.to_thread(_resident_by_ps) if resident is None else resident
+
+
+def _resident_by_proc() -> int | None:
     try:
         with open(f"{_PROC}/self/statm", encoding="ascii") as statm:
             return int(statm.read().split()[1]) * resource.getpagesize()
     except OSError:
-        kibibytes = _output("ps", "-o", "rss=", "-p", str(os.getpid()), timeout_s=1).strip()
-        return int(kibibytes) * 1024 if kibibytes.isdigit() else None
+        return None
+
+
+def _resident_by_ps() -> int | None:
+    kibibytes = _output("ps", "-o", "rss=", "-p", str(os.getpid()), timeout_s=1).strip()
+    return int(kibibytes) * 1024 if kibibytes.isdigit() else None
 
 
 def open_descriptors() -> int | None:
