@@ -11,6 +11,7 @@ from typing import Any
 
 import jsonschema_rs
 
+from ottla.payloads.json_text import deeper_than, read_json
 from ottla.registry.records import JSON
 from ottla.registry.schemas.json_documents import Documents
 from ottla.registry.schemas.json_rules import Comparison
@@ -46,6 +47,9 @@ class JsonSchema:
     def serialized(self) -> str:
         return self.canonical
 
+    def check_new(self) -> None:
+        """Nothing: what is no schema is refused by the constructor."""
+
     def accepts(self, value: Any) -> bool:
         return bool(self._validator.is_valid(value))
 
@@ -55,9 +59,9 @@ class JsonSchema:
     def validator(self) -> Callable[[bytes], str | None]:
         def check(payload: bytes) -> str | None:
             try:
-                value = json.loads(payload)
-            except (ValueError, RecursionError):
-                return "not JSON"
+                value = read_json(payload)
+            except ValueError as error:
+                return f"not JSON: {_first_line(error)}"
             if self._validator.is_valid(value):
                 return None
             error = next(iter(self._validator.iter_errors(value)))
@@ -72,16 +76,9 @@ def _loads(text: str) -> Any:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise SchemaProblem(f"not JSON: {_first_line(error)}") from error
-    if _depth(value, 0) > _MAX_DEPTH:
+    if deeper_than(value, _MAX_DEPTH):
         raise SchemaProblem(f"nested more than {_MAX_DEPTH} deep")
     return value
-
-
-def _depth(value: Any, depth: int) -> int:
-    if depth > _MAX_DEPTH or not isinstance(value, dict | list):
-        return depth
-    inner = value.values() if isinstance(value, dict) else value
-    return max((_depth(item, depth + 1) for item in inner), default=depth)
 
 
 def _dumps(value: Any, *, sort_keys: bool = False) -> str:
