@@ -58,7 +58,7 @@ def _json_schema(registry: Registry, found: dict[str, Any]) -> Callable[[Any], b
     import jsonschema_rs
 
     del registry
-    check = jsonschema_rs.validator_for(json.loads(found["schema"]))
+    check = jsonschema_rs.validator_for(json.loads(found["schema"]), pattern_options=PATTERNS)
 
     def write(tree: Any) -> bytes:
         problem = next(iter(check.iter_errors(tree)), None)

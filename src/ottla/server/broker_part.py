@@ -110,6 +110,7 @@ class BrokerPart:
         config = self._config
         if not config.ottla_schema_registry_url:
             return None
+        from ottla.broker.schema_judgement import Limits
         from ottla.server.schemas import RegistrySchemas
 
         return RegistrySchemas(
@@ -117,6 +118,7 @@ class BrokerPart:
             lambda: self._node.bootstrap_servers,
             max_schemas=config.ottla_schema_validation_max_schemas,
             timeout_s=config.ottla_schema_registry_timeout_ms / 1000,
+            limits=Limits(config.ottla_schema_validation_max_record_bytes, config.ottla_schema_validation_max_ms),
         )
 
     def _make_replicas(self) -> Replicas:

@@ -21,7 +21,7 @@ from ottla.log.validation_records import RecordValidationError
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Offset, TopicPartition, Uuid
 from ottla.model.topic_names import INTERNAL_TOPICS
-from ottla.protocol.generated.produce_request import ProduceRequest, TopicProduceData
+from ottla.protocol.generated.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.generated.produce_response import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -33,7 +33,7 @@ from ottla.protocol.generated.produce_response import (
 from ottla.replication.partition import Partition
 
 if TYPE_CHECKING:
-    from ottla.broker.schema_validation import Misfits
+    from ottla.broker.schema_judgement import Misfits
 
 FIRST_TOPIC_ID_VERSION = 13
 FIRST_LEADER_HINT_VERSION = 10
@@ -72,7 +72,7 @@ def handle(context: RequestContext, request: ProduceRequest) -> Any:
 
 
 def _handle(
-    context: RequestContext, request: ProduceRequest, misfits: Mapping[TopicPartition, Misfits]
+    context: RequestContext, request: ProduceRequest, misfits: Mapping[int, Misfits]
 ) -> ProduceResponse | Deferred | None:
     if request.transactional_id is not None:
         from ottla.broker.transactional_produce import verified
@@ -85,7 +85,7 @@ def _append(
     context: RequestContext,
     request: ProduceRequest,
     verdicts: Mapping[TopicPartition, Verdict] = MappingProxyType({}),
-    misfits: Mapping[TopicPartition, Misfits] = MappingProxyType({}),
+    misfits: Mapping[int, Misfits] = MappingProxyType({}),
 ) -> ProduceResponse | Deferred | None:
     append = Append(context, request, verdicts, misfits)
     response = ProduceResponse(append.topics())
@@ -122,7 +122,7 @@ class Append:
         context: RequestContext,
         request: ProduceRequest,
         verdicts: Mapping[TopicPartition, Verdict],
-        misfits: Mapping[TopicPartition, Misfits],
+        misfits: Mapping[int, Misfits],
     ) -> None:
         self._misfits = misfits
         self._context = context
@@ -146,7 +146,7 @@ class Append:
                 try:
                     if refusal is not None:
                         raise refusal
-                    partitions.append(self._partition(topic, data.index, data.records))
+                    partitions.append(self._partition(topic, data))
                 except KafkaError as error:
                     found = error if several else whole_refusal(self._request) or error
                     partitions.append(self._failed(topic, data.index, found))
@@ -154,7 +154,8 @@ class Append:
             answers.append(TopicProduceResponse(topic.name, topic.topic_id, partitions))
         return answers if len(answers) == 1 and answers[0].partition_responses else _told_once(answers)
 
-    def _partition(self, topic: TopicProduceData, index: int, records: Any) -> PartitionProduceResponse:
+    def _partition(self, topic: TopicProduceData, data: PartitionProduceData) -> PartitionProduceResponse:
+        index, records = data.index, data.records
         partition = find_partition(self._context, topic, index)
         if records is None:
             raise KafkaError(ErrorCode.INVALID_RECORD)
@@ -170,7 +171,7 @@ class Append:
         guard = self._verdicts.get(partition.topic_partition) if self._verdicts else None
         if isinstance(guard, UnverifiedError):
             raise guard
-        misfits = self._misfits.get(partition.topic_partition) if self._misfits else None
+        misfits = self._misfits.get(id(data)) if self._misfits else None
         if misfits is not None:
             misfits.refuse()
         result = partition.append_as_leader(

@@ -179,6 +179,10 @@ class TopicSettings(Settings):
         LIST, ("value",), list_of(("key", "value")), "Which parts of a record carry a schema's id and are checked.",
         internal=True, undeclared=True,
     )
+    ottla_schema_validation_context: str = setting(
+        STRING, "", None, "The registry's context in which the ids of the records' schemas are; empty: the default one.",
+        internal=True, undeclared=True,
+    )
     ottla_schema_quarantine_topic: str = setting(
         STRING, "", None, "Where quarantined records go; the topic's name with .quarantine when empty.",
         internal=True, undeclared=True,

@@ -15,7 +15,7 @@ from ottla.payloads.json_text import deeper_than, read_json
 from ottla.registry.records import JSON
 from ottla.registry.schemas.json_documents import Documents
 from ottla.registry.schemas.json_rules import Comparison
-from ottla.registry.schemas.json_values import DRAFT_7
+from ottla.registry.schemas.json_values import DRAFT_7, PATTERNS
 from ottla.registry.schemas.parsed import Dependency, Incompatibility, SchemaProblem
 
 _MAX_DEPTH = 100
@@ -37,7 +37,7 @@ class JsonSchema:
         if isinstance(schema, dict) and "$schema" not in schema:
             schema = {"$schema": DRAFT_7, **schema}
         try:
-            return jsonschema_rs.validator_for(schema, retriever=self.documents.retrieve)
+            return jsonschema_rs.validator_for(schema, retriever=self.documents.retrieve, pattern_options=PATTERNS)
         except (ValueError, TypeError, RecursionError) as error:
             raise SchemaProblem(_first_line(error)) from error
 

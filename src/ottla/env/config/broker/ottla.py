@@ -64,6 +64,15 @@ class OttlaSettings(Settings):
     ottla_schema_validation_max_schemas: int = setting(
         INT, 1000, at_least(1), "Schemas that are kept ready to check records with.", undeclared=True
     )
+    ottla_schema_validation_max_record_bytes: int = setting(
+        INT, 4 * 1024 * 1024, at_least(1), "The largest key or value that is checked against a schema; larger ones are refused.",
+        undeclared=True,
+    )
+    ottla_schema_validation_max_ms: int = setting(
+        INT, 5000, at_least(1),
+        "How long the records of one batch may take to be checked against their schemas; the batch is refused after it.",
+        undeclared=True,
+    )
     ottla_schema_registry_timeout_ms: int = setting(
         INT, 5000, at_least(1), "How long a produce waits for a schema that is not known yet.", undeclared=True
     )
