@@ -10,13 +10,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from ottla.broker.schema_judgement import SchemaKey
 from ottla.env.config.load import load
 from ottla.protocol.generated.create_topics_request import CreatableTopic, CreateTopicsRequest
 from ottla.registry.http.forwarding import forward
 from ottla.registry.service import Registry
 from ottla.registry.settings import RegistrySettings
 from ottla.server.node import Node
-from ottla.broker.schema_judgement import SchemaKey
 from ottla.server.schemas import RegistrySchemas
 from ottla.server.storage import format_standalone
 

@@ -57,6 +57,8 @@ def _avro(registry: Registry, found: dict[str, Any]) -> Callable[[Any], bytes]:
 def _json_schema(registry: Registry, found: dict[str, Any]) -> Callable[[Any], bytes]:
     import jsonschema_rs
 
+    from ottla.registry.schemas.json_values import PATTERNS
+
     del registry
     check = jsonschema_rs.validator_for(json.loads(found["schema"]), pattern_options=PATTERNS)
 

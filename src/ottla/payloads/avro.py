@@ -66,7 +66,7 @@ class AvroReader:
 
 
 def parse_avro(schema: Any, dependencies: Sequence[Any] = ()) -> Any:
-    """fastavro's form of a schema, for its writer; AvroError when it is none."""
+    """Fastavro's form of a schema, for its writer; AvroError when it is none."""
     return _parsed(schema, dependencies)[0]
 
 

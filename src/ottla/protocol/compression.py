@@ -89,8 +89,12 @@ def unknown_codec(codec: int) -> KafkaError:
     return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown compression type id: {codec}")
 
 
-def too_large(limit: int) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_RECORD, f"The batch decompresses to more than {limit} bytes")
+class TooLargeError(KafkaError):
+    """The batch decompresses to more than the reader allows."""
+
+
+def too_large(limit: int) -> TooLargeError:
+    return TooLargeError(ErrorCode.INVALID_RECORD, f"The batch decompresses to more than {limit} bytes")
 
 
 def undecodable(problem: BaseException) -> KafkaError:

@@ -7,7 +7,6 @@ waits: a line without its newline, a quoted CSV field that is not closed, a Parq
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 

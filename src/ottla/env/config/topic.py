@@ -170,6 +170,11 @@ class TopicSettings(Settings):
     )
 
     # Ottla's own: shown by DescribeConfigs only where they are set, so that a topic looks as Kafka's does.
+    ottla_validate_records: bool = setting(
+        BOOLEAN, False, None,
+        "Whether the records inside of a produced batch are read and refused as Apache Kafka does, not only its header.",
+        synonyms=_from("ottla.validate.records"), internal=True, undeclared=True,
+    )
     ottla_schema_validation: str = setting(
         STRING, "off", one_of("off", "refuse", "quarantine"),
         "What happens to records that do not match their schema: nothing, refused, or put aside.",

@@ -60,8 +60,8 @@ class JsonSchema:
         def check(payload: bytes) -> str | None:
             try:
                 value = read_json(payload)
-            except ValueError as error:
-                return f"not JSON: {_first_line(error)}"
+            except ValueError as problem:
+                return f"not JSON: {_first_line(problem)}"
             if self._validator.is_valid(value):
                 return None
             error = next(iter(self._validator.iter_errors(value)))

@@ -30,9 +30,7 @@ def accepted(schema: dict[str, Any], value: Any, documents: Documents, home: Any
     draft = home.get("$schema", DRAFT_7) if isinstance(home, dict) else DRAFT_7
     alone = {"$schema": draft, **_rehomed(schema)}
     try:
-        return bool(
-            jsonschema_rs.validator_for(alone, retriever=retrieve, pattern_options=PATTERNS).is_valid(value)
-        )
+        return bool(jsonschema_rs.validator_for(alone, retriever=retrieve, pattern_options=PATTERNS).is_valid(value))
     except (ValueError, TypeError):
         return unsure
 

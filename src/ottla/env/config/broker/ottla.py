@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.env.config.checks import at_least, between, http_address, list_of
-from ottla.env.config.settings import BOOLEAN, DOUBLE, INT, LIST, PASSWORD, STRING, Settings, setting
+from ottla.env.config.settings import BOOLEAN, CLUSTER, DOUBLE, INT, LIST, PASSWORD, STRING, Settings, setting
 
 
 # One setting per paragraph reads as a table; the formatter would spread it over ten lines.
@@ -57,6 +57,11 @@ class OttlaSettings(Settings):
     ottla_audit_queue_max_events: int = setting(
         INT, 10_000, at_least(1), "Audit events that may wait to be written; more are counted and dropped.",
         undeclared=True,
+    )
+    ottla_validate_records: bool = setting(
+        BOOLEAN, False, None,
+        "Whether the records inside of a produced batch are read and refused as Apache Kafka does; topics may differ.",
+        mode=CLUSTER, undeclared=True,
     )
     ottla_schema_registry_url: str | None = setting(
         STRING, None, None, "The schema registry that ottla.schema.validation of topics asks.", undeclared=True
