@@ -51,8 +51,8 @@ class NotLoaded(Exception):
 class Limits(NamedTuple):
     """`ottla.schema.validation.max.record.bytes` and `ottla.schema.validation.max.ms`."""
 
-    record_bytes: int
-    batch_ms: int
+    record_bytes: int = 4 << 20
+    batch_ms: int = 5000
 
 
 class Checks(Protocol):

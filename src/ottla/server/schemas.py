@@ -31,6 +31,7 @@ _FORGET_MISSING_S = 5.0
 _FORGET_SLOW_S = 300.0
 """A schema that took too long to check one record is not tried again before this time has passed."""
 _CHECK_THREADS = 2
+_LIMITS = Limits()
 _DIVERT_TIMEOUT_S = 30.0
 _THREADS = 4
 """For what waits for the registry, and for what waits for the quarantine topic. Not the loop's pool: disk syncs use it."""
@@ -48,7 +49,7 @@ class RegistrySchemas:
         *,
         max_schemas: int,
         timeout_s: float,
-        limits: Limits = Limits(4 << 20, 5000),
+        limits: Limits = _LIMITS,
     ) -> None:
         self.limits = limits
         self._url = url
