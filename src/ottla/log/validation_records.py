@@ -38,9 +38,9 @@ MAX_ERRORS_IN_MESSAGE = 3
 MAX_RECORD_ERRORS = 10_000
 """Records that an answer names."""
 STEP_RECORDS = 1000
-LOOP_RECORDS = 2000
+LOOP_RECORDS = 1000
 LOOP_BYTES = 64 * 1024
-"""What is walked on the loop, uncompressed: 1 to 4 ms. More goes to a worker."""
+"""What is walked on the loop, uncompressed: 1 to 3 ms. More goes to a worker."""
 _NO_PRODUCER = -1
 _NO_EPOCH = -1
 
