@@ -15,7 +15,6 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests.interop.ottla_server import OttlaServer
-from tests.interop.producer_session import ask
 from tests.interop.settled import await_led
 from tests.support.frames import RawConnection
 
@@ -25,6 +24,7 @@ from ottla.protocol.generated.produce_request import PartitionProduceData, Produ
 from ottla.protocol.records import SimpleRecord, build_batch
 
 BATCH_BYTES = 16 * 1024
+VERSION = 9
 CODECS = {"none": NONE, "lz4": LZ4, "zstd": ZSTD}
 
 
@@ -34,13 +34,17 @@ def cost_us(server: OttlaServer, topic: str, record_bytes: int, codec: int, batc
     value = bytes(range(256)) * (record_bytes // 256 + 1)
     records = [SimpleRecord(1, b"k%d" % n, value[:record_bytes]) for n in range(count)]
     batch = bytes(build_batch(records, compression=codec))
+    data = [TopicProduceData(topic, partition_data=[PartitionProduceData(0, batch)])]
+    pieces: list[bytes] = []
+    ProduceRequest(None, 1, 10_000, data).encode(pieces, VERSION)
+    body = b"".join(pieces)
     before = 0.0
     with RawConnection("127.0.0.1", server.port) as connection:
         for number in range(batches + 1):
             if number == 1:  # the first loads what it needs
                 before = cpu_seconds(server.pid)
-            data = [TopicProduceData(topic, partition_data=[PartitionProduceData(0, batch)])]
-            ask(connection, ProduceRequest(None, 1, 10_000, data), 9)
+            if connection.request(ProduceRequest.API_KEY, VERSION, body, flexible=True) is None:
+                raise ConnectionError("the broker closed the connection")
     return (cpu_seconds(server.pid) - before) / batches / count * 1e6
 
 

@@ -89,7 +89,9 @@ def test_what_is_within_the_limits_is_read(depth: int) -> None:
 def test_most_payloads_are_not_walked(monkeypatch: pytest.MonkeyPatch) -> None:
     """The usual record costs one comparison; counted, not measured."""
     walks: list[int] = []
-    monkeypatch.setattr("ottla.payloads.avro.walk", lambda root, data: walks.append(len(data)) or avro_walk.walk(root, data))
+    monkeypatch.setattr(
+        "ottla.payloads.avro.walk", lambda root, data: walks.append(len(data)) or avro_walk.walk(root, data)
+    )
     value = {"id": 1, "who": "w", "tags": {"a": "b"}, "lines": [{"sku": "s" * 20, "price": 1.5}] * 2000}
     reader = AvroReader(ORDER)
     assert reader.read(written(ORDER, value)) == value
@@ -149,7 +151,14 @@ def test_a_schema_beyond_the_limits_is_an_error() -> None:
     deep: Any = "int"
     for _ in range(300):
         deep = {"type": "array", "items": deep}
-    for schema in (deep, "Unknown", {"type": "record"}, 5, None, {"type": {"type": "record", "name": "X", "fields": []}}):
+    for schema in (
+        deep,
+        "Unknown",
+        {"type": "record"},
+        5,
+        None,
+        {"type": {"type": "record", "name": "X", "fields": []}},
+    ):
         with pytest.raises(AvroError, match="the Avro schema cannot be used"):
             AvroReader(schema)
 

@@ -87,7 +87,7 @@ def test_deep_json_is_an_error(place: Place) -> None:
     ],
 )  # fmt: skip
 @pytest.mark.timeout(180)
-def test_registration_refuses_bad_defaults_as_confluent_does(place: Place, kind: Any, default: Any, good: bool) -> None:  # noqa: FBT001 - a row
+def test_registration_refuses_bad_defaults_as_confluent_does(place: Place, kind: Any, default: Any, good: bool) -> None:
     status, answer = register(place.url, f"d-{uuid.uuid4().hex[:8]}", record("R", kind, default))
     if good:
         assert status == 200, answer
@@ -100,7 +100,11 @@ def test_registration_refuses_bad_defaults_as_confluent_does(place: Place, kind:
 def test_a_default_of_many_branches_is_judged_in_bounded_steps(place: Place) -> None:
     """Each level of the value fits each of the branches but for its end: 40 to the power of 12 ways."""
     branches = [
-        {"type": "record", "name": f"B{n}", "fields": [{"name": "x", "type": ["null", "int", *[f"B{k}" for k in range(n)]]}]}
+        {
+            "type": "record",
+            "name": f"B{n}",
+            "fields": [{"name": "x", "type": ["null", "int", *[f"B{k}" for k in range(n)]]}],
+        }
         for n in range(40)
     ]
     default: Any = "not an int"

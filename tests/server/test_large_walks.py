@@ -56,7 +56,9 @@ def exchange(port: int) -> dict[str, list[int]]:
     set_max_timestamp(odd, 0, 0, FAR_FUTURE)  # a header that lies about the records' times
     with RawConnection("127.0.0.1", port) as connection:
         for topic in TOPICS:
-            data = [TopicProduceData(topic, partition_data=[PartitionProduceData(0, bytes(each))]) for each in (batch, odd)]
+            data = [
+                TopicProduceData(topic, partition_data=[PartitionProduceData(0, bytes(each))]) for each in (batch, odd)
+            ]
             codes = []
             for each in data:
                 body = ask(connection, ProduceRequest(None, -1, 10_000, [each]), 9)
