@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError
 
 from ottla.broker import schema_judgement
 from ottla.broker.schema_judgement import CheckedBatch, Limits, SchemaKey, judge
+from ottla.env.config import TopicConfig
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.protocol.records import SimpleRecord, build_batch
@@ -180,7 +181,7 @@ class _Checks:
 
 def checked(values: list[bytes]) -> CheckedBatch:
     batch = build_batch([SimpleRecord(0, None, framed(1, value)) for value in values])
-    return CheckedBatch(TopicPartition("t", 0), batch, "quarantine", "q", ("value",), "")
+    return CheckedBatch(TopicPartition("t", 0), batch, "quarantine", "q", ("value",), "", TopicConfig())
 
 
 def test_a_batch_has_a_budget_of_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,11 +7,11 @@ unforeseen way is refused as a whole (`Misfits.failure`): what could not be chec
 from __future__ import annotations
 
 import time
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ottla.env.logging import get_logger
-from ottla.log.validation import ValidatedBatches
-from ottla.log.validation_records import RecordError, RecordValidationError
+from ottla.log.validation import ValidatedBatches, validate_produce
+from ottla.log.validation_records import RecordError, RecordValidationError, iterate_spans
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
 from ottla.protocol.records import (
@@ -23,8 +23,10 @@ from ottla.protocol.records import (
     crc_matches,
     iterate_records,
     parse_header,
-    record_spans,
 )
+
+if TYPE_CHECKING:
+    from ottla.env.config import TopicConfig
 
 log = get_logger(__name__)
 QUARANTINE = "quarantine"
@@ -71,12 +73,13 @@ class CheckedBatch(NamedTuple):
     quarantine_topic: str
     fields: tuple[str, ...]
     context: str
+    config: TopicConfig
 
 
 class Misfits:
     """The records of one batch that do not match."""
 
-    __slots__ = ("failure", "mode", "partition", "problems", "quarantine_topic", "records")
+    __slots__ = ("failure", "mode", "partition", "prepared", "problems", "quarantine_topic", "records")
 
     def __init__(self, batch: CheckedBatch) -> None:
         self.partition = batch.partition
@@ -85,6 +88,8 @@ class Misfits:
         self.problems: dict[int, str] = {}
         self.records: list[tuple[Record, str]] = []
         self.failure: KafkaError | None = None
+        self.prepared: ValidatedBatches | None = None
+        """What is appended in the batch's place, once the misfits have been put aside."""
 
     def add(self, index: int, record: Record, problem: str) -> None:
         self.problems[index] = problem
@@ -101,15 +106,25 @@ class Misfits:
         text = f"{len(self.problems)} of the batch's records do not match their schema"
         raise RecordValidationError(ErrorCode.INVALID_RECORD, text, named)
 
-    def taken_out(self, validated: ValidatedBatches) -> ValidatedBatches:
-        """The batch without them; offsets and sequence numbers of the others stay."""
+    def prepare(self, batch: CheckedBatch, now_ms: int, version: int) -> None:
+        """In a worker too: the batch without them. The log's own verdict on the whole comes first."""
+        try:
+            validated = validate_produce(batch.records, batch.partition, batch.config, now_ms, version=version)
+            self.prepared = self._taken_out(validated)
+        except KafkaError as error:
+            self.failure = error
+
+    def _taken_out(self, validated: ValidatedBatches) -> ValidatedBatches:
+        """Offsets and sequence numbers of the others stay."""
         header = parse_header(validated.buf, 0)
         payload = batch_payload(validated.buf, 0, header)
-        spans = record_spans(payload, header.record_count)
-        kept = [span for index, span in enumerate(spans) if index not in self.problems]
-        body = b"".join(bytes(payload[span[0] : span[1]]) for span in kept)
+        body = bytearray()
+        for index, span in enumerate(iterate_spans(payload, header)):
+            if index not in self.problems:
+                body += payload[span[0] : span[1]]
+        kept = header.record_count - len(self.problems)
         fresh = assemble_batch(
-            body, len(kept), base_offset=header.base_offset, last_offset_delta=header.last_offset_delta,
+            body, kept, base_offset=header.base_offset, last_offset_delta=header.last_offset_delta,
             base_timestamp=header.base_timestamp, max_timestamp=header.max_timestamp,
             attributes=header.attributes, leader_epoch=header.leader_epoch, producer_id=header.producer_id,
             producer_epoch=header.producer_epoch, base_sequence=header.base_sequence,

@@ -90,6 +90,7 @@ def _batch(partition: Partition, records: Any) -> CheckedBatch:
         config.ottla_schema_quarantine_topic or f"{partition.topic_partition.topic}.quarantine",
         config.ottla_schema_validation_fields,
         config.ottla_schema_validation_context,
+        config,
     )
 
 
@@ -101,9 +102,12 @@ async def _later(context: RequestContext, batches: dict[int, CheckedBatch], proc
         judged = await schemas.run(partial(_judge_all, schemas, batches))
         if judged.missing:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the cache of schemas is too small for one request")
-    for misfits in judged.misfits.values():
+    for key, misfits in judged.misfits.items():
         if misfits.records and misfits.failure is None:
-            await schemas.divert(misfits.quarantine_topic, misfits.partition, misfits.records)
+            now_ms = context.broker.clock.time_ms()
+            await schemas.run(partial(misfits.prepare, batches[key], now_ms, context.version))
+            if misfits.failure is None:
+                await schemas.divert(misfits.quarantine_topic, misfits.partition, misfits.records)
     answer = proceed(judged.misfits)
     if isinstance(answer, Deferred):
         done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()

@@ -71,7 +71,6 @@ class PartitionLog(SegmentExchange):
         version: int = FIRST_ZSTD_VERSION,
         guard: Verification | None = None,
         transaction_version: int = 0,
-        rewrite: Callable[[ValidatedBatches], ValidatedBatches] | None = None,
         validated: ValidatedBatches | None = None,
         on_loop: bool = False,
     ) -> AppendResult:
@@ -93,8 +92,6 @@ class PartitionLog(SegmentExchange):
                 )
         else:
             validated = validate(batches, self.topic_partition, self._config, now_ms, origin=origin)
-        if rewrite is not None:
-            validated = rewrite(validated)
         return self.append_validated(validated, leader_epoch, now_ms, origin, guard, transaction_version)
 
     def append_validated(

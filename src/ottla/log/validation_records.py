@@ -94,7 +94,7 @@ def walk_records(
     errors = _Errors()
     bad_timestamp = False
     first_delta = min_delta = 0
-    for index, span in enumerate(_spans(payload, header, full=config.ottla_validate_records)):
+    for index, span in enumerate(iterate_spans(payload, header, full=config.ottla_validate_records)):
         if index == 0:
             first_delta = min_delta = span[3]
         min_delta = min(min_delta, span[3])
@@ -131,7 +131,7 @@ def _payload(buf: Buffer, header: BatchHeader, *, on_loop: bool) -> memoryview |
         raise LargeWalkError from None
 
 
-def _spans(payload: memoryview | bytes, header: BatchHeader, *, full: bool = False) -> Iterator[RecordSpan]:
+def iterate_spans(payload: memoryview | bytes, header: BatchHeader, *, full: bool = False) -> Iterator[RecordSpan]:
     """Step by step: the spans of 100 MB of small records would take 2 GB."""
     pos = 0
     compressed = header.compression != 0
@@ -206,7 +206,7 @@ def _check_buildable(walked: WalkedRecords, header: BatchHeader) -> None:
 
 def _renumbered(walked: WalkedRecords, header: BatchHeader, shift: int) -> bytearray:
     out = bytearray()
-    for index, span in enumerate(_spans(walked.payload, header)):
+    for index, span in enumerate(iterate_spans(walked.payload, header)):
         timestamp_delta, _, key, value, headers, _ = record_at(walked.payload, span[0])
         encode_record(out, index, timestamp_delta - shift, key, value, headers)
     return out

@@ -220,8 +220,7 @@ class Append:
             required_acks=self._acks,
             version=self._version,
             guard=guard,
-            rewrite=None if misfits is None else misfits.taken_out,
-            validated=validated,
+            validated=validated if misfits is None else misfits.prepared,
             on_loop=self._on_loop,
         )
         metrics = self._context.broker.metrics
