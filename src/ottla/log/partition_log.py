@@ -70,23 +70,27 @@ class PartitionLog(SegmentExchange):
         version: int = FIRST_ZSTD_VERSION,
         guard: Verification | None = None,
         transaction_version: int = 0,
-        rewrite: Callable[[ValidatedBatches], ValidatedBatches] | None = None,
+        validated: ValidatedBatches | None = None,
+        on_loop: bool = False,
     ) -> AppendResult:
-        """Validate one produced buffer (`version` is Produce's), give it offsets and write it.
+        """Validate one produced buffer (`version` is Produce's), give it offsets and write it. What a worker has
+        validated comes as `validated`; with `on_loop`, LargeWalkError says that it should.
 
         KafkaError or RecordValidationError refuses it with nothing changed; KAFKA_STORAGE_ERROR says that the disk
         did. `guard` comes from `start_verification`, `transaction_version` from the coordinator that ends a transaction.
         """
-        if origin is _CLIENT:
+        if validated is not None:
+            pass
+        elif origin is _CLIENT:
             header = as_it_is(batches, version, self._as_it_is_bytes, now_ms + self._future_ms)
             if header is not None:
                 validated = _new_tuple(ValidatedBatches, (batches, [(0, header)], NO_TIMESTAMP))
             else:
-                validated = validate_produce(batches, self.topic_partition, self._config, now_ms, version=version)
+                validated = validate_produce(
+                    batches, self.topic_partition, self._config, now_ms, version=version, on_loop=on_loop
+                )
         else:
             validated = validate(batches, self.topic_partition, self._config, now_ms, origin=origin)
-        if rewrite is not None:
-            validated = rewrite(validated)
         return self.append_validated(validated, leader_epoch, now_ms, origin, guard, transaction_version)
 
     def append_validated(
@@ -263,12 +267,15 @@ class PartitionLog(SegmentExchange):
                 ) from error
             raise log_dir.storage_error(error) from error
 
-    def offset_for_timestamp(self, timestamp: TimestampMs) -> TimestampedOffset | None:
-        """The first record whose timestamp is >= `timestamp`, from the log start; None when there is none."""
-        return self._looked_up(lambda: timestamps.offset_for_timestamp(self, timestamp))
+    def offset_for_timestamp(
+        self, timestamp: TimestampMs, start: Offset = 0, *, on_loop: bool = False
+    ) -> TimestampedOffset | None:
+        """The first record whose timestamp is >= `timestamp`, from the log start; None when there is none. `start` and
+        `on_loop` as in `ottla.log.timestamps`."""
+        return self._looked_up(lambda: timestamps.offset_for_timestamp(self, timestamp, start, on_loop=on_loop))
 
-    def offset_of_max_timestamp(self) -> TimestampedOffset | None:
-        return self._looked_up(lambda: timestamps.offset_of_max_timestamp(self))
+    def offset_of_max_timestamp(self, *, on_loop: bool = False) -> TimestampedOffset | None:
+        return self._looked_up(lambda: timestamps.offset_of_max_timestamp(self, on_loop=on_loop))
 
     def _looked_up(self, lookup: Callable[[], TimestampedOffset | None]) -> TimestampedOffset | None:
         self._check_usable()

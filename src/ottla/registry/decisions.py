@@ -42,7 +42,7 @@ from ottla.registry.records import (
     schema_record,
     schema_tombstone,
 )
-from ottla.registry.schemas.parsed import ParsedSchema
+from ottla.registry.schemas.parsed import ParsedSchema, SchemaProblem
 from ottla.registry.state import GLOBAL, digest
 from ottla.registry.subjects import context_of
 
@@ -95,6 +95,10 @@ class Register:
             return self._imported(queries, schema, text, mode)
         if mode == "IMPORT":
             raise not_permitted(f"Subject {subject} in context {context_of(subject)} is in import mode")
+        try:
+            schema.check_new()
+        except SchemaProblem as problem:
+            raise invalid_schema(str(problem), schema.schema_type) from problem
         version = self._next_version(queries)
         if (request.version or 0) > 0 and request.version != version:
             raise invalid_schema(f"Version is not one more than previous version {version - 1}", schema.schema_type)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from io import BytesIO
 from typing import Any
 
 from avro.compatibility import ReaderWriterCompatibilityChecker, SchemaCompatibilityType
@@ -12,7 +11,9 @@ from avro.errors import AvroException
 from avro.name import Names
 from avro.schema import make_avsc_object
 
+from ottla.payloads.avro import AvroError, AvroReader
 from ottla.registry.records import AVRO
+from ottla.registry.schemas.avro_defaults import invalid_default
 from ottla.registry.schemas.avro_explanation import Explanation
 from ottla.registry.schemas.avro_text import canonical_text
 from ottla.registry.schemas.parsed import Dependency, Incompatibility, SchemaProblem
@@ -51,22 +52,27 @@ class AvroSchema:
             for kind in result.incompatibilities
         ]
 
-    def validator(self) -> Callable[[bytes], str | None]:
-        from fastavro import parse_schema, schemaless_reader
+    def check_new(self) -> None:
+        """As Confluent: a schema that is registered has good defaults; one that was imported or stored may not."""
+        try:
+            problem = invalid_default(self.schema)
+        except RecursionError as error:
+            raise SchemaProblem("the defaults are nested too deep") from error
+        if problem is not None:
+            raise SchemaProblem(problem)
 
-        named: dict[str, Any] = {}
-        for dependency in self._dependencies:
-            parse_schema(dependency, named_schemas=named)
-        parsed = parse_schema(self._json, named_schemas=named)
+    def validator(self) -> Callable[[bytes], str | None]:
+        try:
+            reader = AvroReader(self._json, self._dependencies)
+        except AvroError as error:
+            raise SchemaProblem(_one_line(error)) from error
 
         def check(payload: bytes) -> str | None:
-            stream = BytesIO(payload)
             try:
-                schemaless_reader(stream, parsed, None)
-            except (ValueError, EOFError, TypeError, KeyError, IndexError, OverflowError, MemoryError) as error:
-                return f"not Avro of its schema: {_one_line(error) or type(error).__name__}"
-            left = len(payload) - stream.tell()
-            return f"{left} bytes are left after the Avro value" if left else None
+                reader.read_whole(payload)
+            except AvroError as error:
+                return str(error)
+            return None
 
         return check
 

@@ -11,10 +11,11 @@ from typing import Any
 
 import jsonschema_rs
 
+from ottla.payloads.json_text import deeper_than, read_json
 from ottla.registry.records import JSON
 from ottla.registry.schemas.json_documents import Documents
 from ottla.registry.schemas.json_rules import Comparison
-from ottla.registry.schemas.json_values import DRAFT_7
+from ottla.registry.schemas.json_values import DRAFT_7, PATTERNS
 from ottla.registry.schemas.parsed import Dependency, Incompatibility, SchemaProblem
 
 _MAX_DEPTH = 100
@@ -36,7 +37,7 @@ class JsonSchema:
         if isinstance(schema, dict) and "$schema" not in schema:
             schema = {"$schema": DRAFT_7, **schema}
         try:
-            return jsonschema_rs.validator_for(schema, retriever=self.documents.retrieve)
+            return jsonschema_rs.validator_for(schema, retriever=self.documents.retrieve, pattern_options=PATTERNS)
         except (ValueError, TypeError, RecursionError) as error:
             raise SchemaProblem(_first_line(error)) from error
 
@@ -45,6 +46,9 @@ class JsonSchema:
 
     def serialized(self) -> str:
         return self.canonical
+
+    def check_new(self) -> None:
+        """Nothing: what is no schema is refused by the constructor."""
 
     def accepts(self, value: Any) -> bool:
         return bool(self._validator.is_valid(value))
@@ -55,9 +59,9 @@ class JsonSchema:
     def validator(self) -> Callable[[bytes], str | None]:
         def check(payload: bytes) -> str | None:
             try:
-                value = json.loads(payload)
-            except (ValueError, RecursionError):
-                return "not JSON"
+                value = read_json(payload)
+            except ValueError as problem:
+                return f"not JSON: {_first_line(problem)}"
             if self._validator.is_valid(value):
                 return None
             error = next(iter(self._validator.iter_errors(value)))
@@ -72,16 +76,9 @@ def _loads(text: str) -> Any:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise SchemaProblem(f"not JSON: {_first_line(error)}") from error
-    if _depth(value, 0) > _MAX_DEPTH:
+    if deeper_than(value, _MAX_DEPTH):
         raise SchemaProblem(f"nested more than {_MAX_DEPTH} deep")
     return value
-
-
-def _depth(value: Any, depth: int) -> int:
-    if depth > _MAX_DEPTH or not isinstance(value, dict | list):
-        return depth
-    inner = value.values() if isinstance(value, dict) else value
-    return max((_depth(item, depth + 1) for item in inner), default=depth)
 
 
 def _dumps(value: Any, *, sort_keys: bool = False) -> str:

@@ -93,6 +93,9 @@ class ProtobufSchema:
     def serialized(self) -> str:
         return base64.b64encode(self._descriptor.SerializeToString(deterministic=True)).decode()
 
+    def check_new(self) -> None:
+        """Nothing: what is no schema is refused by the constructor."""
+
     def incompatibilities(self, writer: ProtobufSchema) -> list[Incompatibility]:
         return incompatibilities(writer.resolved(), self.resolved())
 

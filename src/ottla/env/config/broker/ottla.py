@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.env.config.checks import at_least, between, http_address, list_of
-from ottla.env.config.settings import BOOLEAN, DOUBLE, INT, LIST, PASSWORD, STRING, Settings, setting
+from ottla.env.config.settings import BOOLEAN, CLUSTER, DOUBLE, INT, LIST, PASSWORD, STRING, Settings, setting
 
 
 # One setting per paragraph reads as a table; the formatter would spread it over ten lines.
@@ -58,11 +58,25 @@ class OttlaSettings(Settings):
         INT, 10_000, at_least(1), "Audit events that may wait to be written; more are counted and dropped.",
         undeclared=True,
     )
+    ottla_validate_records: bool = setting(
+        BOOLEAN, False, None,
+        "Whether the records inside of a produced batch are read and refused as Apache Kafka does; topics may differ.",
+        mode=CLUSTER, undeclared=True,
+    )
     ottla_schema_registry_url: str | None = setting(
         STRING, None, None, "The schema registry that ottla.schema.validation of topics asks.", undeclared=True
     )
     ottla_schema_validation_max_schemas: int = setting(
         INT, 1000, at_least(1), "Schemas that are kept ready to check records with.", undeclared=True
+    )
+    ottla_schema_validation_max_record_bytes: int = setting(
+        INT, 4 * 1024 * 1024, at_least(1), "The largest key or value that is checked against a schema; larger ones are refused.",
+        undeclared=True,
+    )
+    ottla_schema_validation_max_ms: int = setting(
+        INT, 5000, at_least(1),
+        "How long the records of one batch may take to be checked against their schemas; the batch is refused after it.",
+        undeclared=True,
     )
     ottla_schema_registry_timeout_ms: int = setting(
         INT, 5000, at_least(1), "How long a produce waits for a schema that is not known yet.", undeclared=True
