@@ -33,6 +33,12 @@ from ottla.cli.web_options import web_options
 @web_options
 @click.option("--forward-user", envvar="OTTLA_REGISTRY_FORWARD_USER", metavar="NAME:PASSWORD",
               help="Who forwards writes to the elected writer.")  # fmt: skip
+@click.option("--peer", "peers", multiple=True, metavar="URL",
+              help="Another instance, which forwarded writes and their credentials may go to; may be repeated.")  # fmt: skip
+@click.option("--peer-secret-file", type=click.Path(exists=True, dir_okay=False), envvar="OTTLA_REGISTRY_PEER_SECRET_FILE",
+              help="A secret that all instances share, by which they know each other's addresses.")  # fmt: skip
+@click.option("--allowed-host", "allowed_hosts", multiple=True, metavar="NAME",
+              help="A further host name that clients use for this registry; .example.org allows all names below it.")  # fmt: skip
 @click.option("--forward-ca", help="PEM certificates to trust when writes are forwarded over HTTPS.")
 @click.option("--until-stdin-closes", is_flag=True, hidden=True, help="End with the process that started this one.")
 def registry(listen: str, properties: tuple[str, ...], until_stdin_closes: bool, **options: object) -> None:  # noqa: FBT001 - click passes flags so

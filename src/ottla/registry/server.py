@@ -11,10 +11,10 @@ from collections.abc import Callable
 import uvicorn
 
 from ottla.registry.http.app import RegistryApp
-from ottla.registry.http.routes import role_for
 from ottla.registry.service import Registry
 from ottla.registry.settings import RegistrySettings, RegistryStartError
 from ottla.security.web import WebAccess, WebAccessError
+from ottla.security.web_hosts import WebHosts, host_names
 
 
 class RegistryServer:
@@ -38,8 +38,9 @@ class RegistryServer:
         settings = self._settings
         try:
             access = web_access(settings)
+            # Whoever is let in is a reader at least; what else a request needs is the role of its route.
             config = uvicorn.Config(
-                access.protect(RegistryApp(self.registry), role_for=role_for),
+                access.protect(RegistryApp(self.registry), role_for=lambda _method, _path: "read", hosts=self._hosts()),
                 log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=5, server_header=False,
                 date_header=False, ws="none", **access.uvicorn_options(),
             )  # fmt: skip
@@ -57,6 +58,10 @@ class RegistryServer:
         started.cancel()
         if self._task.done():
             self._task.result()
+
+    def _hosts(self) -> WebHosts:
+        names = host_names(self._settings.host, self.url, machine=socket.gethostname())
+        return WebHosts((*names, *self._settings.allowed_hosts))
 
     async def _serve(self, server: uvicorn.Server) -> None:
         # Signals are ours: uvicorn's own handling would end the process twice.

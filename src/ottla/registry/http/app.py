@@ -1,4 +1,7 @@
-"""The ASGI application: a request is read with a limit, routed, carried out here or by the writer, and answered once."""
+"""The ASGI application: a request is read with a limit, routed, carried out here or by the writer, and answered once.
+
+`scope["user"]` is whom `WebAccess.protect` has let in; whether they may is decided here, by the role of the route.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ from ottla.registry.http.answers import CONTENT_TYPES, JSON_V1, MAX_BODY_BYTES, 
 from ottla.registry.http.forwarding import FORWARDED, OFFSET, Elected, forward
 from ottla.registry.http.routes import find_route
 from ottla.registry.service import Registry
+from ottla.security.web_hosts import headers_of
+from ottla.security.web_users import WebUser
 
 log = get_logger(__name__)
 Scope = MutableMapping[str, Any]
@@ -26,7 +31,7 @@ class RegistryApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = headers_of(scope)
         try:
             found = await self._answer(scope, headers, receive)
         except RegistryError as error:
@@ -41,11 +46,13 @@ class RegistryApp:
         body = await _read_body(receive) if method in {"POST", "PUT", "DELETE"} else b""
         if body and method in {"POST", "PUT"}:
             _check_content_type(headers.get("content-type"))
-        return await self._carry_out(_request(scope, headers, body))
+        return await self._carry_out(_request(scope, headers, body), scope["user"])
 
-    async def _carry_out(self, request: Request) -> Answer:
+    async def _carry_out(self, request: Request, user: WebUser) -> Answer:
         registry = self._registry
         route = find_route(request)
+        if not user.may(route.role):
+            raise RegistryError(403, "Forbidden")
         if not route.writes:
             return await route.handler(registry, request)
         if not registry.is_writer:
