@@ -90,9 +90,21 @@ def test_a_change(method: str, headers: dict[str, str], status: int | None) -> N
     assert (refused.status if refused is not None else None) == status
 
 
+def test_a_server_of_forms_takes_its_own() -> None:
+    """They have a token of their own; `null` is the origin of a page that sends no referrer."""
+    form = {"host": "localhost", "content-type": "application/x-www-form-urlencoded", "content-length": "9"}
+    own = {"origin": "null", "sec-fetch-site": "same-origin"}
+    foreign = {"origin": "null", "sec-fetch-site": "cross-site"}
+    assert HOSTS.refusal("POST", {**form, **own}, forms=True) is None
+    assert HOSTS.refusal("POST", {**form, **foreign}, forms=True) is not None
+    assert HOSTS.refusal("POST", {**form, "origin": "http://evil.example"}, forms=True) is not None
+
+
 def test_a_refusal_names_what_to_do() -> None:
     foreign = WebHosts((), setting="ottla.http.allowed.hosts").refusal("GET", {"host": "evil.example"})
     assert foreign is not None
-    assert "evil.example" in foreign.message and "ottla.http.allowed.hosts" in foreign.message
+    assert "evil.example" in foreign.message
+    assert "ottla.http.allowed.hosts" in foreign.message
     form = HOSTS.refusal("POST", {"content-type": "text/plain"})
-    assert form is not None and "curl: -H 'Content-Type: application/json'" in form.message
+    assert form is not None
+    assert "curl: -H 'Content-Type: application/json'" in form.message

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ottla.cli.combinations import refuse_together
+from ottla.cli.web_options import web_access, web_options
 
 if TYPE_CHECKING:
     from ottla.pipelines.pipeline import Pipeline
@@ -318,19 +320,38 @@ def graph(file: str, name: str | None, output: str) -> None:
 
 @pipeline.command()
 @click.option("-l", "--listen", default="127.0.0.1:8084", show_default=True, metavar="HOST:PORT")
+@click.option("--allowed-host", "allowed_hosts", multiple=True, metavar="NAME",
+              help="A further host name that the console uses for this server.")  # fmt: skip
+@web_options
 @_STATE
-def serve(listen: str, state: str | None) -> None:
-    """Tell the console over HTTP what runs here."""
+def serve(listen: str, state: str | None, allowed_hosts: tuple[str, ...], **web: Any) -> None:
+    r"""Tell the console over HTTP what runs here.
+
+    \b
+    Examples:
+      ottla pipeline serve
+      ottla pipeline serve -l 0.0.0.0:8084 --users users.txt --tls-certificate server.pem
+    """
     import uvicorn
 
-    from ottla.pipelines.serve import app
+    from ottla.pipelines.serve import REALM, app, role_for
     from ottla.pipelines.supervisor import state_directory
+    from ottla.security.web import WebAccessError
+    from ottla.security.web_hosts import WebHosts, host_names
 
     host, _, port = listen.rpartition(":")
     if not port.isdigit() or not host:
         raise click.UsageError(f"--listen {listen!r} is not HOST:PORT")
-    click.echo(f"pipelines are told of at http://{listen}/pipelines")
-    uvicorn.run(app(state_directory(state)), host=host.strip("[]"), port=int(port), log_level="warning")
+    hosts = WebHosts((*host_names(host, machine=socket.gethostname()), *allowed_hosts))
+    try:
+        access = web_access(web, REALM)
+        options = access.uvicorn_options()
+    except WebAccessError as error:
+        click.echo(f"ottla: {error}", err=True)
+        sys.exit(1)
+    click.echo(f"pipelines are told of at {access.scheme}://{listen}/pipelines")
+    guarded = access.protect(app(state_directory(state)), role_for=role_for, hosts=hosts)
+    uvicorn.run(guarded, host=host.strip("[]"), port=int(port), log_level="warning", server_header=False, **options)
 
 
 def _pick(file: str, name: str | None) -> list[Pipeline]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from ottla.security.web import WebAccess
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _FILE = click.Path(exists=True, dir_okay=False)
@@ -24,3 +27,11 @@ def web_options(command: _Command) -> _Command:
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
+
+
+def web_access(given: Mapping[str, Any], realm: str) -> WebAccess:
+    """Of the values that click gives for these options."""
+    from ottla.security.web import WebAccess
+
+    names = {"token_issuer": "issuer", "token_audience": "audience"}
+    return WebAccess.from_options(**{names.get(name, name): value for name, value in given.items()}, realm=realm)

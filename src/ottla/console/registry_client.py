@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections import OrderedDict
 from typing import Any
 from urllib.error import HTTPError, URLError
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import quote
 from urllib.request import Request, urlopen
 
 from ottla.console.errors import ConsoleError
+from ottla.console.upstream import Upstream, upstream
 from ottla.env.http_answer import HTTPException, read_answer
 
 _TIMEOUT_S = 5.0
@@ -21,16 +21,8 @@ _CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 
 class Registry:
     def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
-        if url and parts.scheme not in ("http", "https"):
-            raise ConsoleError(f"the registry's address must begin with http:// or https://, not {url!r}")
-        self._headers = {"Accept": _CONTENT_TYPE}
-        if parts.username is not None:
-            login = f"{parts.username}:{parts.password or ''}".encode()
-            self._headers["Authorization"] = "Basic " + base64.b64encode(login).decode()
-        host = parts.hostname or ""
-        address = f"{host}:{parts.port}" if parts.port else host
-        self.url = urlunsplit((parts.scheme, address, parts.path.rstrip("/"), "", "")) if url else ""
+        self.url, login = upstream(url, "the schema registry") if url else Upstream("", {})
+        self._headers = {"Accept": _CONTENT_TYPE, **login}
         self._by_id: OrderedDict[int, dict[str, Any]] = OrderedDict()
 
     @property

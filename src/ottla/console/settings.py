@@ -29,6 +29,8 @@ class ConsoleSettings:
     registry_url: str = ""
     pipelines_url: str = ""
     """Where `ottla pipeline serve` answers."""
+    node_user: str | None = None
+    """NAME:PASSWORD for the brokers' HTTP listeners (lineage); sent over HTTPS or to loopback only."""
     read_only: bool = False
     users_file: str | None = None
     """With it everybody must log in; without it whoever reaches the port is an administrator."""

@@ -48,7 +48,7 @@ class WebHosts:
             return Refused(421, f"this server is not known as {_bare(host)!r}: allow the name with {self._setting}")
         if method in READING:
             return None
-        if _is_foreign(headers):
+        if _is_foreign(headers, null_is_ours=forms):
             return Refused(403, "a page of another site sent this request; a change must come from this server's pages")
         return None if forms else _content_type(headers)
 
@@ -88,9 +88,11 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def _is_foreign(headers: Mapping[str, str]) -> bool:
+def _is_foreign(headers: Mapping[str, str], *, null_is_ours: bool) -> bool:
+    """A form of our own page has the origin `null` where the page sends no referrer (Fetch, "append a request Origin
+    header"); then `Sec-Fetch-Site` and the form's token tell."""
     origin = headers.get("origin")
-    if origin is not None:
+    if origin is not None and not (null_is_ours and origin == "null"):
         return origin.partition("://")[2].lower() != (headers.get("host") or "").lower()
     return headers.get("sec-fetch-site", "").strip().lower() in _FOREIGN
 

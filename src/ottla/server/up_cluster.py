@@ -156,7 +156,7 @@ def _wait_until_up(
     for node_id, config in configs.items():
         endpoint = config.advertised_broker_listeners[0]
         address = (endpoint.host or "127.0.0.1", endpoint.port)
-        while not (answers(address) and is_ready(config.ottla_http_listener)):
+        while not (answers(address) and is_ready(_readiness(config))):
             if processes[node_id].poll() is not None:
                 raise StartupError(
                     f"node {node_id} did not start: see {Path(config.data_dirs[0]).parent / 'ottla.log'}"
@@ -179,6 +179,12 @@ def answers(address: tuple[str, int]) -> bool:
             return bool(connection.recv(4))
     except OSError:
         return False
+
+
+def _readiness(config: BrokerConfig) -> str:
+    """Where to ask; nowhere over HTTPS, which may want a client certificate that is not ours."""
+    secured = config.ottla_http_tls_certificate or config.ottla_http_tls_key
+    return "" if secured else config.ottla_http_listener
 
 
 def is_ready(http_listener: str) -> bool:

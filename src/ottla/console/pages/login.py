@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from ottla.console.access import COOKIE
+from ottla.console.access import COOKIE, address_of
 from ottla.console.site import site_of
 from ottla.console.web import page_response
 
@@ -23,7 +23,7 @@ async def login(request: Request) -> Response:
     site = site_of(request)
     given = await request.form(max_files=0, max_fields=5)
     name, password = str(given.get("name", "")), str(given.get("password", ""))
-    cookie = await site.gateway.in_thread(lambda: site.access.login(name, password))
+    cookie = await site.access.login(name, password, address_of(request))
     if cookie is None:
         await asyncio.sleep(site.access.failed_login_s)
         return page_response(request, "login.html", "", status=401, failed=True)

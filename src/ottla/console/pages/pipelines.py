@@ -16,6 +16,7 @@ from ottla.console.drawing import Drawing, Node, draw, layers
 from ottla.console.errors import ConsoleError
 from ottla.console.render import path_part
 from ottla.console.site import Site, site_of
+from ottla.console.upstream import upstream
 from ottla.console.web import back, form, page_response
 
 _TIMEOUT_S = 5.0
@@ -24,15 +25,13 @@ _ACTIONS = ("start", "stop")
 
 
 def call(site: Site, method: str, path: str) -> Any:
-    base = site.settings.pipelines_url.rstrip("/")
-    if not base:
+    if not site.settings.pipelines_url:
         raise ConsoleError(
             "The console was not told where pipelines are: run `ottla pipeline serve` and start it with --pipelines URL.",
             status=404,
         )
-    if not base.startswith(("http://", "https://")):
-        raise ConsoleError("the pipelines' address must begin with http:// or https://")
-    request = HttpRequest(base + path, method=method)  # noqa: S310 - http(s) only, checked above
+    base, headers = upstream(site.settings.pipelines_url, "the pipelines")
+    request = HttpRequest(base + path, method=method, headers=headers)  # noqa: S310 - http(s) only, checked by upstream
     try:
         with urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - as above
             return json.loads(answer.read(_MAX_BYTES) or b"null")
