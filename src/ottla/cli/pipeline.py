@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ottla.cli.combinations import refuse_together
+from ottla.cli.settings_file import settings_option
 from ottla.cli.web_options import web_access, web_options
 
 if TYPE_CHECKING:
@@ -38,35 +39,9 @@ def _complains(function: Callable[[], None]) -> None:
         sys.exit(1)
 
 
-def _settings_file(context: click.Context, _: click.Parameter, path: str | None) -> None:
-    """Options from a file; the command line's own win. Names are those of the options, without the dashes in front."""
-    if path is None:
-        return
-    from ottla.connect.config import load_config
-    from ottla.tables.topics import TableError
-
-    try:
-        given = load_config(path)
-    except TableError as problem:
-        raise click.BadParameter(str(problem)) from problem
-    many = {"property": "properties", "conf": "spark_settings"}
-    known = {name.lstrip("-"): option.name for option in context.command.params for name in option.opts}
-    defaults: dict[str, Any] = {}
-    for name, value in given.items():
-        group, _dot, rest = name.partition(".")
-        option = known.get(name.replace(".", "-").replace("_", "-"))
-        if group in many and rest:
-            defaults.setdefault(many[group], []).append(f"{rest}={value}")
-        elif option is not None and option not in many.values():
-            defaults[option] = value
-        else:
-            raise click.BadParameter(f"{path}: {name!r} is no setting; there are {', '.join(sorted(known))}")
-    context.default_map = {**(context.default_map or {}), **defaults}
-
-
 def _run_options(command: Command) -> Command:
     for option in (
-        click.option("--settings", metavar="FILE", is_eager=True, expose_value=False, callback=_settings_file, help="Options from a YAML, JSON or properties file: master: ..., property.security.protocol: ..., conf.spark.driver.memory: ..."),
+        settings_option("master: ..., property.security.protocol: ..., conf.spark.driver.memory: ..."),
         click.option("-b", "--bootstrap-servers", envvar="OTTLA_BOOTSTRAP_SERVERS", default="127.0.0.1:9092", show_default=True, help="The cluster's brokers."),
         click.option("--name", help="Only the pipeline of this name (a file may hold several)."),
         click.option("--master", default="local[*]", show_default=True, help="Spark's master: local[*], spark://HOST:7077 ..."),

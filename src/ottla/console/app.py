@@ -96,7 +96,7 @@ async def _guard(request: Request, go_on: Callable[[Request], Awaitable[Response
     except (ConsoleError, ValueError) as error:
         status = error.status if isinstance(error, ConsoleError) else 400
         return PlainTextResponse(str(error), status_code=status, headers=HEADERS)
-    path = request.url.path
+    path = request.scope["path"]  # not request.url's, which is made with the Host header (CVE-2026-48710)
     if user is None and not path.startswith(OPEN_PATHS):
         if "authorization" in request.headers:
             await asyncio.sleep(site.access.failed_login_s)

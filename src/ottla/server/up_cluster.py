@@ -33,6 +33,7 @@ from ottla.server.errors import StartupError
 from ottla.server.run import exit_code, read_properties
 from ottla.server.storage import is_formatted, random_uuid, run_format
 from ottla.server.up import DEFAULT_HOST, asked, console_command, free_ports, registry_command, write_properties
+from ottla.system.processes import own_command
 
 MAX_NODES = 100
 MAX_CONTROLLERS = 3
@@ -143,7 +144,7 @@ def _up(
 
 
 def _start(node: PlannedNode, output: IO[bytes]) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "ottla.cli.main", "server", "start", str(node.properties)]
+    command = own_command("server", "start", str(node.properties))
     # In a session of its own: Ctrl-C on the terminal is ours to pass on, in order.
     return subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)  # noqa: S603 - our own server
 
