@@ -64,6 +64,7 @@ def console(
     host, _, port = listen.rpartition(":")
     if not port.isdigit():
         raise click.BadParameter(f"{listen!r} is not HOST:PORT", param_hint="--listen")
+    from ottla.client.audit.sinks import AuditDestinationError
     from ottla.console.errors import ConsoleError
     from ottla.console.serve import LOOPBACK_NAMES, serve
     from ottla.console.settings import ConsoleSettings
@@ -92,6 +93,6 @@ def console(
         )
     except KeyboardInterrupt:  # Ctrl-C is how it ends
         return
-    except (ConsoleError, WebAccessError, OSError) as error:
+    except (ConsoleError, WebAccessError, AuditDestinationError, OSError) as error:
         click.echo(f"ottla console: {error}", err=True)
         sys.exit(1)

@@ -299,7 +299,7 @@ def graph(file: str, name: str | None, output: str) -> None:
               help="A further host name that the console uses for this server.")  # fmt: skip
 @web_options
 @_STATE
-def serve(listen: str, state: str | None, allowed_hosts: tuple[str, ...], **web: Any) -> None:
+def serve(listen: str, state: str | None, allowed_hosts: tuple[str, ...], audit: tuple[str, ...], **web: Any) -> None:
     r"""Tell the console over HTTP what runs here.
 
     \b
@@ -309,6 +309,8 @@ def serve(listen: str, state: str | None, allowed_hosts: tuple[str, ...], **web:
     """
     import uvicorn
 
+    from ottla.client.audit.sinks import AuditDestinationError
+    from ottla.client.audit.trail import AuditTrail
     from ottla.pipelines.serve import REALM, app, role_for
     from ottla.pipelines.supervisor import state_directory
     from ottla.security.web import WebAccessError
@@ -321,12 +323,14 @@ def serve(listen: str, state: str | None, allowed_hosts: tuple[str, ...], **web:
     try:
         access = web_access(web, REALM)
         options = access.uvicorn_options()
-    except WebAccessError as error:
+        trail = AuditTrail.open("pipelines", audit)
+    except (WebAccessError, AuditDestinationError) as error:
         click.echo(f"ottla: {error}", err=True)
         sys.exit(1)
     click.echo(f"pipelines are told of at {access.scheme}://{listen}/pipelines")
-    guarded = access.protect(app(state_directory(state)), role_for=role_for, hosts=hosts)
+    guarded = trail.around(access.protect(app(state_directory(state)), role_for=role_for, hosts=hosts))
     uvicorn.run(guarded, host=host.strip("[]"), port=int(port), log_level="warning", server_header=False, **options)
+    trail.close()
 
 
 def _pick(file: str, name: str | None) -> list[Pipeline]:

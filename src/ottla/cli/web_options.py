@@ -19,6 +19,12 @@ _OPTIONS = (
     click.option("--token-audience", multiple=True, help="An audience that tokens must name."),
     click.option("--tls-certificate", help="Serve HTTPS with this PEM certificate chain."),
     click.option("--tls-key", help="The PEM key of the certificate, where it is not in the same file."),
+    click.option(
+        "--audit",
+        multiple=True,
+        metavar="DESTINATION",
+        help="Record changes and refusals: topic[:NAME], file:PATH, syslog+udp://HOST:PORT, syslog+tcp://HOST:PORT, syslog+unix:PATH; may be repeated.",
+    ),
     click.option("--tls-client-ca", type=_FILE, help="Clients must show a certificate of these authorities (PEM)."),
 )
 

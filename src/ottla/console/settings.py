@@ -43,6 +43,8 @@ class ConsoleSettings:
     tls_client_ca: str | None = None
     allowed_hosts: tuple[str, ...] = ()
     """Host names a browser may use, against DNS rebinding; empty means loopback names and the address listened on."""
+    audit: tuple[str, ...] = ()
+    """Where changes and refusals are recorded: see `ottla.client.audit.sinks`."""
     sample_interval_s: float = 5.0
     name: str = "ottla"
 

@@ -42,6 +42,8 @@ class RegistrySettings:
     forward_user: str | None = None
     """NAME:PASSWORD that forwarded writes use where authentication is on."""
     forward_ca: str | None = None
+    audit: tuple[str, ...] = ()
+    """Where changes and refusals are recorded: see `ottla.client.audit.sinks`."""
     peers: tuple[str, ...] = ()
     """URLs of other instances: see `ottla.registry.peers`."""
     peer_secret_file: str | None = None

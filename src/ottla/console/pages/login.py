@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from ottla.client.audit.events import FACTS
 from ottla.console.access import COOKIE, address_of
 from ottla.console.site import site_of
 from ottla.console.web import page_response
@@ -23,6 +24,7 @@ async def login(request: Request) -> Response:
     site = site_of(request)
     given = await request.form(max_files=0, max_fields=5)
     name, password = str(given.get("name", "")), str(given.get("password", ""))
+    request.scope[FACTS] = {"event": "login", "principal": f"User:{name}", "resources": ["/login"]}
     cookie = await site.access.login(name, password, address_of(request))
     if cookie is None:
         await asyncio.sleep(site.access.failed_login_s)

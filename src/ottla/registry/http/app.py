@@ -9,11 +9,12 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
+from ottla.client.audit.events import FACTS
 from ottla.env.logging import get_logger
 from ottla.registry.errors import RegistryError
 from ottla.registry.http.answers import CONTENT_TYPES, JSON_V1, MAX_BODY_BYTES, Answer, Request, failure
 from ottla.registry.http.forwarding import FORWARDED, OFFSET, Elected, forward
-from ottla.registry.http.routes import find_route
+from ottla.registry.http.routes import Route, find_route
 from ottla.registry.service import Registry
 from ottla.security.web_hosts import headers_of
 from ottla.security.web_users import WebUser
@@ -46,13 +47,18 @@ class RegistryApp:
         body = await _read_body(receive) if method in {"POST", "PUT", "DELETE"} else b""
         if body and method in {"POST", "PUT"}:
             _check_content_type(headers.get("content-type"))
-        return await self._carry_out(_request(scope, headers, body), scope["user"])
-
-    async def _carry_out(self, request: Request, user: WebUser) -> Answer:
-        registry = self._registry
+        request = _request(scope, headers, body)
         route = find_route(request)
+        if route.role != "read":
+            context = [] if request.context is None else [f":{request.context}:"]
+            scope[FACTS] = {"action": route.handler.__name__, "resources": [*context, *request.parts]}
+        user: WebUser = scope["user"]
         if not user.may(route.role):
             raise RegistryError(403, "Forbidden")
+        return await self._carry_out(route, request)
+
+    async def _carry_out(self, route: Route, request: Request) -> Answer:
+        registry = self._registry
         if not route.writes:
             return await route.handler(registry, request)
         if not registry.is_writer:

@@ -6,15 +6,19 @@ and configure. The role is that of the route that was matched; nobody else looks
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from collections.abc import Awaitable
+from typing import NamedTuple, Protocol
 
 from ottla.registry.errors import RegistryError, not_found
 from ottla.registry.http import configuration, schemas, subjects
 from ottla.registry.http.answers import Answer, Request
 from ottla.registry.service import Registry
 
-Handler = Callable[[Registry, Request], Awaitable[Answer]]
+
+class Handler(Protocol):
+    __name__: str
+
+    def __call__(self, registry: Registry, request: Request, /) -> Awaitable[Answer]: ...
 
 
 class Route(NamedTuple):
