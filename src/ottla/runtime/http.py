@@ -62,7 +62,7 @@ class HttpServer:
     ) -> None:
         self._socket = sock
         self._answers = answers
-        self._access = access or WebAccess()
+        self._access = WebAccess() if access is None else access
         self._hosts = hosts
         self._tls = self._access.ssl_context()
         self._max_connections = max_connections
