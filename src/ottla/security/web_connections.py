@@ -35,7 +35,10 @@ def bounded_protocol(
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
             if len(self.connections) > max_connections:
-                (next(iter(waiting), None) or self).transport.abort()
+                oldest = next(iter(waiting), self)
+                waiting.pop(oldest, None)  # now, not when its end is heard of: more may come before
+                oldest._state = "lost"
+                oldest.transport.abort()
             self._look()
             self._timer = self.loop.call_later(head_s, self._check)
 
