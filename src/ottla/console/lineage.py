@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 from urllib.error import URLError
-from urllib.request import Request, urlopen
+from urllib.request import Request
 from uuid import NAMESPACE_URL, uuid5
 
 from ottla.client.cluster import Cluster
@@ -20,6 +20,7 @@ from ottla.client.configs import ResourceType, describe_configs
 from ottla.console.cluster.snapshot import Snapshot
 from ottla.console.drawing import Drawing, Node, draw
 from ottla.console.upstream import node_headers
+from ottla.env.http_request import open_request
 
 OWN_CLIENT_ID = "ottla-console"
 """What this console reads for its pages is nobody's flow."""
@@ -80,7 +81,7 @@ def gather(
     for broker, address in listeners.items():
         try:
             request = Request(f"{address}/lineage", headers=node_headers(address, login))  # noqa: S310 - the broker's own address
-            with urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - as above
+            with open_request(request, _TIMEOUT_S) as answer:
                 seen = json.loads(answer.read(_MAX_BYTES))
         except (URLError, TimeoutError, ConnectionError, ValueError):
             continue

@@ -7,11 +7,12 @@ from collections import OrderedDict
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote
-from urllib.request import Request, urlopen
+from urllib.request import Request
 
 from ottla.console.errors import ConsoleError
 from ottla.console.upstream import Upstream, upstream
 from ottla.env.http_answer import HTTPException, read_answer
+from ottla.env.http_request import open_request
 
 _TIMEOUT_S = 5.0
 _MAX_ANSWER = 64 * 1024 * 1024
@@ -37,7 +38,7 @@ class Registry:
         headers = {**self._headers, **({"Content-Type": _CONTENT_TYPE} if data is not None else {})}
         request = Request(self.url + path, data=data, method=method, headers=headers)  # noqa: S310 - http(s) only, checked
         try:
-            with urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - http(s) only, checked when made
+            with open_request(request, _TIMEOUT_S) as answer:
                 return json.loads(read_answer(answer, _MAX_ANSWER))
         except HTTPError as error:
             raise ConsoleError(_reason(error), status=error.code) from error

@@ -6,7 +6,6 @@ import json
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import Request as HttpRequest
-from urllib.request import urlopen
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,6 +17,7 @@ from ottla.console.render import path_part
 from ottla.console.site import Site, site_of
 from ottla.console.upstream import upstream
 from ottla.console.web import back, form, page_response
+from ottla.env.http_request import open_request
 
 _TIMEOUT_S = 5.0
 _MAX_BYTES = 8 * 1024 * 1024
@@ -33,7 +33,7 @@ def call(site: Site, method: str, path: str) -> Any:
     base, headers = upstream(site.settings.pipelines_url, "the pipelines")
     request = HttpRequest(base + path, method=method, headers=headers)  # noqa: S310 - http(s) only, checked by upstream
     try:
-        with urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - as above
+        with open_request(request, _TIMEOUT_S) as answer:
             return json.loads(answer.read(_MAX_BYTES) or b"null")
     except HTTPError as error:
         raise ConsoleError(f"pipelines answered {error.code}: {error.read(2000).decode(errors='replace')}") from error
