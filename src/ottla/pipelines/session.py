@@ -64,7 +64,7 @@ def spark(
         use_java()
         local = not master or master.startswith("local")
         os.environ.setdefault("PYSPARK_PYTHON", _worker_python() if local else sys.executable)
-        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", _worker_python())  # the JVM runs it too: -c 'import pyspark'
         os.environ[_STEPS] = os.pathsep.join(_step_folders())
         if local:
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
