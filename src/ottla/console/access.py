@@ -19,7 +19,8 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from starlette.requests import Request
 
 from ottla.console.errors import ConsoleError
-from ottla.security.web import WebAccess, WebAccessError, WebUser
+from ottla.security.web import TooManyFailures, WebAccess, WebAccessError, WebUser
+from ottla.security.web_hosts import WebHosts
 
 COOKIE = "ottla-console"
 _SESSION_S = 12 * 3600
@@ -28,11 +29,16 @@ _FAILED_LOGIN_S = 1.0
 ANYBODY = WebUser("", "admin")
 
 
+def address_of(request: Request) -> str:
+    """Of the peer."""
+    return request.client.host if request.client is not None else ""
+
+
 class AccessControl:
     def __init__(self, web: WebAccess, *, read_only: bool, hosts: tuple[str, ...]) -> None:
         self._web = web
         self._read_only = read_only
-        self._hosts = frozenset(host.lower() for host in hosts)
+        self._hosts = WebHosts(hosts)
         self._secret = secrets.token_bytes(32)
 
     @property
@@ -42,10 +48,9 @@ class AccessControl:
     # Every request
 
     def check_host(self, request: Request) -> None:
-        host = (request.headers.get("host") or "").lower()
-        name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
-        if self._hosts and name not in self._hosts:
-            raise ConsoleError(f"this console is not served as {name!r}; add it with --allowed-host", status=421)
+        refused = self._hosts.refusal(request.method, request.headers, forms=True)
+        if refused is not None:
+            raise ConsoleError(refused.message, status=refused.status)
 
     async def identify(self, request: Request) -> WebUser | None:
         """Who asks, found once for a request; None: must log in first."""
@@ -54,9 +59,11 @@ class AccessControl:
             if not self.login_needed:
                 user: WebUser | None = ANYBODY
             elif shown is not None:
-                user = await self._web.user(shown)
+                user = await self._web.user(shown, address_of(request))
             else:
                 user = self._of_session(request)
+        except TooManyFailures as error:
+            raise ConsoleError(f"{error}; try again in {error.retry_after_s} s", status=429) from error
         except WebAccessError as error:
             raise ConsoleError(str(error), status=500) from error
         request.state.user = user
@@ -100,9 +107,15 @@ class AccessControl:
 
     # Sessions
 
-    def login(self, name: str, password: str) -> str | None:
-        """The session cookie, or None; the caller waits `failed_login_s` before it says so."""
-        user = self._web.users.find(name, password) if self._web.users is not None else None
+    async def login(self, name: str, password: str, address: str) -> str | None:
+        """The session cookie, or None; the caller waits `failed_login_s` before it says so. Raises ConsoleError when the
+        address has failed too often or the users file cannot be read."""
+        try:
+            user = await self._web.check(name, password, address)
+        except TooManyFailures as error:
+            raise ConsoleError(f"{error}; try again in {error.retry_after_s} s", status=429) from error
+        except WebAccessError as error:
+            raise ConsoleError(str(error), status=500) from error
         return self._seal({"name": name, "until": time.time() + _SESSION_S}) if user is not None else None
 
     @property

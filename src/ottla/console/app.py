@@ -14,7 +14,10 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ottla.client.audit.events import FACTS
+from ottla.client.audit.trail import AuditTrail
 from ottla.console.access import AccessControl
 from ottla.console.cluster.gateway import Gateway
 from ottla.console.cluster.sampler import Sampler
@@ -44,6 +47,7 @@ from ottla.console.settings import MAX_BODY_BYTES, ConsoleSettings
 from ottla.console.site import Site, site_of
 from ottla.console.web import HEADERS, OPEN_PATHS, error_response
 
+_READ_RECORDS = {messages.__name__, messages_live.__name__, sql.__name__}
 _STATIC = Path(__file__).parent / "static"
 _PAGES = (
     overview, topics, topic, messages, messages_live, groups, schemas, pipelines, sql,
@@ -53,6 +57,7 @@ _PAGES = (
 
 def make_app(given: ConsoleSettings) -> Starlette:
     gateway = Gateway(given.bootstrap_servers, given.client)
+    audit = AuditTrail.open("console", given.audit, gateway.librdkafka)
     site = Site(
         settings=given,
         gateway=gateway,
@@ -69,6 +74,7 @@ def make_app(given: ConsoleSettings) -> Starlette:
         await site.sampler.stop()
         site.searches.close()
         gateway.close()
+        await asyncio.to_thread(audit.close)
 
     routes = [route for page in _PAGES for route in page.ROUTES]
     app = Starlette(
@@ -78,12 +84,22 @@ def make_app(given: ConsoleSettings) -> Starlette:
             Route("/readyz", _ready),
             Mount("/static", StaticFiles(directory=_STATIC), name="static"),
         ],
-        middleware=[Middleware(BaseHTTPMiddleware, dispatch=_guard)],
+        middleware=[Middleware(_Audited, audit), Middleware(BaseHTTPMiddleware, dispatch=_guard)],
         exception_handlers={ConsoleError: _said, 404: _not_found, 405: _not_found},  # type: ignore[dict-item]
         lifespan=life,
     )
     app.state.site = site
     return app
+
+
+class _Audited:
+    """Around everything else, so that refusals are recorded too."""
+
+    def __init__(self, app: ASGIApp, audit: AuditTrail) -> None:
+        self._app = audit.around(app)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app(scope, receive, send)
 
 
 async def _guard(request: Request, go_on: Callable[[Request], Awaitable[Response]]) -> Response:
@@ -96,13 +112,16 @@ async def _guard(request: Request, go_on: Callable[[Request], Awaitable[Response
     except (ConsoleError, ValueError) as error:
         status = error.status if isinstance(error, ConsoleError) else 400
         return PlainTextResponse(str(error), status_code=status, headers=HEADERS)
-    path = request.url.path
+    path = request.scope["path"]  # not request.url's, which is made with the Host header (CVE-2026-48710)
     if user is None and not path.startswith(OPEN_PATHS):
         if "authorization" in request.headers:
             await asyncio.sleep(site.access.failed_login_s)
             return PlainTextResponse("Unauthorized\n", status_code=401, headers=HEADERS)
         return RedirectResponse("/login", status_code=303)
     response = await go_on(request)
+    if getattr(request.scope.get("endpoint"), "__module__", "") in _READ_RECORDS:
+        # The cluster sees the console read: who looked at records is known only here.
+        request.scope.setdefault(FACTS, {})
     for name, value in HEADERS.items():
         response.headers.setdefault(name, value)
     if path.startswith("/static/"):

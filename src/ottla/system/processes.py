@@ -7,6 +7,7 @@ import os
 import re
 import resource
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,15 @@ from typing import NamedTuple
 _PROC = "/proc"
 _STATE, _STARTED_TICKS = 0, 19
 """Fields of /proc/PID/stat, counted after the name of the program, which may itself contain spaces and brackets."""
+
+
+def own_command(*arguments: str) -> list[str]:
+    """`ottla ARGUMENTS` with this very Python. Every child of our own is started so.
+
+    `-P` keeps the working directory off the path of modules: with `-m` alone a file there, `click.py` for one, would run
+    inside the child. What `ps` shows to everybody is these words: a secret belongs into a file or the environment.
+    """
+    return [sys.executable, "-P", "-m", "ottla.cli.main", *arguments]
 
 
 class Process(NamedTuple):

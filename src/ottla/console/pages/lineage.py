@@ -24,7 +24,9 @@ async def _look(request: Request) -> tuple[Snapshot, Lineage]:
         pipelines = await site.gateway.in_thread(lambda: running(site))
     except ConsoleError:  # they have a page of their own that says why
         pipelines = []
-    return snapshot, await site.gateway.in_thread(lambda: gather(snapshot, listeners, pipelines))
+    return snapshot, await site.gateway.in_thread(
+        lambda: gather(snapshot, listeners, pipelines, site.settings.node_user)
+    )
 
 
 async def show(request: Request) -> Response:

@@ -8,7 +8,8 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from ottla.console.access import COOKIE
+from ottla.client.audit.events import FACTS
+from ottla.console.access import COOKIE, address_of
 from ottla.console.site import site_of
 from ottla.console.web import page_response
 
@@ -23,7 +24,8 @@ async def login(request: Request) -> Response:
     site = site_of(request)
     given = await request.form(max_files=0, max_fields=5)
     name, password = str(given.get("name", "")), str(given.get("password", ""))
-    cookie = await site.gateway.in_thread(lambda: site.access.login(name, password))
+    request.scope[FACTS] = {"event": "login", "principal": f"User:{name}", "resources": ["/login"]}
+    cookie = await site.access.login(name, password, address_of(request))
     if cookie is None:
         await asyncio.sleep(site.access.failed_login_s)
         return page_response(request, "login.html", "", status=401, failed=True)

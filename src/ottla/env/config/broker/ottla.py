@@ -38,6 +38,34 @@ class OttlaSettings(Settings):
         STRING, "", None,
         "HOST:PORT where the node tells its metrics, health and lineage over HTTP; empty: nowhere.", undeclared=True,
     )
+    ottla_http_users_file: str | None = setting(
+        STRING, None, None,
+        "Who may read metrics and lineage over HTTP: a users file, NAME:ROLE:HASH a line; health stays open.",
+        undeclared=True,
+    )
+    ottla_http_tls_certificate: str | None = setting(
+        STRING, None, None, "PEM file with the certificate chain, for HTTPS on ottla.http.listener.", undeclared=True
+    )
+    ottla_http_tls_key: str | None = setting(
+        STRING, None, None, "PEM file with the key of the certificate, where it is not in the same file.",
+        undeclared=True,
+    )
+    ottla_http_tls_client_ca: str | None = setting(
+        STRING, None, None, "PEM file with the authorities whose certificates HTTPS clients must show.", undeclared=True
+    )
+    ottla_http_allowed_hosts: tuple[str, ...] = setting(
+        LIST, (), list_of(),
+        "Further host names for ottla.http.listener; loopback, addresses and the advertised names are known.",
+        undeclared=True,
+    )
+    ottla_http_max_connections: int = setting(
+        INT, 64, at_least(1), "HTTP connections at once; the one that has been idle longest makes room for a new one.",
+        undeclared=True,
+    )
+    ottla_http_request_timeout_ms: int = setting(
+        INT, 10_000, at_least(1), "How long an HTTP connection may take from its beginning to the end of its answer.",
+        undeclared=True,
+    )
     ottla_busy_poll_us: int = setting(
         INT, 200, between(0, 10_000),
         "How long to look for the next request before sleeping, while small ones come one upon the other.",
