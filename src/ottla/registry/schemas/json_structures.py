@@ -10,7 +10,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ottla.registry.schemas.json_rules import Comparison, Side
+    from ottla.registry.schemas.json_documents import Side
+    from ottla.registry.schemas.json_rules import Comparison
 
 _FALSE: Any = False
 _TRUE: Any = True
