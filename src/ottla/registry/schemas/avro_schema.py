@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from io import BytesIO
 from typing import Any
 
-from avro.errors import AvroException
+from avro.errors import AvroException, IgnoredLogicalType
 from avro.name import Names
 from avro.schema import make_avsc_object
 
@@ -17,6 +18,8 @@ from ottla.registry.schemas.budget import Budget
 from ottla.registry.schemas.json_text import load_json, one_line
 from ottla.registry.schemas.parsed import Dependency, Incompatibility, SchemaProblem
 
+warnings.filterwarnings("ignore", category=IgnoredLogicalType)
+"""A logical type that does not fit is ignored, as Avro says. Python would remember each text of a warning for ever."""
 _MAX_DEPTH = 200
 _STEPS_A_NODE = 5
 """The avro package takes about this many microseconds for a node of the JSON."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -84,12 +83,12 @@ class Sameness:
     def _digest(self, value: Any) -> bytes:
         """Of the text with its keys in order, made of the digests of the parts. (In Python 1 == True; in JSON not.)"""
         if not isinstance(value, dict | list):
-            return json.dumps(value).encode()
+            return repr(value).encode("utf-8", "surrogatepass")
         known = self._digests.get(id(value))
         if known is None:
             self._budget.spend(1 + len(value))
             md5 = hashlib.md5(b"{" if isinstance(value, dict) else b"[", usedforsecurity=False)
             for name, inner in sorted(value.items()) if isinstance(value, dict) else enumerate(value):
-                md5.update(json.dumps(name).encode() + b":" + self._digest(inner) + b",")
+                md5.update(repr(name).encode("utf-8", "surrogatepass") + b":" + self._digest(inner) + b",")
             known = self._digests[id(value)] = (value, md5.digest())
         return known[1]

@@ -43,8 +43,14 @@ class ProtobufSchema:
             self._pool = self._build()
             self.canonical = print_proto(self.tree)
             self.canonical.encode()
+            self._check_printed(budget)
         except (TypeError, KeyError, IndexError, ValueError, OverflowError, RecursionError) as error:
             raise SchemaProblem(one_line(error) or type(error).__name__) from error
+
+    def _check_printed(self, budget: Budget) -> None:
+        """What a descriptor holds and a .proto file cannot: a stored text must be readable again."""
+        if print_proto(parse_proto(self.canonical, budget)) != self.canonical:
+            raise SchemaProblem("the descriptor cannot be written as a .proto file")
 
     def _add_well_known(self, tree: ProtoFile) -> None:
         for each in tree.imports:
