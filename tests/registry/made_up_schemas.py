@@ -101,21 +101,22 @@ class MadeUp:
         small = lambda: chance.randint(0, 4)  # noqa: E731
         schema = lambda: self._schema(below)  # noqa: E731
         boolean = lambda: chance.random() < 0.5  # noqa: E731
+        either = lambda: chance.choice([boolean, schema])()  # noqa: E731, PLW0108 - another one each time
         makers: dict[str, Any] = {
             "type": lambda: chance.choice([*TYPES, ["string", "null"], ["integer", "object"]]),
             "maxLength": small, "minLength": small, "pattern": lambda: chance.choice(["^a", "b"]),
             "maximum": small, "minimum": small, "multipleOf": lambda: chance.choice([1, 2, 3, 4]),
             "patternProperties": lambda: {p: schema() for p in self._some(["^a", "x"], 1, 2)},
-            "additionalProperties": lambda: boolean() if boolean() else schema(),
-            "unevaluatedProperties": lambda: boolean() if boolean() else schema(),
+            "additionalProperties": either,
+            "unevaluatedProperties": either,
             "required": lambda: self._some(NAMES, 1, 2),
             "maxProperties": small, "minProperties": small,
             "propertyNames": lambda: chance.choice([{"maxLength": 1}, {"maxLength": 2}]),
             "dependencies": lambda: {chance.choice(NAMES): chance.choice([[chance.choice(NAMES)], {"required": ["b"]}])},
             "dependentRequired": lambda: {chance.choice(NAMES): [chance.choice(NAMES)]},
-            "items": schema, "unevaluatedItems": lambda: boolean() if boolean() else schema(),
+            "items": schema, "unevaluatedItems": either,
             "prefixItems": lambda: [schema() for _ in range(chance.randint(1, 2))],
-            "additionalItems": lambda: boolean() if boolean() else schema(),
+            "additionalItems": either,
             "maxItems": small, "minItems": small, "uniqueItems": boolean, "contains": schema,
             "minContains": small, "maxContains": small,
             "enum": lambda: [self.value(1) for _ in range(2)], "const": lambda: self.value(1),

@@ -37,13 +37,13 @@ JSON_SCHEMAS: list[Any] = [
     {"type": "array", "items": [{"const": 1}, {"multipleOf": 0.1}], "additionalItems": {"maximum": 5}, "contains": {}},
 ]  # fmt: skip
 PROTOBUF = [
-    'syntax = "proto3"; package a.b; import "google/type/date.proto"; option java_package = "x";'
-    "message M { oneof o { int32 i = 1; string s = 2; } map<string, N> m = 3; repeated google.type.Date d = 4 [packed=false];"
-    "message N { optional M parent = 1; E e = 2; } enum E { A = 0; B = 1; reserved 5 to 7; } reserved 20, 30 to max; }"
-    "service S { rpc Do (M) returns (stream M.N) { option deprecated = true; } }",
-    'syntax = "proto2"; message P { required int32 a = 1 [default = 0x1F]; optional group G = 2 { optional bool on = 1; }'
-    'extensions 100 to 199; optional string s = 3 [default = "q\\"x", json_name = "S"]; }'
-    "extend P { optional double ext = 100 [(my.opt) = { a: 1 b { c: 'x' } }]; }",
+    """syntax = "proto3"; package a.b; import "google/type/date.proto"; option java_package = "x";
+    message M { oneof o { int32 i = 1; string s = 2; } map<string, N> m = 3; repeated google.type.Date d = 4 [packed=false];
+    message N { optional M parent = 1; E e = 2; } enum E { A = 0; B = 1; reserved 5 to 7; } reserved 20, 30 to max; }
+    service S { rpc Do (M) returns (stream M.N) { option deprecated = true; } }""",
+    """syntax = "proto2"; message P { required int32 a = 1 [default = 0x1F]; optional group G = 2 { optional bool on = 1; }
+    extensions 100 to 199; optional string s = 3 [default = "q\\"x", json_name = "S"]; }
+    extend P { optional double ext = 100 [(my.opt) = { a: 1 b { c: 'x' } }]; }""",
     'edition = "2023"; message Q { float f = 1; }',
 ]
 _NASTY: list[Any] = [

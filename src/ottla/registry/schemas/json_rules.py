@@ -28,6 +28,14 @@ MAX_FOUND = 100
 _MAX_REFERENCES = 200
 _SUMS = ("anyOf", "oneOf")
 _COMBINED = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "enum", "const", *REFERENCES})
+_UNEVALUATED = frozenset({"unevaluatedProperties", "unevaluatedItems"})
+_EVALUATING = frozenset(
+    {
+        *REFERENCES, *_UNEVALUATED, "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies",
+        "properties", "patternProperties", "additionalProperties", "items", "prefixItems", "additionalItems", "contains",
+        "minContains", "maxContains",
+    }
+)  # fmt: skip
 _LISTING = frozenset({"enum", "const"})
 
 
@@ -236,7 +244,11 @@ class Comparison:
     # The keywords of one schema
 
     def _own_keywords(self, writer: Side, reader: Side, path: str) -> None:
-        [own] = self.derived(reader.schema, "own", lambda: [_own(reader, self.budget)])
+        evaluates = not _UNEVALUATED.isdisjoint(reader.schema) and self._evaluates_the_same(writer, reader)
+        if evaluates:
+            [own] = self.derived(reader.schema, "own, evaluated", lambda: [_own_evaluated(reader)])
+        else:
+            [own] = self.derived(reader.schema, "own", lambda: [_own(reader, self.budget)])
         if own.anything:
             return
         if any(self.holds(member, own) for member in self._members(writer)):
@@ -247,6 +259,12 @@ class Comparison:
                 return
         [known] = self.derived(writer.schema, "plain", lambda: [writer.at(plain(writer, self.budget, sure=False))])
         self._keywords(known, own, path)
+
+    def _evaluates_the_same(self, writer: Side, reader: Side) -> bool:
+        """Whether all that unevaluatedProperties and unevaluatedItems look at is the same on both sides."""
+        old, new = (self.derived(side.schema, "evaluating", lambda side=side: [_evaluating(side)])[0]  # type: ignore[misc]  # bound now
+                    for side in (writer, reader))  # fmt: skip
+        return self.same.holds(old, new)
 
     def _keywords(self, writer: Side, reader: Side, path: str) -> None:
         old, new = writer.schema, reader.schema
@@ -285,6 +303,15 @@ def _own(reader: Side, budget: Budget) -> Side:
     """A schema's keywords without the combining ones."""
     schema = plain(reader, budget, sure=True)
     return reader.at({name: value for name, value in schema.items() if name not in _COMBINED})
+
+
+def _own_evaluated(reader: Side) -> Side:
+    dropped = _COMBINED | _UNEVALUATED
+    return reader.at({name: value for name, value in reader.schema.items() if name not in dropped})
+
+
+def _evaluating(side: Side) -> Side:
+    return side.at({name: value for name, value in side.schema.items() if name in _EVALUATING})
 
 
 def _parts(writer: Side, keyword: str) -> list[Side]:

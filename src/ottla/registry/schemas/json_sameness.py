@@ -1,4 +1,4 @@
-"""Whether two schemas are the same: the same text in the same draft, and every reference in it leads to the same again."""
+"""Whether two schemas are the same: the same constraints in the same draft, and references that lead to the same again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from ottla.registry.schemas.budget import Budget
 from ottla.registry.schemas.json_documents import Side
-from ottla.registry.schemas.json_keywords import REFERENCES
+from ottla.registry.schemas.json_keywords import ANNOTATIONS, REFERENCES
 
 _Pair = tuple[int, int]
 
@@ -17,6 +17,7 @@ class Sameness:
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
         self._digests: dict[int, tuple[Any, bytes]] = {}
+        self._tops: dict[int, tuple[Any, bytes]] = {}
         self._pointing: dict[int, list[Side]] = {}
         self._known: dict[_Pair, bool] = {}
 
@@ -49,9 +50,7 @@ class Sameness:
         """What the references of both lead to, pair by pair; None when the two differ."""
         if left.schema is right.schema and left.home is right.home:
             return []
-        if left.draft != right.draft or left.schema.keys() != right.schema.keys():
-            return None
-        if self._digest(left.schema) != self._digest(right.schema):
+        if left.draft != right.draft or self._constraints(left) != self._constraints(right):
             return None
         found = []
         for one, other in zip(self._references(left), self._references(right), strict=True):
@@ -64,8 +63,21 @@ class Sameness:
     def _references(self, side: Side) -> list[Side]:
         known = self._pointing.get(id(side.schema))
         if known is None:
-            known = self._pointing[id(side.schema)] = list(self._walk(side.schema, side))
+            constraining = {name: value for name, value in side.schema.items() if name not in ANNOTATIONS}
+            known = self._pointing[id(side.schema)] = list(self._walk(constraining, side))
         return known
+
+    def _constraints(self, side: Side) -> bytes:
+        """Of all that constrains: definitions count where something refers to them."""
+        known = self._tops.get(id(side.schema))
+        if known is None:
+            found = b"".join(
+                f"{name!r}:".encode("utf-8", "surrogatepass") + self._digest(value) + b","
+                for name, value in sorted(side.schema.items())
+                if name not in ANNOTATIONS
+            )
+            known = self._tops[id(side.schema)] = (side.schema, found)
+        return known[1]
 
     def _walk(self, value: Any, side: Side) -> Iterator[Side]:
         """In the order of the names: two that differ in their order only are the same."""
