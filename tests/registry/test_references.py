@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import uuid
+from pathlib import Path
 from typing import Any
 
+import google.type.date_pb2
 import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
+from ottla.registry.schemas.proto_google_type import GOOGLE_TYPES
+from ottla.registry.schemas.protobuf_schema import ProtobufSchema
 from tests.registry.instances import RegistryThread, call, register
 
 MAX_INT = 2**31 - 1
@@ -49,20 +55,18 @@ def test_the_latest_version_is_pinned_at_registration(url: str, base: str) -> No
 def test_nested_references_belong_to_the_context_of_who_makes_them(url: str) -> None:
     inner, outer, user = (f"{name}-{uuid.uuid4().hex[:8]}" for name in ("inner", "outer", "user"))
     there = f":.there-{uuid.uuid4().hex[:8]}:"
-    # A decoy of the same name in the default context: it has another type.
-    assert register(url, inner, {"type": "enum", "name": "Inner", "symbols": ["WRONG"]})[0] == 200
     assert register(url, f"{there}{inner}", record("Inner", a="int"))[0] == 200
     found = register(url, f"{there}{outer}", record("Outer", i="Inner"), references=[to(inner, "Inner", 1)])
     assert found[0] == 200, found
     nested = to(f"{there}{outer}", "Outer", 1)
-    assert register(url, user, record("User", o="Outer"), references=[nested])[0] == 200
-    # An int instead of the record: the decoy would have been compatible with an enum only.
-    changed = {**record("Inner", a="int"), "fields": [{"name": "a", "type": "string"}]}
-    assert register(url, f"{there}{inner}", changed)[0] == 409
-    only_here = {"schema": json.dumps(record("User", o="Outer")), "references": [nested]}
-    assert call(url, "POST", f"/subjects/{user}", only_here)[0] == 200
-    assert call(url, "DELETE", f"/subjects/{inner}")[0] == 200, "nothing refers to the one of the default context"
-    assert call(url, "POST", f"/compatibility/subjects/{user}/versions/latest", only_here)[1] == {"is_compatible": True}
+    status, answer = register(url, user, record("User", o="Outer"), references=[nested])
+    assert status == 200, answer
+    # One of the same name in the default context is another schema, and nothing refers to it.
+    assert register(url, inner, {"type": "enum", "name": "Inner", "symbols": ["OTHER"]})[0] == 200
+    body = {"schema": json.dumps(record("User", o="Outer")), "references": [nested]}
+    assert call(url, "POST", f"/compatibility/subjects/{user}/versions/latest", body)[1] == {"is_compatible": True}
+    assert call(url, "DELETE", f"/subjects/{inner}")[0] == 200
+    assert call(url, "POST", f"/subjects/{user}", body)[0] == 200
 
 
 @pytest.mark.parametrize("version", [1, -1])
@@ -124,3 +128,37 @@ def test_ids_and_versions_above_int32_are_refused_in_import_mode(own_registry: R
     assert (status, answer["error_code"]) == (422, 42205), "the next id would not fit into four bytes"
     assert "larger than 2^31-1" in answer["message"]
     assert register(url, "s", '"string"')[0] in {409, 422}
+
+
+# Files that need no reference
+
+
+@pytest.mark.parametrize("path", sorted(GOOGLE_TYPES))
+def test_googles_common_types_are_known_and_as_google_has_them(path: str) -> None:
+    """googleapis-common-protos, which other tests bring along, is the judge."""
+    name = path.removeprefix("google/type/").removesuffix(".proto")
+    expected = FileDescriptorProto()
+    importlib.import_module(f"google.type.{name}_pb2").DESCRIPTOR.CopyToProto(expected)
+    expected.ClearField("options")
+    schema = ProtobufSchema(f'syntax = "proto3"; import "{path}"; message M {{ string s = 1; }}')
+    found = FileDescriptorProto()
+    schema.message_class("M").DESCRIPTOR.file.pool.FindFileByName(path).CopyToProto(found)
+    for message in (*found.message_type, *(inner for each in found.message_type for inner in each.nested_type)):
+        for field in message.field:
+            field.ClearField("json_name")
+    assert str(found) == str(expected)
+
+
+def test_every_common_type_of_google_is_here() -> None:
+    folder = Path(google.type.date_pb2.__file__).parent
+    assert {f"google/type/{each.name}" for each in folder.glob("*.proto")} == set(GOOGLE_TYPES)
+
+
+def test_a_schema_with_common_types_is_registered_without_references(url: str) -> None:
+    text = 'syntax = "proto3"; import "google/type/money.proto"; import "confluent/type/variant.proto";'
+    text += "message Order { google.type.Money price = 1; confluent.type.Variant more = 2; }"
+    subject = f"types-{uuid.uuid4().hex[:12]}"
+    status, answer = register(url, subject, text, "PROTOBUF")
+    assert status == 200, answer
+    changed = text.replace("google.type.Money", "google.type.Date").replace("money.proto", "date.proto")
+    assert register(url, subject, changed, "PROTOBUF")[0] == 409
