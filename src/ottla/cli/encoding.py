@@ -57,10 +57,10 @@ def _avro(registry: Registry, found: dict[str, Any]) -> Callable[[Any], bytes]:
 def _json_schema(registry: Registry, found: dict[str, Any]) -> Callable[[Any], bytes]:
     import jsonschema_rs
 
-    from ottla.registry.schemas.json_values import PATTERNS
+    from ottla.registry.schemas.json_patterns import OPTIONS
 
     del registry
-    check = jsonschema_rs.validator_for(json.loads(found["schema"]), pattern_options=PATTERNS)
+    check = jsonschema_rs.validator_for(json.loads(found["schema"]), pattern_options=OPTIONS)
 
     def write(tree: Any) -> bytes:
         problem = next(iter(check.iter_errors(tree)), None)

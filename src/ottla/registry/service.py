@@ -18,6 +18,7 @@ from ottla.registry.errors import RegistryError
 from ottla.registry.log import Message, SchemasLog
 from ottla.registry.peers import Peer, Peers
 from ottla.registry.queries import Queries
+from ottla.registry.schema_work import SchemaThread, Work
 from ottla.registry.settings import RegistrySettings, RegistryStartError
 from ottla.registry.state import RegistryState
 from ottla.registry.topic import TopicReader, TopicWriter, end_offset, ensure_topic
@@ -35,6 +36,7 @@ class Registry:
         self.url = url
         self.state = RegistryState()
         self.log = SchemasLog(self.state)
+        self.schemas = SchemaThread()
         self.queries = Queries(self.state, Catalogue(self.state))
         self._topic = TopicWriter(settings)
         self.writer = Writer(settings, self.log, self.queries, self._topic)
@@ -45,6 +47,10 @@ class Registry:
         self._writer: Peer | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.forwards = ThreadPoolExecutor(FORWARD_THREADS, thread_name_prefix="forward")
+
+    def work(self) -> Work:
+        """For what one request asks of schemas."""
+        return Work(self.schemas)
 
     async def start(self) -> None:
         """Ready to answer: what was in the topic has been read."""
@@ -145,3 +151,4 @@ class Registry:
                 await asyncio.to_thread(part.stop)
         await asyncio.to_thread(self._topic.close)
         self.forwards.shutdown(wait=False, cancel_futures=True)
+        self.schemas.stop()
