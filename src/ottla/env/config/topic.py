@@ -172,7 +172,7 @@ class TopicSettings(Settings):
     # Ottla's own: shown by DescribeConfigs only where they are set, so that a topic looks as Kafka's does.
     ottla_validate_records: bool = setting(
         BOOLEAN, False, None,
-        "Whether the records inside of a produced batch are read and refused as Apache Kafka does, not only its header.",
+        "Whether records inside of produced batches are read and refused as by Apache Kafka.",
         synonyms=_from("ottla.validate.records"), internal=True, undeclared=True,
     )
     ottla_schema_validation: str = setting(
@@ -185,7 +185,7 @@ class TopicSettings(Settings):
         internal=True, undeclared=True,
     )
     ottla_schema_validation_context: str = setting(
-        STRING, "", None, "The registry's context in which the ids of the records' schemas are; empty: the default one.",
+        STRING, "", None, "The registry's context of the schema ids in the records; empty: the default context.",
         internal=True, undeclared=True,
     )
     ottla_schema_quarantine_topic: str = setting(

@@ -88,7 +88,7 @@ class OttlaSettings(Settings):
     )
     ottla_validate_records: bool = setting(
         BOOLEAN, False, None,
-        "Whether the records inside of a produced batch are read and refused as Apache Kafka does; topics may differ.",
+        "Whether records inside of produced batches are read and refused as by Apache Kafka, on all topics.",
         mode=CLUSTER, undeclared=True,
     )
     ottla_schema_registry_url: str | None = setting(
@@ -103,7 +103,7 @@ class OttlaSettings(Settings):
     )
     ottla_schema_validation_max_ms: int = setting(
         INT, 5000, at_least(1),
-        "How long the records of one batch may take to be checked against their schemas; the batch is refused after it.",
+        "How long the records of one batch may take to be checked; then the batch is refused.",
         undeclared=True,
     )
     ottla_schema_registry_timeout_ms: int = setting(
