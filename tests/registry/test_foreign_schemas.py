@@ -122,13 +122,11 @@ def test_a_schema_that_cannot_be_used_is_an_error_of_its_records_only(place: Pla
     subject = f"i-{uuid.uuid4().hex[:8]}"
     assert call(place.url, "PUT", f"/mode/{subject}", {"mode": "IMPORT"})[0] == 200
     bad = register(place.url, subject, record("Bad", "int", "x"), id=90_001, version=1)[1]["id"]
-    deep: Any = "int"
-    for _ in range(250):
-        deep = {"type": "array", "items": deep}
-    too_deep = register(place.url, subject, deep, id=90_002, version=2)[1]["id"]
+    huge = {"type": "fixed", "name": "Huge", "size": 5000, "logicalType": "decimal", "precision": 4, "scale": 2}
+    too_large = register(place.url, subject, huge, id=90_002, version=2)[1]["id"]
     topic, other = place.topic("refuse"), place.topic("off")
     assert place.produce(topic, [framed(bad, b"\x02")]) == [None], "a default says nothing about the data"
-    [error] = place.produce(topic, [framed(too_deep, b"\0")], retries=0)
+    [error] = place.produce(topic, [framed(too_large, bytes(5000))], retries=0)
     assert error.code() == KafkaError.INVALID_RECORD
     assert place.produce(other, [b"x"]) == [None]
 
