@@ -82,7 +82,7 @@ class MadeUp:
 
     def _combination(self, depth: int) -> dict[str, Any]:
         below = depth - 1
-        one = lambda: self._reference() if self._chance.random() < 0.4 and depth > 1 else self._object(below)  # noqa: E731
+        one = lambda: self._reference() if self._chance.random() < 0.4 and depth > 1 else self._object(below)  # noqa: E731 - short, and used below only
         kind = self._chance.choice(["allOf", "allOf", "anyOf", "if", "dependentSchemas", "not", "$ref", "oneOf"])
         if kind in {"allOf", "anyOf"}:
             return {kind: [one() for _ in range(self._chance.randint(1, 2))]}
@@ -98,10 +98,10 @@ class MadeUp:
 
     def _keywords(self, depth: int, count: int) -> dict[str, Any]:
         chance, below = self._chance, depth - 1
-        small = lambda: chance.randint(0, 4)  # noqa: E731
-        schema = lambda: self._schema(below)  # noqa: E731
-        boolean = lambda: chance.random() < 0.5  # noqa: E731
-        either = lambda: chance.choice([boolean, schema])()  # noqa: E731, PLW0108 - another one each time
+        small = lambda: chance.randint(0, 4)  # noqa: E731 - short, and used below only
+        schema = lambda: self._schema(below)  # noqa: E731 - short, and used below only
+        boolean = lambda: chance.random() < 0.5  # noqa: E731 - short, and used below only
+        either = lambda: chance.choice([boolean, schema])()  # noqa: E731, PLW0108 - another choice each time
         makers: dict[str, Any] = {
             "type": lambda: chance.choice([*TYPES, ["string", "null"], ["integer", "object"]]),
             "maxLength": small, "minLength": small, "pattern": lambda: chance.choice(["^a", "b"]),

@@ -15,7 +15,7 @@ from ottla.registry.records import AVRO
 from ottla.registry.schemas.avro_defaults import invalid_default
 from ottla.registry.schemas.avro_explanation import Explanation
 from ottla.registry.schemas.avro_text import canonical_text
-from ottla.registry.schemas.budget import Budget
+from ottla.registry.schemas.budget import Budget, given_or_new
 from ottla.registry.schemas.json_text import load_json, one_line
 from ottla.registry.schemas.parsed import Dependency, Incompatibility, SchemaProblem
 
@@ -30,7 +30,7 @@ class AvroSchema:
     schema_type = AVRO
 
     def __init__(self, text: str, dependencies: Sequence[Dependency] = (), budget: Budget | None = None) -> None:
-        budget = budget or Budget()
+        budget = given_or_new(budget)
         self._json = _loads(text, budget)
         self._dependencies = [_loads(dependency.schema, budget) for dependency in dependencies]
         names = Names()
@@ -49,7 +49,7 @@ class AvroSchema:
         return self.canonical
 
     def incompatibilities(self, writer: AvroSchema, budget: Budget | None = None) -> list[Incompatibility]:
-        return Explanation(budget or Budget()).compare(self.schema, writer.schema, "/")
+        return Explanation(given_or_new(budget)).compare(self.schema, writer.schema, "/")
 
     def check_new(self) -> None:
         """As Confluent: a schema that is registered has good defaults; one that was imported or stored may not."""

@@ -47,3 +47,8 @@ class Budget:
     def read(self, text: str) -> None:
         """Spend what it costs to read a text."""
         self.spend(1 + len(text) // CHARACTERS_A_STEP)
+
+
+def given_or_new(budget: Budget | None) -> Budget:
+    """A caller without a budget gets one of its own."""
+    return Budget() if budget is None else budget

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
-from ottla.registry.schemas.budget import Budget
+from ottla.registry.schemas.budget import Budget, given_or_new
 from ottla.registry.schemas.json_keywords import ANNOTATIONS, DRAFTS, IGNORED
 from ottla.registry.schemas.json_text import dump_json
 from ottla.registry.schemas.parsed import SchemaProblem
@@ -30,7 +30,7 @@ class Documents:
         self._effective: dict[int, tuple[Any, dict[str, Any]]] = {}
         self._drafts: dict[int, str] = {}
         for document in (*others.values(), root):
-            self._collect(document, "", document, budget or Budget())
+            self._collect(document, "", document, given_or_new(budget))
         base = root.get("$id") or root.get("id") if isinstance(root, dict) else None
         self._base = base if isinstance(base, str) else ""
         self._draft = _draft_of(root) or "7"

@@ -12,7 +12,7 @@ import jsonschema_rs
 
 from ottla.payloads.json_text import read_json
 from ottla.registry.records import JSON
-from ottla.registry.schemas.budget import Budget
+from ottla.registry.schemas.budget import Budget, given_or_new
 from ottla.registry.schemas.json_documents import Documents
 from ottla.registry.schemas.json_patterns import OPTIONS, spend_patterns
 from ottla.registry.schemas.json_rules import Comparison
@@ -28,7 +28,7 @@ class JsonSchema:
     schema_type = JSON
 
     def __init__(self, text: str, dependencies: Sequence[Dependency] = (), budget: Budget | None = None) -> None:
-        budget = budget or Budget()
+        budget = given_or_new(budget)
         self.document = load_json(text, budget, max_depth=_MAX_DEPTH)
         if not isinstance(self.document, dict | bool):
             raise SchemaProblem("a JSON Schema is an object or a boolean")
@@ -61,7 +61,7 @@ class JsonSchema:
         return bool(self._validator.is_valid(value))
 
     def incompatibilities(self, writer: JsonSchema, budget: Budget | None = None) -> list[Incompatibility]:
-        return Comparison(writer.documents, self.documents, budget or Budget()).run()
+        return Comparison(writer.documents, self.documents, given_or_new(budget)).run()
 
     def validator(self) -> Callable[[bytes], str | None]:
         def check(payload: bytes) -> str | None:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ottla.registry.schemas.budget import Budget
+from ottla.registry.schemas.budget import Budget, given_or_new
 from ottla.registry.schemas.parsed import SchemaProblem
 from ottla.registry.schemas.proto_tree import (
     Enum,
@@ -51,7 +51,7 @@ class Token(NamedTuple):
 
 
 def parse_proto(text: str, budget: Budget | None = None) -> ProtoFile:
-    budget = budget or Budget()
+    budget = given_or_new(budget)
     return _Parser(_tokens(text, budget), budget).file()
 
 

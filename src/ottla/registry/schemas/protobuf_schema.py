@@ -12,7 +12,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 
 from ottla.registry.records import PROTOBUF
-from ottla.registry.schemas.budget import Budget
+from ottla.registry.schemas.budget import Budget, given_or_new
 from ottla.registry.schemas.json_text import one_line
 from ottla.registry.schemas.parsed import Dependency, Incompatibility, SchemaProblem
 from ottla.registry.schemas.proto_descriptor import to_descriptor
@@ -31,7 +31,7 @@ class ProtobufSchema:
     schema_type = PROTOBUF
 
     def __init__(self, text: str, dependencies: Sequence[Dependency] = (), budget: Budget | None = None) -> None:
-        budget = budget or Budget()
+        budget = given_or_new(budget)
         try:
             self.tree = read_proto(text, budget)
             self._imported = {each.name: read_proto(each.schema, budget) for each in dependencies}
@@ -110,7 +110,7 @@ class ProtobufSchema:
         """Nothing: what is no schema is refused by the constructor."""
 
     def incompatibilities(self, writer: ProtobufSchema, budget: Budget | None = None) -> list[Incompatibility]:
-        return incompatibilities(writer.resolved(), self.resolved(), budget or Budget())
+        return incompatibilities(writer.resolved(), self.resolved(), given_or_new(budget))
 
     def resolved(self) -> Resolved:
         packages = {name: tree.package for tree in (*self._imported.values(), self.tree) for name, _ in tree.types()}
