@@ -4,6 +4,9 @@ Every log directory has its own `encryption-keys` file, so that it can be read w
 master key. The master keys are `ID:BASE64` lines, the first one in use: a new first line is a rotation. The topic keys
 are then wrapped again, at start or before the next new file, and no data is written anew.
 
+The file (version 2) also holds the "encrypted since" mark of the directory (`ottla.security.encrypted_since`) and a MAC of all
+that under the master key. Topic keys are wrapped with the version, so a file that is changed back to version 1 opens nothing.
+
 A file's key comes from its topic's key and the file's salt. When a topic's key is destroyed to erase records
 (`ottla.log.erasure`), files that hold none of them keep their own keys here, one entry each, until they are gone.
 """
@@ -23,10 +26,12 @@ from typing import Any, NamedTuple
 
 from ottla.env.config.broker.config import BrokerConfig
 from ottla.env.seams import KeyDestroyedError, Storage
+from ottla.security.encrypted_since import Before, move_entry, still_there, survey
 
 FILE_NAME = "encryption-keys"
 KEY_BYTES = 32
 _NONCE_BYTES = 12
+_VERSION = 2
 _COMMAND_TIMEOUT_S = 30
 _LINE = re.compile(r"([A-Za-z0-9._-]{1,64}):([A-Za-z0-9+/=]+)")
 
@@ -140,7 +145,10 @@ class KeyStore:
 
     def __init__(self, storage: Storage, directory: str, masters: MasterKeys) -> None:
         self._storage = storage
+        self.directory = directory
         self._path = f"{directory}/{FILE_NAME}"
+        self._before: Before | None = None
+        """Files that may be older than the mark; None until the directory is looked at."""
         self._masters = masters
         self._by_id: dict[bytes, TopicKey] = {}
         self._by_topic: dict[str, TopicKey] = {}
@@ -206,29 +214,80 @@ class KeyStore:
         self._by_id[key.id] = key
         self._by_topic[key.topic] = key
 
+    # The mark
+
+    def before_note(self, path: str) -> str | None:
+        """What the list says of a file that may be older than the mark; None when it is not in the list."""
+        self.load()
+        folder, name = os.path.split(os.path.relpath(path, self.directory))
+        return (self._before or {}).get(folder, {}).get(name)
+
+    def renamed(self, source: str, target: str) -> None:
+        """Follow a file or folder of the list; saved at once, because the place of an older file is taken by a new one."""
+        if not self._before:
+            return
+        inside = [os.path.relpath(path, self.directory) for path in (source, target)]
+        if move_entry(self._before, inside[0], inside[1]):
+            self._save()
+
+    def shorten_before(self) -> None:
+        """Take files from the list that are gone."""
+        if self._before:
+            left = still_there(self._storage, self.directory, self._before)
+            if left != self._before:
+                self._before = left
+                self._save()
+
+    # The file
+
     def load(self, *, again: bool = False) -> None:
         if self._loaded and not again:
             return
         if self._storage.exists(self._path):
-            try:
-                entries = json.loads(self._storage.read_bytes(self._path))["keys"]
-                stale = [self._unwrap(entry) != self._masters.current.id for entry in entries]
-            except (ValueError, KeyError, TypeError) as error:
-                if isinstance(error, KeyStoreError):
-                    raise
-                raise KeyStoreError(f"{self._path} cannot be read") from None
-            if any(stale):
+            stale = self._read()
+            if stale:
+                self._save()
+        elif self._before is None:
+            self._before = survey(self._storage, self.directory)
+            if self._before:
                 self._save()
         self._loaded = True
 
-    def _unwrap(self, entry: dict[str, Any]) -> str:
+    def _read(self) -> bool:
+        """Whether the file has to be written again: a new master key, or a version without the mark."""
+        try:
+            document = json.loads(self._storage.read_bytes(self._path))
+            version = document["version"]
+            if version not in (1, _VERSION):
+                raise KeyStoreError(f"{self._path} has version {version}: a newer version of Ottla wrote it")
+            before = self._checked_before(document) if version == _VERSION else None
+            masters = [self._unwrap(entry, version) for entry in document["keys"]]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            if isinstance(error, KeyStoreError):
+                raise
+            raise KeyStoreError(f"{self._path} cannot be read") from None
+        if before is None:
+            self._before = survey(self._storage, self.directory)
+            return True
+        self._before = before
+        return any(master != self._masters.current.id for master in (*masters, document["master"]))
+
+    def _checked_before(self, document: dict[str, Any]) -> Before:
+        master = self._masters.find(document["master"])
+        if not hmac.compare_digest(_mac(master, document), base64.b64decode(document["mac"])):
+            raise KeyStoreError(f"{self._path} was changed, or master key {master.id} is not the one that wrote it")
+        before: Before = document["before"]
+        return before
+
+    def _unwrap(self, entry: dict[str, Any], version: int) -> str:
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         key_id, topic, wrapped = bytes.fromhex(entry["id"]), entry["topic"], base64.b64decode(entry["wrapped"])
         master = self._masters.find(entry["master"])
+        bound = _bound(key_id, topic, version)
         try:
-            key = AESGCM(master.key).decrypt(wrapped[:_NONCE_BYTES], wrapped[_NONCE_BYTES:], key_id + topic.encode())
+            key = AESGCM(master.key).decrypt(wrapped[:_NONCE_BYTES], wrapped[_NONCE_BYTES:], bound)
         except InvalidTag:
             raise KeyStoreError(
                 f"{self._path}: master key {master.id} is not the one that wrapped {topic}'s key"
@@ -246,7 +305,8 @@ class KeyStore:
         entries = []
         for key in (*self._by_id.values(), *self._files.values()):
             nonce = os.urandom(_NONCE_BYTES)
-            wrapped = nonce + AESGCM(master.key).encrypt(nonce, key.key, key.id + key.topic.encode())
+            bound = _bound(key.id, key.topic, _VERSION)
+            wrapped = nonce + AESGCM(master.key).encrypt(nonce, key.key, bound)
             entries.append(
                 {
                     "id": key.id.hex(),
@@ -256,4 +316,17 @@ class KeyStore:
                     **({"file": True} if key.id in self._files else {}),
                 }
             )
-        self._storage.write_atomic(self._path, json.dumps({"version": 1, "keys": entries}, indent=1).encode())
+        document = {"version": _VERSION, "master": master.id, "before": self._before or {}, "keys": entries}
+        document["mac"] = base64.b64encode(_mac(master, document)).decode()
+        self._storage.write_atomic(self._path, json.dumps(document, indent=1).encode())
+
+
+def _bound(key_id: bytes, topic: str, version: int) -> bytes:
+    """What a wrapped key is authenticated with."""
+    return (b"" if version == 1 else bytes([version])) + key_id + topic.encode()
+
+
+def _mac(master: MasterKey, document: dict[str, Any]) -> bytes:
+    signed = {name: value for name, value in document.items() if name != "mac"}
+    key = hmac.digest(master.key, b"ottla key store", "sha256")
+    return hmac.digest(key, json.dumps(signed, sort_keys=True).encode(), "sha256")
