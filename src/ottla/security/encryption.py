@@ -39,6 +39,7 @@ class EncryptedStorage:
 
     def __init__(self, inner: Storage, directories: Sequence[str], masters: MasterKeys) -> None:
         self._inner = inner
+        self.masters = masters
         self._stores = {directory: KeyStore(inner, directory, masters) for directory in dict.fromkeys(directories)}
         self._topic_ids: dict[str, bytes] = {}
         """By folder: what `partition.metadata` says."""
@@ -51,6 +52,11 @@ class EncryptedStorage:
             store.load()
         for store in self._stores.values():
             store.shorten_before()
+
+    def follow_master_keys(self) -> None:
+        """Once in a while: take over new master keys in every directory. Nothing here waits for a command or a network."""
+        for store in self._stores.values():
+            store.follow_master_keys()
 
     # Erasure (`ottla.log.erasure.KeyCustody`)
 

@@ -2,7 +2,7 @@
 
 Every log directory has its own `encryption-keys` file, so that it can be read wherever it is taken together with the
 master key. The master keys are `ID:BASE64` lines, the first one in use: a new first line is a rotation. The topic keys
-are then wrapped again, at start or before the next new file, and no data is written anew.
+are then wrapped again, at start, before the next new file or with the node's next look, and no data is written anew.
 
 The file (version 2) also holds the "encrypted since" mark of the directory (`ottla.security.encrypted_since`) and a MAC of all
 that under the master key. Topic keys are wrapped with the version, so a file that is changed back to version 1 opens nothing.
@@ -19,25 +19,35 @@ import hmac
 import json
 import os
 import re
-import shlex
-import subprocess
 from collections.abc import Iterable
+from threading import Lock
 from typing import Any, NamedTuple
 
 from ottla.env.config.broker.config import BrokerConfig
+from ottla.env.logging import get_logger
 from ottla.env.seams import KeyDestroyedError, Storage
 from ottla.security.encrypted_since import Before, move_entry, still_there, survey
+from ottla.security.key_renewal import KeyRenewal
+from ottla.security.key_sources import FileSource, KeyStoreError, open_source
+
+__all__ = [
+    "FILE_NAME",
+    "KeyStore",
+    "KeyStoreError",
+    "MasterKey",
+    "MasterKeys",
+    "TopicKey",
+    "derived_key",
+    "parse_master_keys",
+]
+
+log = get_logger(__name__)
 
 FILE_NAME = "encryption-keys"
 KEY_BYTES = 32
 _NONCE_BYTES = 12
 _VERSION = 2
-_COMMAND_TIMEOUT_S = 30
 _LINE = re.compile(r"([A-Za-z0-9._-]{1,64}):([A-Za-z0-9+/=]+)")
-
-
-class KeyStoreError(ValueError):
-    """The keys cannot be had or do not fit; the message holds none."""
 
 
 class MasterKey(NamedTuple):
@@ -49,43 +59,39 @@ class MasterKey(NamedTuple):
 
 
 class MasterKeys:
-    """From a file (followed when it changes), the environment, or a command (asked once)."""
+    """The keys of one source. A file is followed when it changes; a command and a key server are asked again
+    (`start_renewal`). A source that cannot be used leaves the keys as they are.
+    """
 
     def __init__(self, config: BrokerConfig) -> None:
-        self._file = config.ottla_encryption_master_key_file
-        self._seen: tuple[int, int] | None = None
-        given = [config.ottla_encryption_master_key_env, config.ottla_encryption_master_key_command, self._file]
-        if sum(source is not None for source in given) != 1:
-            raise KeyStoreError("set one of ottla.encryption.master.key.file, .env and .command")
-        if self._file is not None:
-            self.keys = self._from_file(self._file)
-        elif config.ottla_encryption_master_key_env is not None:
-            self.keys = parse_master_keys(os.environ.get(config.ottla_encryption_master_key_env, ""))
-        else:
-            self.keys = parse_master_keys(_run(config.ottla_encryption_master_key_command or ""))
+        self._source = open_source(config)
+        self.keys = parse_master_keys(self._source.fetch())
+        self._bad_file = False
+        self.renewal: KeyRenewal | None = None
+        if self._source.renewed:
+            self.renewal = KeyRenewal(self._source, config.ottla_encryption_master_key_refresh_ms / 1000)
 
-    def _from_file(self, path: str) -> list[MasterKey]:
-        try:
-            status = os.stat(path)
-            with open(path, encoding="ascii") as file:
-                found = parse_master_keys(file.read(64 * 1024))
-        except (OSError, UnicodeDecodeError) as error:
-            raise KeyStoreError(f"ottla.encryption.master.key.file={path}: {error}") from None
-        self._seen = (status.st_mtime_ns, status.st_size)
-        return found
+    def refresh(self) -> None:
+        """Take over what the source has now; never blocks on a command or the network."""
+        if self.renewal is not None:
+            self._adopt(self.renewal.take())
+        elif isinstance(self._source, FileSource) and self._source.changed():
+            try:
+                self._adopt(parse_master_keys(self._source.fetch()))
+                self._bad_file = False
+            except KeyStoreError as error:
+                if not self._bad_file:
+                    log.warning("master_keys.unavailable", error=str(error), note="the keys in memory stay in use")
+                self._bad_file = True
 
-    def refresh(self) -> bool:
-        """Look at the file again; whether there are other keys now. A file that cannot be used changes nothing."""
-        if self._file is None:
-            return False
-        try:
-            status = os.stat(self._file)
-            if (status.st_mtime_ns, status.st_size) == self._seen:
-                return False
-            self.keys = self._from_file(self._file)
-        except (OSError, KeyStoreError):
-            return False
-        return True
+    def _adopt(self, keys: list[MasterKey] | None) -> None:
+        """Keys that were there before stay known in memory: what they wrapped may not have been written again yet."""
+        if keys is None:
+            return
+        if keys[0].id != self.current.id:
+            log.info("master_keys.rotated", key=keys[0].id, before=self.current.id)
+        names = {key.id for key in keys}
+        self.keys = [*keys, *(key for key in self.keys if key.id not in names)]
 
     @property
     def current(self) -> MasterKey:
@@ -114,16 +120,6 @@ def parse_master_keys(text: str) -> list[MasterKey]:
     if not keys:
         raise KeyStoreError("there is no master key")
     return keys
-
-
-def _run(command: str) -> str:
-    try:
-        done = subprocess.run(  # noqa: S603 - the operator's own command, from the file that starts the server
-            shlex.split(command), capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S, check=True
-        )
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
-        raise KeyStoreError(f"ottla.encryption.master.key.command failed: {type(error).__name__}") from None
-    return done.stdout
 
 
 class TopicKey(NamedTuple):
@@ -155,12 +151,15 @@ class KeyStore:
         self._files: dict[bytes, TopicKey] = {}
         """By salt: files whose topic's key is no more."""
         self._loaded = False
+        self._saving = Lock()
+        """Snapshots of the metadata are written in a thread, and may need a key."""
+        self._written_with: str | None = None
+        """The master key that the file was last written or read with."""
 
     def for_topic(self, topic: str) -> TopicKey:
         """The key for a new file; made when the topic has none."""
         self.load()
-        if self._masters.refresh():
-            self._save()
+        self.follow_master_keys()
         if topic not in self._by_topic:
             self.load(again=True)  # `storage format` may have written the file since: its keys must not be lost
         found = self._by_topic.get(topic)
@@ -169,6 +168,12 @@ class KeyStore:
             self._add(found)
             self._save()
         return found
+
+    def follow_master_keys(self) -> None:
+        """Wrap the topic keys again when there is a new master key."""
+        self._masters.refresh()
+        if self._written_with not in (None, self._masters.current.id):
+            self._save()
 
     def file_key(self, key_id: bytes, salt: bytes) -> bytes:
         """Of a file with this header; KeyDestroyedError when there is none any more."""
@@ -270,6 +275,7 @@ class KeyStore:
             self._before = survey(self._storage, self.directory)
             return True
         self._before = before
+        self._written_with = document["master"]
         return any(master != self._masters.current.id for master in (*masters, document["master"]))
 
     def _checked_before(self, document: dict[str, Any]) -> Before:
@@ -299,6 +305,10 @@ class KeyStore:
         return master.id
 
     def _save(self) -> None:
+        with self._saving:
+            self._write()
+
+    def _write(self) -> None:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         master = self._masters.current
@@ -319,6 +329,7 @@ class KeyStore:
         document = {"version": _VERSION, "master": master.id, "before": self._before or {}, "keys": entries}
         document["mac"] = base64.b64encode(_mac(master, document)).decode()
         self._storage.write_atomic(self._path, json.dumps(document, indent=1).encode())
+        self._written_with = master.id
 
 
 def _bound(key_id: bytes, topic: str, version: int) -> bytes:

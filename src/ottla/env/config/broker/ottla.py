@@ -32,7 +32,28 @@ class OttlaSettings(Settings):
         STRING, None, None, "Environment variable with the master keys, as in the file.", undeclared=True
     )
     ottla_encryption_master_key_command: str | None = setting(
-        PASSWORD, None, None, "Command that prints the master keys, as in the file; run at start.", undeclared=True
+        PASSWORD, None, None,
+        "Command that prints the master keys, as in the file; run at start and each ottla.encryption.master.key.refresh.ms.",
+        undeclared=True,
+    )
+    ottla_encryption_master_key_url: str | None = setting(
+        STRING, None, None,
+        "Address of a key server with Vault's API: .../v1/transit/decrypt/NAME with a wrapped.file, else a secret's address.",
+        undeclared=True,
+    )
+    ottla_encryption_master_key_wrapped_file: str | None = setting(
+        STRING, None, None,
+        "File with master keys that the key server unwraps, one ID:vault:v1:... a line, the first in use.", undeclared=True,
+    )
+    ottla_encryption_master_key_token_file: str | None = setting(
+        STRING, None, None, "File with the token for the key server; read again each time.", undeclared=True
+    )
+    ottla_encryption_master_key_ca_file: str | None = setting(
+        STRING, None, None, "PEM file with the authority that signed the key server's certificate.", undeclared=True
+    )
+    ottla_encryption_master_key_refresh_ms: int = setting(
+        INT, 300_000, at_least(100),
+        "How often the command or the key server is asked for the master keys while the node runs.", undeclared=True,
     )
     ottla_http_listener: str = setting(
         STRING, "", None,
