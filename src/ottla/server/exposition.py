@@ -145,7 +145,6 @@ def _samples(
     if renewal is not None:
         yield "ottla_master_keys_failures", {}, renewal.failures
         yield "ottla_master_keys_age_seconds", {}, renewal.age_s
-    yield from _process(server)
 
 
 def _topics(metrics: BrokerMetrics) -> Iterator[Sample]:

@@ -29,6 +29,7 @@ from ottla.runtime.clock import SystemClock, SystemRandom
 from ottla.runtime.descriptors import Descriptors
 from ottla.runtime.listener import Limits, Listener
 from ottla.runtime.timers import LoopTimers
+from ottla.security.exposure import open_listeners
 from ottla.security.outgoing import to_controllers
 from ottla.server.broker_part import BrokerPart
 from ottla.server.controller_channel import ControllerAddress, ControllerChannel
@@ -115,6 +116,10 @@ class Node:
             log.info("settings.accepted", note=line)
         for line in unknown_lines(config.layers.static):
             log.warning("setting.unknown", note=line)
+        for name in open_listeners(config):
+            log.warning(
+                "listener.open", listener=name, note="whoever reaches it may do everything: ottla doctor --security"
+            )
         if self._sockets.http is not None:
             self._monitoring = await self._monitor(self._sockets.http)
         self._follow_master_keys()

@@ -87,6 +87,10 @@ class OttlaSettings(Settings):
         INT, 10_000, at_least(1), "How long an HTTP connection may take from its beginning to the end of its answer.",
         undeclared=True,
     )
+    ottla_allow_open: bool = setting(
+        BOOLEAN, False, None,
+        "Let ottla.http.listener serve an address other than loopback without a login.", undeclared=True,
+    )
     ottla_busy_poll_us: int = setting(
         INT, 200, between(0, 10_000),
         "How long to look for the next request before sleeping, while small ones come one upon the other.",
