@@ -64,18 +64,23 @@ def up(
     opened = [FLAG] if allow_open else []
     own = {} if registry_port is None else {"ottla.schema.registry.url": f"http://{near(near_host)}:{registry_port}"}
     own |= {SETTING: "true"} if allow_open else {}
-    return exit_code(
-        file,
-        lambda: _up(file, *asked(file, closed(host, allow_open=allow_open), port), own, started, companions.stop),
-    )
+
+    def run_up() -> int:
+        at = asked(file, host, port)
+        refuse_open(host, allow_open=allow_open)
+        return _up(file, *at, own, started, companions.stop)
+
+    return exit_code(file, run_up)
 
 
-def closed(host: str | None, *, allow_open: bool) -> str | None:
-    """The host as it was given; StartupError when everything would be open to others without a word of it."""
+def refuse_open(host: str | None, *, allow_open: bool) -> None:
+    """StartupError when everything would be open to others without a word of it."""
     if host is not None and not allow_open and not is_loopback(host):
-        close = "up logins first (`ottla server start` with a SASL_SSL listener, `ottla registry` and `ottla console` with --users)"
+        close = (
+            "up logins first (`ottla server start` with a SASL_SSL listener, `ottla registry` and `ottla console` "
+            "with --users)"
+        )
         raise StartupError(open_refusal("`ottla up` (log, registry, console, metrics)", host, close=close))
-    return host
 
 
 def asked(file: Path, host: str | None, port: int | None) -> tuple[str, int]:

@@ -33,7 +33,15 @@ from ottla.server.companions import Companions
 from ottla.server.errors import StartupError
 from ottla.server.run import exit_code, read_properties
 from ottla.server.storage import is_formatted, random_uuid, run_format
-from ottla.server.up import DEFAULT_HOST, asked, closed, console_command, free_ports, registry_command, write_properties
+from ottla.server.up import (
+    DEFAULT_HOST,
+    asked,
+    console_command,
+    free_ports,
+    refuse_open,
+    registry_command,
+    write_properties,
+)
 from ottla.system.processes import own_command
 
 MAX_NODES = 100
@@ -107,7 +115,8 @@ def up_cluster(
     override = ["--override", f"{SETTING}=true"] if allow_open else []
 
     def run() -> int:
-        at = asked(file, closed(host, allow_open=allow_open), port)
+        at = asked(file, host, port)
+        refuse_open(host, allow_open=allow_open)
         return _up(directory, *at, nodes, started, companions.stop, override)
 
     return exit_code(directory, run)

@@ -33,17 +33,17 @@ class OttlaSettings(Settings):
     )
     ottla_encryption_master_key_command: str | None = setting(
         PASSWORD, None, None,
-        "Command that prints the master keys, as in the file; run at start and each ottla.encryption.master.key.refresh.ms.",
+        "Command that prints the master keys, as in the file; run at start and again as refresh.ms says.",
         undeclared=True,
     )
     ottla_encryption_master_key_url: str | None = setting(
         STRING, None, None,
-        "Address of a key server with Vault's API: .../v1/transit/decrypt/NAME with a wrapped.file, else a secret's address.",
+        "Key server with Vault's API: /v1/transit/decrypt/NAME with wrapped.file, else a secret's address.",
         undeclared=True,
     )
     ottla_encryption_master_key_wrapped_file: str | None = setting(
         STRING, None, None,
-        "File with master keys that the key server unwraps, one ID:vault:v1:... a line, the first in use.", undeclared=True,
+        "File with master keys that the key server unwraps, one ID:vault:v1:... a line, first in use.", undeclared=True,
     )
     ottla_encryption_master_key_token_file: str | None = setting(
         STRING, None, None, "File with the token for the key server; read again each time.", undeclared=True
