@@ -69,7 +69,7 @@ def test_files_that_changed_places_are_refused(tmp_path: Path, first: str, secon
         write(disk, tmp_path / path, path.encode())
     exchange(tmp_path / first, tmp_path / second)
     for path in (first, second):
-        with pytest.raises(UnauthenticFileError, match="moved here from elsewhere"):
+        with pytest.raises(UnauthenticFileError, match="moved here"):
             storage(tmp_path).open(str(tmp_path / path))
     exchange(tmp_path / first, tmp_path / second)
     assert storage(tmp_path).read_bytes(str(tmp_path / first)) == first.encode()
@@ -88,6 +88,17 @@ def test_a_directory_may_move_and_a_copy_in_progress_becomes_the_log(tmp_path: P
     assert disk.read_bytes(str(one / "a-0" / FIRST)) == b"data"
     shutil.move(one, tmp_path / "elsewhere")
     assert storage(tmp_path / "elsewhere").read_bytes(str(tmp_path / "elsewhere" / "a-0" / FIRST)) == b"data"
+
+
+def test_without_topic_ids_the_keys_owner_counts(tmp_path: Path) -> None:
+    """Folders of Kafka before 2.8, or whose `partition.metadata` is lost."""
+    disk = storage(tmp_path)
+    for name in ("a-0", "b-0"):
+        (tmp_path / name).mkdir()
+        write(disk, tmp_path / name / FIRST, name.encode())
+    exchange(tmp_path / "a-0" / FIRST, tmp_path / "b-0" / FIRST)
+    with pytest.raises(UnauthenticFileError, match="encrypted with a key of b"):
+        storage(tmp_path).open(str(tmp_path / "a-0" / FIRST))
 
 
 def test_every_byte_of_the_header_counts(tmp_path: Path) -> None:
@@ -170,7 +181,7 @@ def test_files_of_the_version_before_stay_readable_at_their_places(tmp_path: Pat
     first, second = old[0], old[1]
     assert disk.read_bytes(str(first))
     exchange(first, second)
-    with pytest.raises(UnauthenticFileError, match="encrypted as by older versions"):
+    with pytest.raises(UnauthenticFileError, match=r"encrypted as by older versions|key of"):
         storage(data).open(str(first))
     exchange(first, second)
     assert storage(data).read_bytes(str(first))

@@ -30,6 +30,7 @@ from ottla.security.file_headers import (
     NO_TOPIC_ID,
     VERSION,
     FilePlace,
+    check_owner,
     checked_tag,
     new_header,
     parse_header,
@@ -125,6 +126,7 @@ class EncryptedFile:
         if header is None:
             return False  # torn, or zeros: a power cut took what was written
         key = self._keys.file_key(header.key_id, header.salt)
+        check_owner(self.path, self._place, self._keys.topic_of(header.key_id, header.salt))
         if header.version == VERSION:
             self._tag = checked_tag(self.path, start, self._place, self._topic_id(), key)
         self._cipher = _cipher(key)

@@ -30,6 +30,8 @@ MAX_HEADER_BYTES = 128
 PARTITION_METADATA = "partition.metadata"
 NO_TOPIC_ID = bytes(16)
 _TAG_BYTES = 16
+_MAX_FOLDER_NAME = 255
+"""A folder that is set aside has the beginning of a very long topic name only."""
 _LAYOUT = Struct(">8sBB2xi16s32s16sqi20x")
 _SEGMENT = re.compile(r"(\d{20})\.log(\.(?:cleaned|swap|deleted))?")
 _SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint(\.part)?(\.deleted)?")
@@ -148,6 +150,16 @@ def checked_tag(path: str, start: bytes, place: FilePlace, topic_id: bytes | Non
 
 
 ADVICE = "Nothing was changed. Put the right file back, or remove the partition's folder: the replica is then copied from its leader"
+
+
+def check_owner(path: str, place: FilePlace, owner: str) -> None:
+    """UnauthenticFileError when the key of the file is that of a topic with a different name; also for version 1."""
+    folder = os.path.basename(os.path.dirname(path))
+    shortened = len(folder) >= _MAX_FOLDER_NAME and owner.startswith(place.topic)
+    if owner != place.topic and not shortened:
+        raise UnauthenticFileError(
+            f"{path} is encrypted with a key of {owner or 'the node'}: it was moved here. {ADVICE}"
+        )
 
 
 def _tag(file_key: bytes, plain: bytes) -> bytes:

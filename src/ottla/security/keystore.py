@@ -187,6 +187,11 @@ class KeyStore:
             raise KeyDestroyedError(reason)
         return kept.key
 
+    def topic_of(self, key_id: bytes, salt: bytes) -> str:
+        """Whose key it is; call `file_key` first."""
+        found = self._by_id.get(key_id) or self._files.get(salt)
+        return "" if found is None else found.topic
+
     def renew(self, topic: str) -> None:
         """A new key for the topic's next files; those before stay until `destroy`."""
         self.load(again=True)
