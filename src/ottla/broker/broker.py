@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ottla.replication.replicas import Replicas
     from ottla.replication.throttle import Throttle
     from ottla.security.acls import Authorizer
+    from ottla.security.keystore import MasterKeys
 
 
 class ControllerChannel(Protocol):
@@ -96,6 +97,8 @@ class Broker:
     quotas: Quotas | None = None
     """Only while there are any."""
     audit: AuditLog | None = None
+    master_keys: MasterKeys | None = None
+    """Of encryption at rest; for the metrics only."""
     schemas: SchemaValidation | None = None
     """Checks records of topics that ask for it; None without a registry."""
     walks: Walks | None = None

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ottla.metadata.publisher import MetadataPublisher
     from ottla.model.ids import NodeId
     from ottla.security.acls import Authorizer
+    from ottla.security.keystore import MasterKeys
 
 
 @dataclass(slots=True, kw_only=True)
@@ -33,6 +34,8 @@ class ControllerServer:
     quotas: Quotas | None = None
     """Only while there are any."""
     audit: AuditLog | None = None
+    master_keys: MasterKeys | None = None
+    """Of encryption at rest; for the metrics only."""
     metrics: BrokerMetrics | None = None
     on_broker_disconnected: Callable[[NodeId, int], None] = lambda _broker, _epoch: None
 

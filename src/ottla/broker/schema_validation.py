@@ -16,9 +16,11 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
+from ottla.broker.quarantine import quarantine_refusal
 from ottla.broker.schema_judgement import CheckedBatch, Checks, Misfits, SchemaKey, judge
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
+from ottla.model.quarantine import quarantine_topic
 from ottla.protocol.generated.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.records import Record
 from ottla.replication.partition import Partition
@@ -87,7 +89,7 @@ def _batch(partition: Partition, records: Any) -> CheckedBatch:
         partition.topic_partition,
         records,
         config.ottla_schema_validation,
-        config.ottla_schema_quarantine_topic or f"{partition.topic_partition.topic}.quarantine",
+        quarantine_topic(partition.topic_partition.topic, config.ottla_schema_quarantine_topic),
         config.ottla_schema_validation_fields,
         config.ottla_schema_validation_context,
         config,
@@ -103,6 +105,8 @@ async def _later(context: RequestContext, batches: dict[int, CheckedBatch], proc
         if judged.missing:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the cache of schemas is too small for one request")
     for key, misfits in judged.misfits.items():
+        if misfits.records and misfits.failure is None:
+            misfits.failure = quarantine_refusal(context, misfits.partition.topic, misfits.quarantine_topic)
         if misfits.records and misfits.failure is None:
             now_ms = context.broker.clock.time_ms()
             await schemas.run(partial(misfits.prepare, batches[key], now_ms, context.version))

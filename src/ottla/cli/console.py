@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ottla.cli.web_options import web_options
+from ottla.cli.web_options import allow_open_option, refuse_open, web_options
 
 
 @click.command()
@@ -33,6 +33,7 @@ from ottla.cli.web_options import web_options
 @click.option("--read-only", is_flag=True, help="Show everything, change nothing.")
 @click.option("--allowed-host", multiple=True, help="A further name that browsers may use for this console.")
 @web_options
+@allow_open_option
 @click.option("--until-stdin-closes", is_flag=True, hidden=True, help="End with the process that started this one.")
 @click.option("--hash-password", is_flag=True, help="Read a password, print its hash for the users file, end.")
 def console(
@@ -45,6 +46,7 @@ def console(
     node_user: str | None,
     read_only: bool,
     allowed_host: tuple[str, ...],
+    allow_open: bool,
     until_stdin_closes: bool,
     hash_password: bool,
     **web: Any,
@@ -64,6 +66,7 @@ def console(
     host, _, port = listen.rpartition(":")
     if not port.isdigit():
         raise click.BadParameter(f"{listen!r} is not HOST:PORT", param_hint="--listen")
+    refuse_open("the console", host or "127.0.0.1", web, allow_open=allow_open)
     from ottla.client.audit.sinks import AuditDestinationError
     from ottla.console.errors import ConsoleError
     from ottla.console.serve import LOOPBACK_NAMES, serve

@@ -15,7 +15,7 @@ import click
 
 from ottla.cli.combinations import refuse_together
 from ottla.cli.settings_file import settings_option
-from ottla.cli.web_options import web_access, web_options
+from ottla.cli.web_options import allow_open_option, refuse_open, web_access, web_options
 
 if TYPE_CHECKING:
     from ottla.pipelines.pipeline import Pipeline
@@ -298,8 +298,17 @@ def graph(file: str, name: str | None, output: str) -> None:
 @click.option("--allowed-host", "allowed_hosts", multiple=True, metavar="NAME",
               help="A further host name that the console uses for this server.")  # fmt: skip
 @web_options
+@allow_open_option
 @_STATE
-def serve(listen: str, state: str | None, allowed_hosts: tuple[str, ...], audit: tuple[str, ...], **web: Any) -> None:
+def serve(
+    *,
+    listen: str,
+    state: str | None,
+    allowed_hosts: tuple[str, ...],
+    audit: tuple[str, ...],
+    allow_open: bool,
+    **web: Any,
+) -> None:
     r"""Tell the console over HTTP what runs here.
 
     \b
@@ -319,6 +328,7 @@ def serve(listen: str, state: str | None, allowed_hosts: tuple[str, ...], audit:
     host, _, port = listen.rpartition(":")
     if not port.isdigit() or not host:
         raise click.UsageError(f"--listen {listen!r} is not HOST:PORT")
+    refuse_open("`ottla pipeline serve`", host, web, allow_open=allow_open)
     hosts = WebHosts((*host_names(host, machine=socket.gethostname()), *allowed_hosts))
     try:
         access = web_access(web, REALM)

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from ottla.cli.combinations import given, named, refuse_together
-from ottla.cli.web_options import web_options
+from ottla.cli.web_options import allow_open_option, refuse_open, web_options
 
 
 @click.command()
@@ -35,6 +35,7 @@ from ottla.cli.web_options import web_options
 @click.option("--client-config", type=click.Path(exists=True, dir_okay=False),
               help="Settings of librdkafka, a NAME=VALUE line each; --client-property wins.")  # fmt: skip
 @web_options
+@allow_open_option
 @click.option("--forward-user", envvar="OTTLA_REGISTRY_FORWARD_USER", metavar="NAME:PASSWORD",
               help="Who forwards writes to the elected writer.")  # fmt: skip
 @click.option("--peer", "peers", multiple=True, metavar="URL",
@@ -46,7 +47,13 @@ from ottla.cli.web_options import web_options
 @click.option("--forward-ca", help="PEM certificates to trust when writes are forwarded over HTTPS.")
 @click.option("--until-stdin-closes", is_flag=True, hidden=True, help="End with the process that started this one.")
 def registry(
-    *, listen: str, properties: tuple[str, ...], client_config: str | None, until_stdin_closes: bool, **options: object
+    *,
+    listen: str,
+    properties: tuple[str, ...],
+    client_config: str | None,
+    allow_open: bool,
+    until_stdin_closes: bool,
+    **options: object,
 ) -> None:
     r"""Run a schema registry: Confluent's REST API over a compacted topic.
 
@@ -68,6 +75,7 @@ def registry(
     host, _, port = listen.rpartition(":")
     if not port.isdigit() or not host:
         raise click.UsageError(f"--listen {listen!r} is not HOST:PORT")
+    refuse_open("the schema registry", host, options, allow_open=allow_open)
     client_properties = parse_properties(Path(client_config).read_text("utf-8")) if client_config else {}
     for each in properties:
         name, separator, value = each.partition("=")

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from ottla.cli.combinations import given, refuse_together
+from ottla.cli.web_options import allow_open_option
 
 PORT = click.IntRange(0, 65_535)
 MAX_PORT = 65_533
@@ -30,6 +31,7 @@ MAX_PORT = 65_533
 @click.option("--registry-port", type=PORT, default=8081, show_default=True, help="The port of the schema registry.")
 @click.option("--console/--no-console", default=True, show_default=True, help="The web console beside the log.")
 @click.option("--console-port", type=PORT, default=8080, show_default=True, help="The port of the web console.")
+@allow_open_option
 def up(
     *,
     directory: Path,
@@ -40,6 +42,7 @@ def up(
     registry_port: int,
     console: bool,
     console_port: int,
+    allow_open: bool,
 ) -> None:
     r"""Start a log on this machine: made and formatted on the first run, found again on the next.
 
@@ -58,7 +61,7 @@ def up(
     if nodes > 1:
         from ottla.server.up_cluster import up_cluster
 
-        sys.exit(up_cluster(directory, host, port, nodes, **beside))
+        sys.exit(up_cluster(directory, host, port, nodes, allow_open=allow_open, **beside))
     from ottla.server.up import up as start
 
-    sys.exit(start(directory, host, port, **beside))
+    sys.exit(start(directory, host, port, allow_open=allow_open, **beside))

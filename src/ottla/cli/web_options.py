@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from ottla.security.exposure import ENVIRONMENT, FLAG, is_loopback, open_refusal
+
 if TYPE_CHECKING:
     from ottla.security.web import WebAccess
 
@@ -41,3 +43,17 @@ def web_access(given: Mapping[str, Any], realm: str) -> WebAccess:
 
     names = {"token_issuer": "issuer", "token_audience": "audience"}
     return WebAccess.from_options(**{names.get(name, name): value for name, value in given.items()}, realm=realm)
+
+
+def allow_open_option(command: _Command) -> _Command:
+    text = "Serve an address other than loopback without a login."
+    return click.option(FLAG, "allow_open", is_flag=True, envvar=ENVIRONMENT, help=text)(command)
+
+
+def refuse_open(surface: str, host: str, web: Mapping[str, Any], *, allow_open: bool) -> None:
+    """Raises click.UsageError when the server would let everybody in from elsewhere; `web` are the options above."""
+    asks = any(web.get(name) for name in ("users_file", "jwks_url", "tls_client_ca", "access_rules"))
+    if not (asks or allow_open or is_loopback(host)):
+        raise click.UsageError(
+            open_refusal(surface, host, close="--users FILE (`ottla console --hash-password` helps)")
+        )

@@ -25,6 +25,7 @@ from ottla.metadata.records import ClearElrRecord, ConfigRecord
 from ottla.model.decision import Decision
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.java_order import strings_in_java_order
+from ottla.model.quarantine import MODE_SETTING, QUARANTINE, TOPIC_SETTING, quarantine_topic, target_problem
 from ottla.model.topic_names import check_topic_name
 from ottla.protocol.generated.alter_configs_request import AlterConfigsRequest
 from ottla.protocol.generated.alter_configs_response import AlterConfigsResourceResponse as LegacyResponse
@@ -50,10 +51,10 @@ Operations = Mapping[str, tuple[int, str | None]]
 
 
 def incremental_alter_configs(
-    state: ControllerState, request: IncrementalAlterConfigsRequest, _context: RequestContext
+    state: ControllerState, request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> Decision[Message, IncrementalAlterConfigsResponse]:
     records: list[Message] = []
-    outcomes = _alter_each(state, request.resources, records, incremental=True)
+    outcomes = _alter_each(state, request.resources, records, context, incremental=True)
     response = IncrementalAlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(error.code, error.message, resource.resource_type, resource.resource_name)
@@ -64,11 +65,11 @@ def incremental_alter_configs(
 
 
 def alter_configs(
-    state: ControllerState, request: AlterConfigsRequest, _context: RequestContext
+    state: ControllerState, request: AlterConfigsRequest, context: RequestContext
 ) -> Decision[Message, AlterConfigsResponse]:
     """The legacy call: what is not named goes back to its default."""
     records: list[Message] = []
-    outcomes = _alter_each(state, request.resources, records, incremental=False)
+    outcomes = _alter_each(state, request.resources, records, context, incremental=False)
     response = AlterConfigsResponse(
         responses=[
             LegacyResponse(error.code, error.message, resource.resource_type, resource.resource_name)
@@ -79,7 +80,7 @@ def alter_configs(
 
 
 def _alter_each(
-    state: ControllerState, resources: list[Any], records: list[Message], *, incremental: bool
+    state: ControllerState, resources: list[Any], records: list[Message], context: RequestContext, *, incremental: bool
 ) -> list[tuple[Any, ApiError]]:
     counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     outcomes = []
@@ -94,7 +95,7 @@ def _alter_each(
                 name: (asked[name].config_operation if incremental else SET, asked[name].value)
                 for name in strings_in_java_order(asked)
             }
-            records += config_changes(state, key, operations, replace_all=not incremental)
+            records += config_changes(state, key, operations, context, replace_all=not incremental)
             outcomes.append((resource, OK))
         except KafkaError as error:
             outcomes.append((resource, refused(error)))
@@ -122,6 +123,7 @@ def config_changes(
     state: ControllerState,
     resource: ConfigResource,
     operations: Operations,
+    context: RequestContext,
     *,
     newly_created: bool = False,
     replace_all: bool = False,
@@ -143,6 +145,7 @@ def config_changes(
     if replace_all:
         records += [ConfigRecord(resource[0], resource[1], name, None) for name in current if name not in operations]
     _check_values(state, resource, records, current)
+    _check_quarantine(resource, records, current, context)
     _check_min_isr(state, records)
     if not newly_created:
         _check_exists(state, resource)
@@ -215,6 +218,28 @@ def _check_values(
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Logger {records[0].name} does not exist!")
     else:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
+
+
+def _check_quarantine(
+    resource: ConfigResource, records: list[ConfigRecord], current: Mapping[str, str], context: RequestContext
+) -> None:
+    """Brokers write quarantined records for the producers: to choose the topic needs the right to write to the topic."""
+    changes = {record.name: record.value for record in records if record.name in (MODE_SETTING, TOPIC_SETTING)}
+    if resource[0] != RESOURCE_TOPIC or not changes:
+        return
+    values = {name: (value or "").strip() for name, value in {**current, **changes}.items()}
+    named = values.get(TOPIC_SETTING, "")
+    if values.get(MODE_SETTING) != QUARANTINE and not (named and TOPIC_SETTING in changes):
+        return
+    target = quarantine_topic(resource[1], named)
+    problem = target_problem(resource[1], target)
+    if problem is not None:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, problem)
+    if not context.may_write(target):
+        raise KafkaError(
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            f"{TOPIC_SETTING}: {context.principal} needs WRITE on the quarantine topic {target}",
+        )
 
 
 def _check_broker_name(state: ControllerState, name: str) -> None:

@@ -75,7 +75,7 @@ def _check_total(state: ControllerState, request: CreateTopicsRequest) -> None:
 def _create(
     state: ControllerState, topic: CreatableTopic, context: RequestContext
 ) -> tuple[CreatableTopicResult, list[Message]]:
-    config_records = _config_records(state, topic)
+    config_records = _config_records(state, topic, context)
     partitions = _partitions(state, topic)
     topic_id = state.new_uuid()
     version = state.image.metadata_version
@@ -103,14 +103,14 @@ def _check_case(name: str, lower_case: dict[str, str]) -> None:
         )
 
 
-def _config_records(state: ControllerState, topic: CreatableTopic) -> list[Message]:
+def _config_records(state: ControllerState, topic: CreatableTopic, context: RequestContext) -> list[Message]:
     nulls = [config.name for config in topic.configs if config.value is None]
     if nulls:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
     if not topic.configs:
         return []
     operations = {config.name: (SET, config.value) for config in topic.configs}
-    return config_changes(state, (RESOURCE_TOPIC, topic.name), operations, newly_created=True)
+    return config_changes(state, (RESOURCE_TOPIC, topic.name), operations, context, newly_created=True)
 
 
 def _partitions(state: ControllerState, topic: CreatableTopic) -> list[PartitionRegistration]:

@@ -31,11 +31,13 @@ def _everything(_name: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestContext:
-    """Who asks and how: the request's version, and what its principal may see of configs."""
+    """Who asks and how: the request's version, what its principal may see of configs, and where it may write."""
 
     version: int
     principal: str = "User:ANONYMOUS"
     may_describe_configs: Callable[[str], bool] = _everything
+    may_write: Callable[[str], bool] = _everything
+    """Whether the principal has WRITE on the topic of that name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

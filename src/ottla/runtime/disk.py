@@ -1,8 +1,13 @@
-"""The real disk behind `ottla.env.seams.Storage`: thin calls on os, nothing cached."""
+"""The real disk behind `ottla.env.seams.Storage`: thin calls on os, nothing cached.
+
+Files are for their owner and its group (0640, folders 0750; backups often run as a member of the group), and the umask takes more away,
+never less. A file of keys is for its owner alone, whatever the umask is.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
@@ -13,6 +18,12 @@ from ottla.system.files import sync_all, sync_data
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+
+_FILE_MODE = 0o640
+_FOLDER_MODE = 0o750
+_KEY_MODE = 0o600
+_KEY_FILES = frozenset({"encryption-keys"})
 
 
 class DiskFile:
@@ -73,7 +84,7 @@ class DiskStorage:
 
     def open(self, path: str, *, create: bool = False) -> DiskFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return DiskFile(path, os.open(path, flags, 0o644))
+        return DiskFile(path, os.open(path, flags, _FILE_MODE))
 
     def read_bytes(self, path: str) -> bytes:
         with open(path, "rb") as file:
@@ -81,7 +92,11 @@ class DiskStorage:
 
     def write_atomic(self, path: str, data: bytes) -> None:
         temporary = path + ".tmp"
-        with open(temporary, "wb") as file:
+        private = os.path.basename(path) in _KEY_FILES
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        with open(os.open(temporary, flags, _KEY_MODE if private else _FILE_MODE), "wb") as file:
+            if private:
+                os.fchmod(file.fileno(), _KEY_MODE)  # one that a crash left may be open to more
             file.write(data)
             file.flush()
             sync_all(file.fileno())
@@ -104,7 +119,7 @@ class DiskStorage:
         return sorted(os.listdir(path))
 
     def make_dirs(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
+        _make_dirs(path)
 
     def rename(self, source: str, target: str) -> None:
         os.replace(source, target)
@@ -132,7 +147,7 @@ class DiskStorage:
         """A lock against other processes, and against another node in this one, which a POSIX lock does not see."""
         if _identity(path) in _LOCKED_HERE:
             return None  # before the file is opened: to close it again would release the lock that this process has
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
         try:
             # Java's FileChannel.tryLock is a POSIX record lock: lockf keeps us and a real Kafka apart.
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -147,6 +162,17 @@ class DiskStorage:
             os.close(fd)
 
         return release
+
+
+def _make_dirs(path: str) -> None:
+    """As os.makedirs, which gives only the last folder its mode."""
+    parent = os.path.dirname(path)
+    if parent and not os.path.isdir(parent):
+        _make_dirs(parent)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, _FOLDER_MODE)
+    if not os.path.isdir(path):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
 
 
 _LOCKED_HERE: set[tuple[int, int] | None] = set()

@@ -1,327 +1,37 @@
-"""Encryption at rest behind the Storage seam: files of records become sealed frames, nothing above notices.
+"""Encryption at rest behind the Storage seam: files of records are encrypted (`EncryptedFile`), everything else passes through.
 
-    file  = header, frame ...
-    header (64 bytes) = "OTTLAENC", version, zeros to 16; key id (16); salt (32)
-    frame = payload length (4), kind (1), nonce (12); AES-256-GCM of the payload with its tag
-
-Every write at the end of a file is one frame or more of at most 64 KiB; a frame is never written again, so a torn write
-costs the torn frame and nothing before it. A cut inside a frame is a frame of its own that says where the file now ends.
-The file's key is derived from the topic's key and the salt; the frame's place is authenticated with it, so frames cannot
-be moved. Positions above are those of the plain bytes: `_starts` maps them. A file that does not begin with the magic is
-plain and stays so: encryption can be switched on over existing data, and covers what is written from then on.
+A file of records opens only where it was written: encrypted files of version 2 name their place, and of older or plain
+files only those that were there when the directory was marked (`ottla.security.encrypted_since`). Any other file is refused
+with UnauthenticFileError before a byte of it is used. What an attacker with the disk can still do is to remove files, or to put
+back older ones together with the `encryption-keys` of their time.
 """
 
 from __future__ import annotations
 
-import io
 import os
-import re
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterator, Sequence
-from functools import cache
-from struct import Struct
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Sequence
 
-from ottla.env.logging import get_logger
 from ottla.env.seams import File, Storage
-from ottla.security.keystore import KeyStore, MasterKeys, derived_key
+from ottla.security.encrypted_file import FRAME_BYTES, BufferFile, EncryptedFile
+from ottla.security.encrypted_since import PLAIN, is_plain_start, note_of
+from ottla.security.file_headers import (
+    ADVICE,
+    MAGIC,
+    MAX_HEADER_BYTES,
+    NO_TOPIC_ID,
+    PARTITION_METADATA,
+    UnauthenticFileError,
+    fixed_topic_id,
+    parse_header,
+    place_of,
+    topic_id_in,
+    topic_of,
+)
+from ottla.security.keystore import KeyStore, MasterKeys
 
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
+__all__ = ["FRAME_BYTES", "MAGIC", "EncryptedStorage", "UnauthenticFileError"]
 
-log = get_logger(__name__)
-
-MAGIC = b"OTTLAENC"
-HEADER_BYTES = 64
-FRAME_BYTES = 64 * 1024
-READ_BYTES = 1024 * 1024
-_SPARE_BYTES = 1024 * 1024 + 64 * 1024
-_VERSION = 1
-_DATA, _CUT = 1, 2
-_FRAME = Struct(">IB12s")
-_PLACE = Struct(">QIB")
-_SIZE = Struct(">Q")
-_TAG = 16
-_SECRET = re.compile(r"\d{20}\.log(\.(cleaned|swap|deleted))?|.*\.checkpoint(\.part)?(\.deleted)?")
-"""Segments of topics and of the metadata log, its snapshots, and bootstrap.checkpoint: what holds records."""
-_FOLDER = re.compile(r"(?P<topic>.+)-\d+(?:\.[0-9a-f]+-(?:delete|future|stray))?")
-
-
-_spare: list[bytearray] = []
-"""A buffer for sealed frames, kept because fresh memory costs more than the cipher. Also used by threads: only pop and
-append, which are one step each."""
-
-
-def _take(size: int) -> bytearray:
-    if size > _SPARE_BYTES:
-        return bytearray(size)
-    try:
-        return _spare.pop()
-    except IndexError:
-        return bytearray(_SPARE_BYTES)
-
-
-def _give(buffer: bytearray) -> None:
-    if len(buffer) == _SPARE_BYTES and len(_spare) < 2:
-        _spare.append(buffer)
-
-
-_nonces: list[bytes] = []
-
-
-def _nonce() -> bytes:
-    """Random, each used once; drawn in bulk, for the system call is a third of a small append."""
-    try:
-        return _nonces.pop()
-    except IndexError:
-        drawn = os.urandom(12 * 256)
-        _nonces.extend(drawn[at : at + 12] for at in range(12, len(drawn), 12))
-        return drawn[:12]
-
-
-@cache
-def _invalid_tag() -> type[Exception]:
-    from cryptography.exceptions import InvalidTag
-
-    return InvalidTag
-
-
-class EncryptedFile:
-    """One open file. Frames are found when it is opened; the last one that was read is kept, for headers are read in
-    small steps.
-    """
-
-    def __init__(self, inner: File, keys: KeyStore, topic: str) -> None:
-        self._inner = inner
-        self._keys = keys
-        self._topic = topic
-        self.path = inner.path
-        self._cipher: Any = None
-        self._clean = False
-        self._reset()
-        self._scan()
-
-    def _reset(self) -> None:
-        self._starts: list[int] = []
-        self._places: list[tuple[int, int, int]] = []
-        """Of each frame: physical position of its header, payload bytes, how many of them count."""
-        self._end = 0
-        self._physical_end = 0
-        self._last: tuple[int, bytes] = (-1, b"")
-
-    # Frames
-
-    def _open_header(self, header: bytes) -> None:
-        if header[8] != _VERSION:
-            raise OSError(f"{self.path}: encryption of version {header[8]} is not known here")
-        self._cipher = _cipher(self._keys.file_key(header[16:32], header[32:64]))
-        self._physical_end = HEADER_BYTES
-
-    def _scan(self) -> None:
-        """Find the frames from where the known ones end. What is not a whole frame at the end is not there."""
-        size = self._inner.size()
-        if self._cipher is None:
-            if size < HEADER_BYTES:
-                return
-            header = self._inner.pread(HEADER_BYTES, 0)
-            if not header.startswith(MAGIC):
-                return  # zeros: a power cut took what was written
-            self._open_header(header)
-        position = self._physical_end
-        while position + _FRAME.size <= size:
-            length, kind, _ = _FRAME.unpack(self._inner.pread(_FRAME.size, position))
-            after = position + _FRAME.size + length + _TAG
-            if kind not in (_DATA, _CUT) or not 0 < length <= FRAME_BYTES or after > size:
-                break
-            if kind == _DATA:
-                self._starts.append(self._end)
-                self._places.append((position, length, length))
-                self._end += length
-            else:
-                sealed = self._inner.pread(_FRAME.size + length + _TAG, position)
-                cut = self._unseal(sealed, self._end)
-                if cut is None:
-                    break
-                self._forget_from(_SIZE.unpack(cut)[0])
-            position = after
-        self._physical_end = position
-
-    def _forget_from(self, size: int) -> None:
-        """The plain bytes from `size` on do not count any more."""
-        while self._starts and self._starts[-1] >= size:
-            self._starts.pop()
-            self._places.pop()
-        if self._starts:
-            position, length, _ = self._places[-1]
-            self._places[-1] = (position, length, size - self._starts[-1])
-        self._end = size
-        self._last = (-1, b"")
-
-    def _seal(self, payload: memoryview | bytes, start: int, kind: int) -> bytes:
-        nonce = _nonce()
-        length = len(payload)
-        sealed: bytes = self._cipher.encrypt(nonce, payload, _PLACE.pack(start, length, kind))
-        return _FRAME.pack(length, kind, nonce) + sealed
-
-    def _unseal(self, frame: Buffer, start: int) -> bytes | None:
-        length, kind, nonce = _FRAME.unpack_from(frame)
-        sealed = memoryview(frame)[_FRAME.size :]
-        try:
-            plain: bytes = self._cipher.decrypt(nonce, sealed, _PLACE.pack(start, length, kind))
-        except _invalid_tag():
-            return None
-        return plain
-
-    # The seam
-
-    def pread(self, length: int, position: int) -> bytes:
-        if position + length > self._end and self._inner.size() > self._physical_end:
-            self._scan()  # written through another opening of the same file
-        index = bisect_right(self._starts, position) - 1
-        pieces: list[bytes] = []
-        for at, plain in self._payloads(index, position + length):
-            start, used = self._starts[at], self._places[at][2]
-            if position >= start + used:
-                break
-            if plain is None:
-                log.error("frame.corrupt", file=self.path, position=start)
-                break
-            piece = plain[position - start : min(used, position - start + length)]
-            pieces.append(piece)
-            position += len(piece)
-            length -= len(piece)
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-    def _payloads(self, index: int, end: int) -> Iterator[tuple[int, bytes | None]]:
-        """The frames from `index` that begin before `end`: all but the first, which may be known, by reads of many."""
-        if not 0 <= index < len(self._starts):
-            return
-        if self._last[0] == index:
-            yield index, self._last[1]
-            index += 1
-        last = bisect_left(self._starts, end, index)
-        while index < last:
-            first = self._places[index][0]
-            until = index + 1
-            while until < last and self._frame_end(until) - first <= READ_BYTES:
-                until += 1
-            data = memoryview(self._inner.pread(self._frame_end(until - 1) - first, first))
-            for number in range(index, until):
-                position, length, _ = self._places[number]
-                frame = data[position - first : position - first + _FRAME.size + length + _TAG]
-                whole = len(frame) == _FRAME.size + length + _TAG
-                plain = self._unseal(frame, self._starts[number]) if whole else None
-                if plain is not None:
-                    self._last = (number, plain)
-                yield number, plain
-            index = until
-
-    def _frame_end(self, index: int) -> int:
-        position, length, _ = self._places[index]
-        return position + _FRAME.size + length + _TAG
-
-    def pwrite(self, data: Buffer, position: int) -> None:
-        view = memoryview(data).cast("B")
-        if position < self._end <= position + len(view):
-            self.truncate(position)
-        if position != self._end:
-            raise OSError(f"{self.path}: an encrypted file grows only at its end ({self._end}), not at {position}")
-        first = self._physical_end
-        if not self._clean:
-            # A torn write may have left bytes behind the last frame; they must not look like one later.
-            if self._inner.size() > first:
-                self._inner.truncate(first)
-            self._clean = True
-        header = self._new_header() if self._cipher is None else b""
-        if len(view) <= FRAME_BYTES:
-            sealed = header + self._seal(view, self._end, _DATA)
-            self._inner.pwrite(sealed, first)
-            self._starts.append(self._end)
-            self._places.append((first + len(header), len(view), len(view)))
-            self._end += len(view)
-            self._physical_end = first + len(sealed)
-        elif view:
-            self._write_frames(view, header, first)
-
-    def _write_frames(self, view: memoryview, header: bytes, first: int) -> None:
-        count = -(-len(view) // FRAME_BYTES)
-        size = len(header) + len(view) + count * (_FRAME.size + _TAG)
-        buffer = _take(size)
-        out = memoryview(buffer)
-        out[: len(header)] = header
-        try:
-            starts, places = self._seal_frames(view, out, len(header), count)
-            self._inner.pwrite(out[:size], first)
-        finally:
-            out.release()
-            _give(buffer)
-        self._starts += starts
-        self._places += [(first + at, length, length) for at, length in places]
-        self._end += len(view)
-        self._physical_end = first + size
-
-    def _seal_frames(
-        self, view: memoryview, out: memoryview, at: int, count: int
-    ) -> tuple[list[int], list[tuple[int, int]]]:
-        """Seal straight into `out`, with no copy in between; starts of the plain bytes, places of the frames."""
-        encrypt, nonces, start = self._cipher.encrypt_into, os.urandom(12 * count), self._end
-        starts, places = [], []
-        for number in range(count):
-            payload = view[number * FRAME_BYTES : (number + 1) * FRAME_BYTES]
-            length, nonce = len(payload), nonces[12 * number : 12 * number + 12]
-            _FRAME.pack_into(out, at, length, _DATA, nonce)
-            body = at + _FRAME.size
-            encrypt(nonce, payload, _PLACE.pack(start, length, _DATA), out[body : body + length + _TAG])
-            starts.append(start)
-            places.append((at, length))
-            start += length
-            at = body + length + _TAG
-        return starts, places
-
-    def _new_header(self) -> bytes:
-        key = self._keys.for_topic(self._topic)
-        salt = os.urandom(32)
-        self._cipher = _cipher(derived_key(key, salt))
-        return MAGIC + bytes([_VERSION]) + bytes(7) + key.id + salt
-
-    def size(self) -> int:
-        return self._end
-
-    def truncate(self, size: int) -> None:
-        if size > self._end:
-            raise OSError(f"{self.path}: an encrypted file cannot be made longer than its records")
-        if size == 0:
-            self._inner.truncate(0)
-            self._cipher = None
-            self._reset()
-            return
-        index = bisect_right(self._starts, size - 1) - 1
-        position, length, used = self._places[index]
-        whole = self._starts[index] + used == size
-        self._forget_from(size)
-        self._physical_end = position + _FRAME.size + length + _TAG
-        self._inner.truncate(self._physical_end)
-        if not whole or used != length:
-            # The frame keeps more than counts: say so behind it. It may not be written again (see above).
-            before = self._starts[index] + length
-            cut = self._seal(_SIZE.pack(size), before, _CUT)
-            self._inner.pwrite(cut, self._physical_end)
-            self._physical_end += len(cut)
-
-    def sync(self) -> None:
-        self._inner.sync()
-
-    def fileno(self) -> int:
-        raise io.UnsupportedOperation("an encrypted file is read, not sent as it is")
-
-    def close(self) -> None:
-        self._inner.close()
-
-
-def _cipher(file_key: bytes) -> Any:
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
-    return AESGCM(file_key)
+_GONE_SOON = (".deleted", ".cleaned")
 
 
 class EncryptedStorage:
@@ -329,16 +39,24 @@ class EncryptedStorage:
 
     def __init__(self, inner: Storage, directories: Sequence[str], masters: MasterKeys) -> None:
         self._inner = inner
+        self.masters = masters
         self._stores = {directory: KeyStore(inner, directory, masters) for directory in dict.fromkeys(directories)}
-        for name in ("exists", "is_dir", "modified_ms", "list_dir", "make_dirs", "rename", "remove", "remove_tree"):
-            setattr(self, name, getattr(inner, name))
-        for name in ("sync_dir", "disk_space", "lock"):
+        self._topic_ids: dict[str, bytes] = {}
+        """By folder: what `partition.metadata` says."""
+        for name in ("exists", "is_dir", "modified_ms", "list_dir", "make_dirs", "sync_dir", "disk_space", "lock"):
             setattr(self, name, getattr(inner, name))
 
     def check(self) -> None:
         """KeyStoreError when a directory's keys cannot be had with these master keys."""
         for store in self._stores.values():
             store.load()
+        for store in self._stores.values():
+            store.shorten_before()
+
+    def follow_master_keys(self) -> None:
+        """Once in a while: take over new master keys in every directory. Nothing here waits for a command or a network."""
+        for store in self._stores.values():
+            store.follow_master_keys()
 
     # Erasure (`ottla.log.erasure.KeyCustody`)
 
@@ -360,7 +78,7 @@ class EncryptedStorage:
         """Whether the file was written before encryption was switched on."""
         file = self._inner.open(path)
         try:
-            return _is_plain(file)
+            return is_plain_start(file.pread(MAX_HEADER_BYTES, 0))
         finally:
             file.close()
 
@@ -372,38 +90,92 @@ class EncryptedStorage:
         headers = []
         for folder in self._inner.list_dir(directory):
             path = f"{directory}/{folder}"
-            if _topic(f"{path}/") != topic or folder.endswith("-delete") or folder in dead:
+            if topic_of(f"{path}/") != topic or folder.endswith("-delete") or folder in dead:
                 continue
             for name in self._inner.list_dir(path) if self._inner.is_dir(path) else ():
-                if _SECRET.fullmatch(name) is not None and not name.endswith((".deleted", ".cleaned")):
-                    file = self._inner.open(f"{path}/{name}")
-                    start = file.pread(HEADER_BYTES, 0)
-                    file.close()
-                    if len(start) == HEADER_BYTES and start.startswith(MAGIC):
-                        headers.append((start[16:32], start[32:64]))
+                if place_of(f"{path}/{name}") is not None and not name.endswith(_GONE_SOON):
+                    header = parse_header(self._start(f"{path}/{name}"))
+                    if header is not None:
+                        headers.append((header.key_id, header.salt))
         return headers
+
+    def _start(self, path: str) -> bytes:
+        file = self._inner.open(path)
+        try:
+            return file.pread(MAX_HEADER_BYTES, 0)
+        finally:
+            file.close()
 
     exists: Callable[[str], bool]
     is_dir: Callable[[str], bool]
     modified_ms: Callable[[str], int]
     list_dir: Callable[[str], Sequence[str]]
     make_dirs: Callable[[str], None]
-    rename: Callable[[str, str], None]
-    remove: Callable[[str], None]
-    remove_tree: Callable[[str], None]
     sync_dir: Callable[[str], None]
     disk_space: Callable[[str], tuple[int, int]]
     lock: Callable[[str], Callable[[], None] | None]
 
     def open(self, path: str, *, create: bool = False) -> File:
         file = self._inner.open(path, create=create)
-        store = self._store(path)
-        if store is None or _is_plain(file):
+        store, place = self._store(path), place_of(path)
+        if store is None or place is None:
             return file
-        return EncryptedFile(file, store, _topic(path))
+        try:
+            plain = self._is_older(file, store)
+            return file if plain else EncryptedFile(file, store, place, lambda: self._topic_id(path))
+        except OSError:
+            file.close()
+            raise
+
+    def _is_older(self, file: File, store: KeyStore) -> bool:
+        """Whether the file is plain; UnauthenticFileError when it does not name its place and is not in the list."""
+        note = note_of(file.pread(MAX_HEADER_BYTES, 0))
+        if note is not None and store.before_note(file.path) != note:
+            kind = "is not encrypted" if note == PLAIN else "is encrypted as by older versions"
+            text = f"{file.path} {kind} and was not there when {store.directory} was marked as encrypted. {ADVICE}"
+            raise UnauthenticFileError(text)
+        return note == PLAIN
+
+    def _topic_id(self, path: str) -> bytes | None:
+        """What the folder says; None when it does not."""
+        folder = os.path.dirname(path)
+        known = self._topic_ids.get(folder) or fixed_topic_id(folder)
+        if known is None and self._inner.exists(f"{folder}/{PARTITION_METADATA}"):
+            known = topic_id_in(self._inner.read_bytes(f"{folder}/{PARTITION_METADATA}"))
+            if known is not None:
+                self._topic_ids[folder] = known
+        return known
+
+    def _assign_topic_id(self, folder: str, partition_metadata: bytes) -> None:
+        """A folder whose id was lost gets one again: UnauthenticFileError unless it is the id in its files."""
+        topic_id = topic_id_in(partition_metadata)
+        for name in self._inner.list_dir(folder) if topic_id is not None and self._store(folder) else ():
+            header = parse_header(self._start(f"{folder}/{name}")) if place_of(f"{folder}/{name}") else None
+            if header is not None and header.topic_id not in (NO_TOPIC_ID, topic_id):
+                raise UnauthenticFileError(f"{folder}/{name} is {header.described()}: not of this folder. {ADVICE}")
+        self._topic_ids.pop(folder, None)
+
+    def rename(self, source: str, target: str) -> None:
+        if os.path.basename(target) == PARTITION_METADATA:
+            self._assign_topic_id(os.path.dirname(target), self._inner.read_bytes(source))
+        self._inner.rename(source, target)
+        for path in (source, target):
+            self._topic_ids.pop(path, None)
+        store = self._store(target)
+        if store is not None:
+            store.renamed(source, target)
+
+    def remove(self, path: str) -> None:
+        self._inner.remove(path)
+        if os.path.basename(path) == PARTITION_METADATA:
+            self._topic_ids.pop(os.path.dirname(path), None)
+
+    def remove_tree(self, path: str) -> None:
+        self._inner.remove_tree(path)
+        self._topic_ids.pop(path, None)
 
     def size(self, path: str) -> int:
-        if self._store(path) is None:
+        if self._sealed_by(path) is None:
             return self._inner.size(path)
         file = self.open(path)
         try:
@@ -412,7 +184,7 @@ class EncryptedStorage:
             file.close()
 
     def read_bytes(self, path: str) -> bytes:
-        if self._store(path) is None:
+        if self._sealed_by(path) is None:
             return self._inner.read_bytes(path)
         file = self.open(path)
         try:
@@ -421,58 +193,19 @@ class EncryptedStorage:
             file.close()
 
     def write_atomic(self, path: str, data: bytes) -> None:
-        store = self._store(path)
-        if store is None:
+        if os.path.basename(path) == PARTITION_METADATA:
+            self._assign_topic_id(os.path.dirname(path), data)
+        store, place = self._sealed_by(path), place_of(path)
+        if store is None or place is None:
             self._inner.write_atomic(path, data)
             return
-        buffer = _Buffer(path)
-        EncryptedFile(buffer, store, _topic(path)).pwrite(data, 0)
+        buffer = BufferFile(path)
+        EncryptedFile(buffer, store, place, lambda: self._topic_id(path)).pwrite(data, 0)
         self._inner.write_atomic(path, bytes(buffer.data))
+        store.renamed(f"{path}.tmp", path)
+
+    def _sealed_by(self, path: str) -> KeyStore | None:
+        return None if place_of(path) is None else self._store(path)
 
     def _store(self, path: str) -> KeyStore | None:
-        if _SECRET.fullmatch(os.path.basename(path)) is None:
-            return None
         return next((store for directory, store in self._stores.items() if path.startswith(f"{directory}/")), None)
-
-
-def _is_plain(file: File) -> bool:
-    """Written without encryption. A torn header and the zeros that a power cut leaves are not: what comes to their place
-    would be plain too.
-    """
-    start = file.pread(HEADER_BYTES, 0)
-    return any(start) and not start.startswith(MAGIC[: len(start)])
-
-
-def _topic(path: str) -> str:
-    """Whose records a file holds; those of no topic (bootstrap.checkpoint) share the key of the node."""
-    match = _FOLDER.fullmatch(os.path.basename(os.path.dirname(path)))
-    return match["topic"] if match is not None else ""
-
-
-class _Buffer:
-    """A file in memory, for what is written as a whole."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.data = bytearray()
-
-    def pread(self, length: int, position: int) -> bytes:
-        return bytes(self.data[position : position + length])
-
-    def pwrite(self, data: Buffer, position: int) -> None:
-        self.data[position:] = memoryview(data)
-
-    def size(self) -> int:
-        return len(self.data)
-
-    def truncate(self, size: int) -> None:
-        del self.data[size:]
-
-    def sync(self) -> None:
-        """Nothing to do."""
-
-    def fileno(self) -> int:
-        raise io.UnsupportedOperation("a buffer has no descriptor")
-
-    def close(self) -> None:
-        """Nothing to do."""

@@ -2,7 +2,10 @@
 
 Every log directory has its own `encryption-keys` file, so that it can be read wherever it is taken together with the
 master key. The master keys are `ID:BASE64` lines, the first one in use: a new first line is a rotation. The topic keys
-are then wrapped again, at start or before the next new file, and no data is written anew.
+are then wrapped again, at start, before the next new file or with the node's next look, and no data is written anew.
+
+The file (version 2) also holds the "encrypted since" mark of the directory (`ottla.security.encrypted_since`) and a MAC of all
+that under the master key. Topic keys are wrapped with the version, so a file that is changed back to version 1 opens nothing.
 
 A file's key comes from its topic's key and the file's salt. When a topic's key is destroyed to erase records
 (`ottla.log.erasure`), files that hold none of them keep their own keys here, one entry each, until they are gone.
@@ -16,23 +19,35 @@ import hmac
 import json
 import os
 import re
-import shlex
-import subprocess
 from collections.abc import Iterable
+from threading import Lock
 from typing import Any, NamedTuple
 
 from ottla.env.config.broker.config import BrokerConfig
+from ottla.env.logging import get_logger
 from ottla.env.seams import KeyDestroyedError, Storage
+from ottla.security.encrypted_since import Before, move_entry, still_there, survey
+from ottla.security.key_renewal import KeyRenewal
+from ottla.security.key_sources import FileSource, KeyStoreError, open_source
+
+__all__ = [
+    "FILE_NAME",
+    "KeyStore",
+    "KeyStoreError",
+    "MasterKey",
+    "MasterKeys",
+    "TopicKey",
+    "derived_key",
+    "parse_master_keys",
+]
+
+log = get_logger(__name__)
 
 FILE_NAME = "encryption-keys"
 KEY_BYTES = 32
 _NONCE_BYTES = 12
-_COMMAND_TIMEOUT_S = 30
+_VERSION = 2
 _LINE = re.compile(r"([A-Za-z0-9._-]{1,64}):([A-Za-z0-9+/=]+)")
-
-
-class KeyStoreError(ValueError):
-    """The keys cannot be had or do not fit; the message holds none."""
 
 
 class MasterKey(NamedTuple):
@@ -44,43 +59,39 @@ class MasterKey(NamedTuple):
 
 
 class MasterKeys:
-    """From a file (followed when it changes), the environment, or a command (asked once)."""
+    """The keys of one source. A file is followed when it changes; a command and a key server are asked again
+    (`start_renewal`). A source that cannot be used leaves the keys as they are.
+    """
 
     def __init__(self, config: BrokerConfig) -> None:
-        self._file = config.ottla_encryption_master_key_file
-        self._seen: tuple[int, int] | None = None
-        given = [config.ottla_encryption_master_key_env, config.ottla_encryption_master_key_command, self._file]
-        if sum(source is not None for source in given) != 1:
-            raise KeyStoreError("set one of ottla.encryption.master.key.file, .env and .command")
-        if self._file is not None:
-            self.keys = self._from_file(self._file)
-        elif config.ottla_encryption_master_key_env is not None:
-            self.keys = parse_master_keys(os.environ.get(config.ottla_encryption_master_key_env, ""))
-        else:
-            self.keys = parse_master_keys(_run(config.ottla_encryption_master_key_command or ""))
+        self._source = open_source(config)
+        self.keys = parse_master_keys(self._source.fetch())
+        self._bad_file = False
+        self.renewal: KeyRenewal | None = None
+        if self._source.renewed:
+            self.renewal = KeyRenewal(self._source, config.ottla_encryption_master_key_refresh_ms / 1000)
 
-    def _from_file(self, path: str) -> list[MasterKey]:
-        try:
-            status = os.stat(path)
-            with open(path, encoding="ascii") as file:
-                found = parse_master_keys(file.read(64 * 1024))
-        except (OSError, UnicodeDecodeError) as error:
-            raise KeyStoreError(f"ottla.encryption.master.key.file={path}: {error}") from None
-        self._seen = (status.st_mtime_ns, status.st_size)
-        return found
+    def refresh(self) -> None:
+        """Take over what the source has now; never blocks on a command or the network."""
+        if self.renewal is not None:
+            self._adopt(self.renewal.take())
+        elif isinstance(self._source, FileSource) and self._source.changed():
+            try:
+                self._adopt(parse_master_keys(self._source.fetch()))
+                self._bad_file = False
+            except KeyStoreError as error:
+                if not self._bad_file:
+                    log.warning("master_keys.unavailable", error=str(error), note="the keys in memory stay in use")
+                self._bad_file = True
 
-    def refresh(self) -> bool:
-        """Look at the file again; whether there are other keys now. A file that cannot be used changes nothing."""
-        if self._file is None:
-            return False
-        try:
-            status = os.stat(self._file)
-            if (status.st_mtime_ns, status.st_size) == self._seen:
-                return False
-            self.keys = self._from_file(self._file)
-        except (OSError, KeyStoreError):
-            return False
-        return True
+    def _adopt(self, keys: list[MasterKey] | None) -> None:
+        """Keys that were there before stay known in memory: what they wrapped may not have been written again yet."""
+        if keys is None:
+            return
+        if keys[0].id != self.current.id:
+            log.info("master_keys.rotated", key=keys[0].id, before=self.current.id)
+        names = {key.id for key in keys}
+        self.keys = [*keys, *(key for key in self.keys if key.id not in names)]
 
     @property
     def current(self) -> MasterKey:
@@ -111,16 +122,6 @@ def parse_master_keys(text: str) -> list[MasterKey]:
     return keys
 
 
-def _run(command: str) -> str:
-    try:
-        done = subprocess.run(  # noqa: S603 - the operator's own command, from the file that starts the server
-            shlex.split(command), capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S, check=True
-        )
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
-        raise KeyStoreError(f"ottla.encryption.master.key.command failed: {type(error).__name__}") from None
-    return done.stdout
-
-
 class TopicKey(NamedTuple):
     id: bytes
     topic: str
@@ -140,19 +141,25 @@ class KeyStore:
 
     def __init__(self, storage: Storage, directory: str, masters: MasterKeys) -> None:
         self._storage = storage
+        self.directory = directory
         self._path = f"{directory}/{FILE_NAME}"
+        self._before: Before | None = None
+        """Files that may be older than the mark; None until the directory is looked at."""
         self._masters = masters
         self._by_id: dict[bytes, TopicKey] = {}
         self._by_topic: dict[str, TopicKey] = {}
         self._files: dict[bytes, TopicKey] = {}
         """By salt: files whose topic's key is no more."""
         self._loaded = False
+        self._saving = Lock()
+        """Snapshots of the metadata are written in a thread, and may need a key."""
+        self._written_with: str | None = None
+        """The master key that the file was last written or read with."""
 
     def for_topic(self, topic: str) -> TopicKey:
         """The key for a new file; made when the topic has none."""
         self.load()
-        if self._masters.refresh():
-            self._save()
+        self.follow_master_keys()
         if topic not in self._by_topic:
             self.load(again=True)  # `storage format` may have written the file since: its keys must not be lost
         found = self._by_topic.get(topic)
@@ -161,6 +168,12 @@ class KeyStore:
             self._add(found)
             self._save()
         return found
+
+    def follow_master_keys(self) -> None:
+        """Wrap the topic keys again when there is a new master key."""
+        self._masters.refresh()
+        if self._written_with not in (None, self._masters.current.id):
+            self._save()
 
     def file_key(self, key_id: bytes, salt: bytes) -> bytes:
         """Of a file with this header; KeyDestroyedError when there is none any more."""
@@ -173,6 +186,11 @@ class KeyStore:
             reason = f"{self._path} has no key {key_id.hex()}: the data that it encrypts cannot be read"
             raise KeyDestroyedError(reason)
         return kept.key
+
+    def topic_of(self, key_id: bytes, salt: bytes) -> str:
+        """Whose key it is; call `file_key` first."""
+        found = self._by_id.get(key_id) or self._files.get(salt)
+        return "" if found is None else found.topic
 
     def renew(self, topic: str) -> None:
         """A new key for the topic's next files; those before stay until `destroy`."""
@@ -206,29 +224,81 @@ class KeyStore:
         self._by_id[key.id] = key
         self._by_topic[key.topic] = key
 
+    # The mark
+
+    def before_note(self, path: str) -> str | None:
+        """What the list says of a file that may be older than the mark; None when it is not in the list."""
+        self.load()
+        folder, name = os.path.split(os.path.relpath(path, self.directory))
+        return (self._before or {}).get(folder, {}).get(name)
+
+    def renamed(self, source: str, target: str) -> None:
+        """Follow a file or folder of the list; saved at once, because the place of an older file is taken by a new one."""
+        if not self._before:
+            return
+        inside = [os.path.relpath(path, self.directory) for path in (source, target)]
+        if move_entry(self._before, inside[0], inside[1]):
+            self._save()
+
+    def shorten_before(self) -> None:
+        """Take files from the list that are gone."""
+        if self._before:
+            left = still_there(self._storage, self.directory, self._before)
+            if left != self._before:
+                self._before = left
+                self._save()
+
+    # The file
+
     def load(self, *, again: bool = False) -> None:
         if self._loaded and not again:
             return
         if self._storage.exists(self._path):
-            try:
-                entries = json.loads(self._storage.read_bytes(self._path))["keys"]
-                stale = [self._unwrap(entry) != self._masters.current.id for entry in entries]
-            except (ValueError, KeyError, TypeError) as error:
-                if isinstance(error, KeyStoreError):
-                    raise
-                raise KeyStoreError(f"{self._path} cannot be read") from None
-            if any(stale):
+            stale = self._read()
+            if stale:
+                self._save()
+        elif self._before is None:
+            self._before = survey(self._storage, self.directory)
+            if self._before:
                 self._save()
         self._loaded = True
 
-    def _unwrap(self, entry: dict[str, Any]) -> str:
+    def _read(self) -> bool:
+        """Whether the file has to be written again: a new master key, or a version without the mark."""
+        try:
+            document = json.loads(self._storage.read_bytes(self._path))
+            version = document["version"]
+            if version not in (1, _VERSION):
+                raise KeyStoreError(f"{self._path} has version {version}: a newer version of Ottla wrote it")
+            before = self._checked_before(document) if version == _VERSION else None
+            masters = [self._unwrap(entry, version) for entry in document["keys"]]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            if isinstance(error, KeyStoreError):
+                raise
+            raise KeyStoreError(f"{self._path} cannot be read") from None
+        if before is None:
+            self._before = survey(self._storage, self.directory)
+            return True
+        self._before = before
+        self._written_with = document["master"]
+        return any(master != self._masters.current.id for master in (*masters, document["master"]))
+
+    def _checked_before(self, document: dict[str, Any]) -> Before:
+        master = self._masters.find(document["master"])
+        if not hmac.compare_digest(_mac(master, document), base64.b64decode(document["mac"])):
+            raise KeyStoreError(f"{self._path} was changed, or master key {master.id} is not the one that wrote it")
+        before: Before = document["before"]
+        return before
+
+    def _unwrap(self, entry: dict[str, Any], version: int) -> str:
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         key_id, topic, wrapped = bytes.fromhex(entry["id"]), entry["topic"], base64.b64decode(entry["wrapped"])
         master = self._masters.find(entry["master"])
+        bound = _bound(key_id, topic, version)
         try:
-            key = AESGCM(master.key).decrypt(wrapped[:_NONCE_BYTES], wrapped[_NONCE_BYTES:], key_id + topic.encode())
+            key = AESGCM(master.key).decrypt(wrapped[:_NONCE_BYTES], wrapped[_NONCE_BYTES:], bound)
         except InvalidTag:
             raise KeyStoreError(
                 f"{self._path}: master key {master.id} is not the one that wrapped {topic}'s key"
@@ -240,13 +310,18 @@ class KeyStore:
         return master.id
 
     def _save(self) -> None:
+        with self._saving:
+            self._write()
+
+    def _write(self) -> None:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         master = self._masters.current
         entries = []
         for key in (*self._by_id.values(), *self._files.values()):
             nonce = os.urandom(_NONCE_BYTES)
-            wrapped = nonce + AESGCM(master.key).encrypt(nonce, key.key, key.id + key.topic.encode())
+            bound = _bound(key.id, key.topic, _VERSION)
+            wrapped = nonce + AESGCM(master.key).encrypt(nonce, key.key, bound)
             entries.append(
                 {
                     "id": key.id.hex(),
@@ -256,4 +331,18 @@ class KeyStore:
                     **({"file": True} if key.id in self._files else {}),
                 }
             )
-        self._storage.write_atomic(self._path, json.dumps({"version": 1, "keys": entries}, indent=1).encode())
+        document = {"version": _VERSION, "master": master.id, "before": self._before or {}, "keys": entries}
+        document["mac"] = base64.b64encode(_mac(master, document)).decode()
+        self._storage.write_atomic(self._path, json.dumps(document, indent=1).encode())
+        self._written_with = master.id
+
+
+def _bound(key_id: bytes, topic: str, version: int) -> bytes:
+    """What a wrapped key is authenticated with."""
+    return (b"" if version == 1 else bytes([version])) + key_id + topic.encode()
+
+
+def _mac(master: MasterKey, document: dict[str, Any]) -> bytes:
+    signed = {name: value for name, value in document.items() if name != "mac"}
+    key = hmac.digest(master.key, b"ottla key store", "sha256")
+    return hmac.digest(key, json.dumps(signed, sort_keys=True).encode(), "sha256")

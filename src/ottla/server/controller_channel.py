@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.controller.state import RequestContext as ControllerContext
+from ottla.model.acls import Operation, ResourceType
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NodeId
 from ottla.protocol.api import encode_request, response_class, response_header_version
@@ -122,13 +123,7 @@ class ControllerChannel:
             self._local.driver.receive(request, _version(request, context), voters.set_result)
             return await voters
         try:
-            answer: Any = self._local.submit(
-                request,
-                ControllerContext(
-                    version=_version(request, context),
-                    principal="User:ANONYMOUS" if context is None else context.principal,
-                ),
-            )
+            answer: Any = self._local.submit(request, _controller_context(request, context))
             return await answer
         except KafkaError as error:
             if error.code is ErrorCode.NOT_CONTROLLER:
@@ -169,6 +164,18 @@ def _version(request: Any, context: RequestContext | None) -> int:
         version: int = type(request).MAX_VERSION
         return version
     return context.version
+
+
+def _controller_context(request: Any, context: RequestContext | None) -> ControllerContext:
+    """What the decision may know of who asks; the node itself (no context) may write everywhere."""
+    version = _version(request, context)
+    if context is None:
+        return ControllerContext(version=version)
+    return ControllerContext(
+        version=version,
+        principal=context.principal,
+        may_write=lambda topic: context.allowed(Operation.WRITE, ResourceType.TOPIC, topic),
+    )
 
 
 def _not_controller(response: Any) -> bool:

@@ -89,6 +89,8 @@ METRICS = (
     Metric("kafka_network_requestmetrics_totaltimems_count", "gauge", "kafka.network:type=RequestMetrics,name=TotalTimeMs", "Requests that were timed."),
     Metric("ottla_connections", "gauge", "", "Open connections, by listener."),
     *GROUP_METRICS,
+    Metric("ottla_master_keys_failures", "gauge", "", "Failed attempts to renew the master keys since the last success; 0 while the key source answers."),
+    Metric("ottla_master_keys_age_seconds", "gauge", "", "Time since the command or key server last gave the master keys."),
     Metric("ottla_client_metric", "gauge", "", "What clients pushed last (KIP-714), with its name as a label."),
     Metric("ottla_metadata_offset", "gauge", "", "The last metadata record that this node has applied."),
     Metric("ottla_info", "gauge", "", "1, with version, node and cluster as labels."),
@@ -139,6 +141,10 @@ def _samples(
     yield from _cluster(server, active=active)
     for listener in listeners:
         yield "ottla_connections", {"listener": listener.name}, len(listener)
+    renewal = server.master_keys.renewal if server.master_keys is not None else None
+    if renewal is not None:
+        yield "ottla_master_keys_failures", {}, renewal.failures
+        yield "ottla_master_keys_age_seconds", {}, renewal.age_s
 
 
 def _topics(metrics: BrokerMetrics) -> Iterator[Sample]:

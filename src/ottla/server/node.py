@@ -29,6 +29,7 @@ from ottla.runtime.clock import SystemClock, SystemRandom
 from ottla.runtime.descriptors import Descriptors
 from ottla.runtime.listener import Limits, Listener
 from ottla.runtime.timers import LoopTimers
+from ottla.security.exposure import open_listeners
 from ottla.security.outgoing import to_controllers
 from ottla.server.broker_part import BrokerPart
 from ottla.server.controller_channel import ControllerAddress, ControllerChannel
@@ -42,6 +43,7 @@ from ottla.server.storage import open_storage, voter_endpoints
 
 if TYPE_CHECKING:
     from ottla.broker.telemetry import ClientTelemetry
+    from ottla.server.master_keys import MasterKeyFollower
     from ottla.server.monitoring import Monitoring
     from ottla.server.traces import TraceSender
 
@@ -68,6 +70,7 @@ class Node:
         self._broker_part: BrokerPart | None = None
         self._monitoring: Monitoring | None = None
         self._traces: TraceSender | None = None
+        self._master_keys: MasterKeyFollower | None = None
 
     @property
     def broker(self) -> Broker | None:
@@ -113,8 +116,13 @@ class Node:
             log.info("settings.accepted", note=line)
         for line in unknown_lines(config.layers.static):
             log.warning("setting.unknown", note=line)
+        for name in open_listeners(config):
+            log.warning(
+                "listener.open", listener=name, note="whoever reaches it may do everything: ottla doctor --security"
+            )
         if self._sockets.http is not None:
             self._monitoring = await self._monitor(self._sockets.http)
+        self._follow_master_keys()
         self._security = NodeSecurity(config, self._clock, self._random, self._image)
         await self._security.start()
         identity = self._directories.open(self._on_directory_failed)
@@ -138,6 +146,15 @@ class Node:
         self._trace(identity.cluster_id)
         self._tell_of_serving()
         log.info("node.started", node=config.node_id, cluster=identity.cluster_id, listeners=self.bootstrap_servers)
+
+    def _follow_master_keys(self) -> None:
+        if self.config.encrypts_at_rest:
+            from ottla.security.encryption import EncryptedStorage
+            from ottla.server.master_keys import MasterKeyFollower
+
+            if isinstance(self._storage, EncryptedStorage):
+                self._master_keys = MasterKeyFollower(self._storage)
+                self._master_keys.start()
 
     def _receive_telemetry(self) -> ClientTelemetry:
         from ottla.broker.telemetry import ClientTelemetry
@@ -173,6 +190,7 @@ class Node:
         from ottla.broker.metrics import BrokerMetrics
 
         server.metrics = server.metrics or BrokerMetrics(self._clock)
+        server.master_keys = None if self._master_keys is None else self._master_keys.masters
         self._monitoring.serving(server)
 
     def _way_to_controller(self, quorum: QuorumMember) -> ControllerChannel:
@@ -303,6 +321,9 @@ class Node:
         if self._traces is not None:
             await self._traces.stop()
             self._traces = None
+        if self._master_keys is not None:
+            self._master_keys.stop()
+            self._master_keys = None
         if clean and self._broker_part is not None:
             await self._broker_part.hand_over()
         if self._monitoring is not None:

@@ -27,7 +27,18 @@ class Sockets:
                 self.close()
                 raise StartupError(f"cannot listen on {endpoint}: {error.strerror or error}") from error
         if config.ottla_http_listener and self.http is None:
+            self._refuse_open_http(config)
             self._bind_http(config.ottla_http_listener)
+
+    def _refuse_open_http(self, config: BrokerConfig) -> None:
+        from ottla.security.exposure import SETTING, is_loopback, open_refusal
+
+        host = config.ottla_http_listener.rpartition(":")[0]
+        asks = config.ottla_http_users_file or config.ottla_http_tls_client_ca
+        if not (asks or config.ottla_allow_open or is_loopback(host)):
+            self.close()
+            allow = f"{SETTING}=true"
+            raise StartupError(open_refusal("ottla.http.listener", host, close="ottla.http.users.file", allow=allow))
 
     def _bind_http(self, listener: str) -> None:
         host, _, port = listener.rpartition(":")

@@ -14,20 +14,36 @@ from ottla.runtime.clock import SystemClock, SystemRandom
 from ottla.runtime.disk import DiskStorage
 from ottla.server.errors import StartupError
 
+ENCRYPTION_KEYS = "encryption-keys"
+"""`ottla.security.keystore.FILE_NAME`, which is not loaded where nothing is encrypted."""
+
 
 def open_storage(config: BrokerConfig) -> Storage:
     """The disk, behind encryption where a master key is given."""
+    directories = [*config.data_dirs, config.metadata_dir]
     if not config.encrypts_at_rest:
+        _refuse_sealed(directories)
         return DiskStorage()
     from ottla.security.encryption import EncryptedStorage
     from ottla.security.keystore import KeyStoreError, MasterKeys
 
     try:
-        storage = EncryptedStorage(DiskStorage(), [*config.data_dirs, config.metadata_dir], MasterKeys(config))
+        storage = EncryptedStorage(DiskStorage(), directories, MasterKeys(config))
         storage.check()
     except KeyStoreError as error:
         raise StartupError(str(error)) from None
     return storage
+
+
+def _refuse_sealed(directories: list[str]) -> None:
+    """Without the keys every encrypted segment looks damaged, and recovery would cut it off."""
+    sealed = next((path for path in directories if os.path.exists(os.path.join(path, ENCRYPTION_KEYS))), None)
+    if sealed is not None:
+        raise StartupError(
+            f"{sealed} is encrypted ({ENCRYPTION_KEYS} is there) and no master key is set: set "
+            "ottla.encryption.master.key.file, .env, .command or .url. To stop encrypting, move its partitions to a broker "
+            "without encryption"
+        )
 
 
 def random_uuid() -> str:

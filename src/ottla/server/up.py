@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ottla.env.config.load import load
 from ottla.env.config.properties import parse_properties
+from ottla.security.exposure import FLAG, SETTING, is_loopback, open_refusal
 from ottla.server.companions import Companions
 from ottla.server.errors import StartupError
 from ottla.server.node import Node
@@ -44,6 +46,7 @@ def up(
     *,
     registry_port: int | None = None,
     console_port: int | None = None,
+    allow_open: bool = False,
 ) -> int:
     """The exit code. A port of None beside: no schema registry, no console."""
     file = directory / "server.properties"
@@ -53,12 +56,31 @@ def up(
     def started(node: Node) -> None:
         _greet(node)
         if registry_port is not None:
-            companions.start(registry_command(node.bootstrap_servers, near_host, registry_port))
+            companions.start([*registry_command(node.bootstrap_servers, near_host, registry_port), *opened])
         if console_port is not None:
-            companions.start(console_command(node.bootstrap_servers, near_host, console_port, registry_port))
+            console = console_command(node.bootstrap_servers, near_host, console_port, registry_port)
+            companions.start([*console, *opened])
 
+    opened = [FLAG] if allow_open else []
     own = {} if registry_port is None else {"ottla.schema.registry.url": f"http://{near(near_host)}:{registry_port}"}
-    return exit_code(file, lambda: _up(file, *asked(file, host, port), own, started, companions.stop))
+    own |= {SETTING: "true"} if allow_open else {}
+
+    def run_up() -> int:
+        at = asked(file, host, port)
+        refuse_open(host, allow_open=allow_open)
+        return _up(file, *at, own, started, companions.stop)
+
+    return exit_code(file, run_up)
+
+
+def refuse_open(host: str | None, *, allow_open: bool) -> None:
+    """StartupError when everything would be open to others without a word of it."""
+    if host is not None and not allow_open and not is_loopback(host):
+        close = (
+            "up logins first (`ottla server start` with a SASL_SSL listener, `ottla registry` and `ottla console` "
+            "with --users)"
+        )
+        raise StartupError(open_refusal("`ottla up` (log, registry, console, metrics)", host, close=close))
 
 
 def asked(file: Path, host: str | None, port: int | None) -> tuple[str, int]:
@@ -137,7 +159,8 @@ def write_properties(file: Path, text: str) -> None:
     """Only when the ports are ours: a start that fails leaves nothing behind."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, "utf-8")
+        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as out:
+            out.write(text)  # passwords come into such files later
     except OSError as error:
         raise StartupError(f"cannot write {file}: {error.strerror}") from error
 

@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -28,11 +28,20 @@ from ottla.protocol.api import encode_request
 from ottla.protocol.generated.api_versions_request import ApiVersionsRequest
 from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
 from ottla.runtime.disk import DiskStorage
+from ottla.security.exposure import FLAG, SETTING
 from ottla.server.companions import Companions
 from ottla.server.errors import StartupError
 from ottla.server.run import exit_code, read_properties
 from ottla.server.storage import is_formatted, random_uuid, run_format
-from ottla.server.up import DEFAULT_HOST, asked, console_command, free_ports, registry_command, write_properties
+from ottla.server.up import (
+    DEFAULT_HOST,
+    asked,
+    console_command,
+    free_ports,
+    refuse_open,
+    registry_command,
+    write_properties,
+)
 from ottla.system.processes import own_command
 
 MAX_NODES = 100
@@ -85,6 +94,7 @@ def up_cluster(
     *,
     registry_port: int | None = None,
     console_port: int | None = None,
+    allow_open: bool = False,
 ) -> int:
     """The exit code. A port of None beside: no schema registry, no console."""
     companions = Companions()
@@ -96,11 +106,20 @@ def up_cluster(
         if registry_port is not None:
             command = registry_command(",".join(addresses), near_host, registry_port)
             command[command.index("--replication-factor") + 1] = str(min(nodes, MAX_FACTOR))
-            companions.start(command)
+            companions.start([*command, *opened])
         if console_port is not None:
-            companions.start(console_command(",".join(addresses), near_host, console_port, registry_port))
+            console = console_command(",".join(addresses), near_host, console_port, registry_port)
+            companions.start([*console, *opened])
 
-    return exit_code(directory, lambda: _up(directory, *asked(file, host, port), nodes, started, companions.stop))
+    opened = [FLAG] if allow_open else []
+    override = ["--override", f"{SETTING}=true"] if allow_open else []
+
+    def run() -> int:
+        at = asked(file, host, port)
+        refuse_open(host, allow_open=allow_open)
+        return _up(directory, *at, nodes, started, companions.stop, override)
+
+    return exit_code(directory, run)
 
 
 def _up(
@@ -110,6 +129,7 @@ def _up(
     count: int,
     started: Callable[[list[str]], None],
     before_stop: Callable[[], None],
+    override: Sequence[str] = (),
 ) -> int:
     nodes = plan_nodes(directory, host, port, count)
     configs = prepare(nodes, host)
@@ -126,7 +146,7 @@ def _up(
         try:
             for node in nodes:
                 output = logs.enter_context((node.directory / "ottla.log").open("ab"))
-                processes[node.id] = _start(node, output)
+                processes[node.id] = _start(node, output, override)
             addresses = _wait_until_up(configs, processes, lambda: stopping)
             if not stopping:
                 started(addresses)
@@ -143,8 +163,8 @@ def _up(
     return 0 if stopping else 1
 
 
-def _start(node: PlannedNode, output: IO[bytes]) -> subprocess.Popen[bytes]:
-    command = own_command("server", "start", str(node.properties))
+def _start(node: PlannedNode, output: IO[bytes], override: Sequence[str]) -> subprocess.Popen[bytes]:
+    command = own_command("server", "start", str(node.properties), *override)
     # In a session of its own: Ctrl-C on the terminal is ours to pass on, in order.
     return subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)  # noqa: S603 - our own server
 

@@ -253,7 +253,8 @@ class BrokerConfig(BrokerSettings):
     @property
     def encrypts_at_rest(self) -> bool:
         file, environment = self.ottla_encryption_master_key_file, self.ottla_encryption_master_key_env
-        return any((file, environment, self.ottla_encryption_master_key_command))
+        command, url = self.ottla_encryption_master_key_command, self.ottla_encryption_master_key_url
+        return any((file, environment, command, url))
 
     @property
     def connection_limits(self) -> dict[str, int]:

@@ -32,7 +32,28 @@ class OttlaSettings(Settings):
         STRING, None, None, "Environment variable with the master keys, as in the file.", undeclared=True
     )
     ottla_encryption_master_key_command: str | None = setting(
-        PASSWORD, None, None, "Command that prints the master keys, as in the file; run at start.", undeclared=True
+        PASSWORD, None, None,
+        "Command that prints the master keys, as in the file; run at start and again as refresh.ms says.",
+        undeclared=True,
+    )
+    ottla_encryption_master_key_url: str | None = setting(
+        STRING, None, None,
+        "Key server with Vault's API: /v1/transit/decrypt/NAME with wrapped.file, else a secret's address.",
+        undeclared=True,
+    )
+    ottla_encryption_master_key_wrapped_file: str | None = setting(
+        STRING, None, None,
+        "File with master keys that the key server unwraps, one ID:vault:v1:... a line, first in use.", undeclared=True,
+    )
+    ottla_encryption_master_key_token_file: str | None = setting(
+        STRING, None, None, "File with the token for the key server; read again each time.", undeclared=True
+    )
+    ottla_encryption_master_key_ca_file: str | None = setting(
+        STRING, None, None, "PEM file with the authority that signed the key server's certificate.", undeclared=True
+    )
+    ottla_encryption_master_key_refresh_ms: int = setting(
+        INT, 300_000, at_least(100),
+        "How often the command or the key server is asked for the master keys while the node runs.", undeclared=True,
     )
     ottla_http_listener: str = setting(
         STRING, "", None,
@@ -65,6 +86,10 @@ class OttlaSettings(Settings):
     ottla_http_request_timeout_ms: int = setting(
         INT, 10_000, at_least(1), "How long an HTTP connection may take from its beginning to the end of its answer.",
         undeclared=True,
+    )
+    ottla_allow_open: bool = setting(
+        BOOLEAN, False, None,
+        "Let ottla.http.listener serve an address other than loopback without a login.", undeclared=True,
     )
     ottla_busy_poll_us: int = setting(
         INT, 200, between(0, 10_000),

@@ -1,0 +1,32 @@
+"""Which topic may take the records that a topic puts aside (`ottla.schema.quarantine.topic`).
+
+The node writes those records for the producer, so the right to choose the topic must not be a right to write anywhere: a
+quarantine topic is never one of the cluster's own topics and never the topic itself. Who needs WRITE on the quarantine topic
+is decided by the controller (when the setting changes) and by the broker (at each produce).
+"""
+
+from __future__ import annotations
+
+from ottla.model.topic_names import is_topic_name
+
+MODE_SETTING = "ottla.schema.validation"
+TOPIC_SETTING = "ottla.schema.quarantine.topic"
+QUARANTINE = "quarantine"
+_OWN_PREFIX = "__"
+"""Names of the cluster's own topics begin so: __consumer_offsets, __transaction_state, __ottla_audit, __cluster_metadata."""
+
+
+def quarantine_topic(topic: str, setting: str) -> str:
+    """Where the records of `topic` go; `setting` is the value of `ottla.schema.quarantine.topic`."""
+    return setting or f"{topic}.quarantine"
+
+
+def target_problem(topic: str, target: str) -> str | None:
+    """Why `target` may not take records of `topic`, whoever asks; None when it may."""
+    if not is_topic_name(target):
+        return f"{TOPIC_SETTING}: {target[:60]!r} is not a name that a topic can have"
+    if target.startswith(_OWN_PREFIX):
+        return f"{TOPIC_SETTING}: {target} is a topic of the cluster itself; name a topic that does not begin with __"
+    if target == topic:
+        return f"{TOPIC_SETTING}: {target} cannot be its own quarantine; leave the setting out for {topic}.quarantine"
+    return None

@@ -1,0 +1,88 @@
+"""The "encrypted since" mark of a log directory: which of its files may be older than the protection that files have now.
+
+When a directory is used with encryption for the first time (or for the first time by a version that marks it), every file
+that is there and does not name its own place is listed: plain files by name, encrypted files of version 1 by name and
+salt. From then on a file of these kinds is accepted only where the list has it; a file that is put there later is refused.
+The list is kept and authenticated in `encryption-keys` (`ottla.security.keystore`) and only ever gets shorter.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ottla.env.seams import Storage
+from ottla.security.file_headers import MAGIC, MAX_HEADER_BYTES, parse_header, place_of
+
+PLAIN = ""
+_SALT_BYTES = 8
+_LEFTOVERS = (".deleted", ".cleaned", ".part")
+"""What a crash leaves of an exchange of files: never read."""
+
+Before = dict[str, dict[str, str]]
+"""Folder in the log directory ("" is the directory itself) -> file name -> PLAIN or the first bytes of its salt."""
+
+
+def is_plain_start(start: bytes) -> bool:
+    """Of a file without encryption. A torn header and the zeros that a power cut leaves are not: what comes to their place
+    would be plain too.
+    """
+    return any(start) and not start.startswith(MAGIC[: len(start)])
+
+
+def note_of(start: bytes) -> str | None:
+    """How the list names a file that begins so; None for a file that needs no entry."""
+    if is_plain_start(start):
+        return PLAIN
+    header = parse_header(start)
+    return header.salt[:_SALT_BYTES].hex() if header is not None and header.version == 1 else None
+
+
+def survey(storage: Storage, directory: str) -> Before:
+    """Every file of records below the log directory that does not name its own place."""
+    before: Before = {}
+    if not storage.is_dir(directory):
+        return before
+    for folder in ("", *storage.list_dir(directory)):
+        path = os.path.join(directory, folder) if folder else directory
+        if not storage.is_dir(path):
+            continue
+        for name in storage.list_dir(path):
+            if place_of(f"{path}/{name}") is None or name.endswith(_LEFTOVERS):
+                continue
+            file = storage.open(f"{path}/{name}")
+            try:
+                note = note_of(file.pread(MAX_HEADER_BYTES, 0))
+            finally:
+                file.close()
+            if note is not None:
+                before.setdefault(folder, {})[name] = note
+    return before
+
+
+def still_there(storage: Storage, directory: str, before: Before) -> Before:
+    """The list without files that are gone."""
+    kept: Before = {}
+    for folder, names in before.items():
+        path = f"{directory}/{folder}" if folder else directory
+        present = {*storage.list_dir(path)} if storage.is_dir(path) else set()
+        left = {name: note for name, note in names.items() if name in present}
+        if left:
+            kept[folder] = left
+    return kept
+
+
+def move_entry(before: Before, source: str, target: str) -> bool:
+    """Follow a rename of a file or folder (paths within the log directory); whether the list changed."""
+    if source in before or (target in before and "/" not in target):
+        moved = before.pop(source, None)
+        before.pop(target, None)
+        if moved is not None:
+            before[target] = moved
+        return True
+    from_folder, from_name = os.path.split(source)
+    to_folder, to_name = os.path.split(target)
+    note = before.get(from_folder, {}).pop(from_name, None)
+    replaced = before.get(to_folder, {}).pop(to_name, None)
+    if note is not None:
+        before.setdefault(to_folder, {})[to_name] = note
+    return note is not None or replaced is not None

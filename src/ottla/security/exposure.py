@@ -1,0 +1,50 @@
+"""Open surfaces: an HTTP server that asks nobody who they are serves this machine only, unless it is told otherwise.
+
+Console, registry, `ottla pipeline serve`, a node's own HTTP and `ottla up` refuse to start on another address than loopback without a
+login. `--allow-open` (`OTTLA_ALLOW_OPEN=1`) or `ottla.allow.open=true` says that this is meant: in a closed network, or behind a
+proxy that asks. A broker's PLAINTEXT listener is not refused: Kafka's property files have it everywhere, and must start as they are. It
+is a warning at start, and `ottla doctor --security` lists it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.env.config.broker.config import BrokerConfig
+
+FLAG = "--allow-open"
+ENVIRONMENT = "OTTLA_ALLOW_OPEN"
+SETTING = "ottla.allow.open"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the address; an empty host is every address."""
+    name = host.strip("[]").lower()
+    if name == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def open_refusal(surface: str, host: str, *, close: str, allow: str = FLAG) -> str:
+    """What is wrong and what to do; `close` is the option or setting that asks for a login."""
+    where = host or "every address"
+    return (
+        f"{surface} would listen on {where} without a login: whoever reaches this machine could use it. "
+        f"Set {close}, or listen on 127.0.0.1, or say {allow} when the network is closed"
+    )
+
+
+def open_listeners(config: BrokerConfig) -> list[str]:
+    """Listeners of a node where everybody on the network may do everything: no TLS, no login, no ACLs."""
+    if config.authorizer_class_name:
+        return []
+    return [
+        str(endpoint)
+        for endpoint in config.endpoints.listeners
+        if endpoint.security_protocol == "PLAINTEXT" and not is_loopback(endpoint.host or "")
+    ]

@@ -1,0 +1,114 @@
+"""Where master keys come from: a file, the environment, a command, or a key server over HTTP. `fetch` blocks.
+
+Every source gives the same text, lines of `ID:BASE64`, the first in use. An error names the source and never a key. Only a file
+is watched by its time stamp; a command and a key server are asked again by `ottla.security.key_renewal`.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from typing import Protocol
+
+from ottla.env.config.broker.config import BrokerConfig
+
+_COMMAND_TIMEOUT_S = 30
+_MAX_BYTES = 64 * 1024
+
+
+class KeyStoreError(ValueError):
+    """The keys cannot be had or do not fit; the message holds none."""
+
+
+class KeySource(Protocol):
+    renewed: bool
+    """Whether the source is asked again while the node runs."""
+
+    def fetch(self) -> str:
+        """The lines; KeyStoreError when they cannot be had."""
+        ...
+
+    def wait_s(self, refresh_s: float) -> float:
+        """How long after a success to ask again."""
+        ...
+
+
+class FileSource:
+    renewed = False
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._seen: tuple[int, int] | None = None
+
+    def changed(self) -> bool:
+        """Whether the file is another one than at the last `fetch`."""
+        try:
+            return self._stamp() != self._seen
+        except OSError:
+            return True
+
+    def fetch(self) -> str:
+        try:
+            self._seen = self._stamp()
+            with open(self._path, encoding="ascii") as file:
+                return file.read(_MAX_BYTES)
+        except (OSError, UnicodeDecodeError) as error:
+            self._seen = None
+            raise KeyStoreError(f"ottla.encryption.master.key.file={self._path}: {error}") from None
+
+    def wait_s(self, refresh_s: float) -> float:
+        return refresh_s
+
+    def _stamp(self) -> tuple[int, int]:
+        status = os.stat(self._path)
+        return status.st_mtime_ns, status.st_size
+
+
+class EnvironmentSource:
+    renewed = False
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def fetch(self) -> str:
+        return os.environ.get(self._name, "")
+
+    def wait_s(self, refresh_s: float) -> float:
+        return refresh_s
+
+
+class CommandSource:
+    renewed = True
+
+    def __init__(self, command: str) -> None:
+        self._command = command
+
+    def fetch(self) -> str:
+        try:
+            done = subprocess.run(  # noqa: S603 - the operator's own command, from the file that starts the server
+                shlex.split(self._command), capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S, check=True
+            )
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            raise KeyStoreError(f"ottla.encryption.master.key.command failed: {type(error).__name__}") from None
+        return done.stdout[:_MAX_BYTES]
+
+    def wait_s(self, refresh_s: float) -> float:
+        return refresh_s
+
+
+def open_source(config: BrokerConfig) -> KeySource:
+    """The one that is set; KeyStoreError when none or several are."""
+    file, url = config.ottla_encryption_master_key_file, config.ottla_encryption_master_key_url
+    environment, command = config.ottla_encryption_master_key_env, config.ottla_encryption_master_key_command
+    if sum(source is not None for source in (file, environment, command, url)) != 1:
+        raise KeyStoreError("set one of ottla.encryption.master.key.file, .env, .command and .url")
+    if file is not None:
+        return FileSource(file)
+    if environment is not None:
+        return EnvironmentSource(environment)
+    if command is not None:
+        return CommandSource(command)
+    from ottla.security.vault import VaultSource
+
+    return VaultSource(config)

@@ -1,0 +1,129 @@
+"""Master keys from a key server that speaks Vault's HTTP API: unwrapped by its transit engine, or read from its key-value store.
+
+With `ottla.encryption.master.key.wrapped.file` the key server never gives its own key away: the file holds lines of
+`ID:vault:v1:...`, and each is decrypted at `.url` (`https://HOST:8200/v1/transit/decrypt/NAME`). Without that file `.url` is a secret
+with a field `keys` (`https://HOST:8200/v1/secret/data/NAME`). The token comes from a file, which is read again each time, and is
+renewed (`auth/token/renew-self`) before two thirds of its lease are over. Redirects are not followed, answers are cut off at 64 KiB, and
+plain http is for loopback only.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, HTTPSHandler, ProxyHandler, Request, build_opener
+
+from ottla.env.config.broker.config import BrokerConfig
+from ottla.env.http_answer import HTTPException, read_answer
+from ottla.security.key_sources import KeyStoreError
+
+_MAX_BYTES = 64 * 1024
+_MAX_LINES = 100
+_TIMEOUT_S = 10.0
+_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+_SETTING = "ottla.encryption.master.key.url"
+
+
+class _NoRedirect(HTTPRedirectHandler):
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+class VaultSource:
+    renewed = True
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._url = config.ottla_encryption_master_key_url or ""
+        parts = urlsplit(self._url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or "/v1/" not in parts.path:
+            raise KeyStoreError(f"{_SETTING}: {self._url} is not https://HOST:PORT/v1/...")
+        if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
+            raise KeyStoreError(f"{_SETTING}: {self._url} would send keys and token in the clear: use https")
+        self._base = self._url.partition("/v1/")[0]
+        self._token_file = config.ottla_encryption_master_key_token_file
+        self._wrapped_file = config.ottla_encryption_master_key_wrapped_file
+        context = ssl.create_default_context(cafile=config.ottla_encryption_master_key_ca_file)
+        self._opener = build_opener(ProxyHandler({}), HTTPSHandler(context=context), _NoRedirect())
+        self._lease_s = 0.0
+        """Of the token, as the last renewal told; 0: it does not expire, or is not renewable."""
+
+    def wait_s(self, refresh_s: float) -> float:
+        return min(refresh_s, self._lease_s / 3) if self._lease_s else refresh_s
+
+    def fetch(self) -> str:
+        token = self._token()
+        self._renew(token)
+        if self._wrapped_file is not None:
+            return self._unwrapped(token, _text("ottla.encryption.master.key.wrapped.file", self._wrapped_file))
+        return self._secret(self._call(self._url, token))
+
+    def _token(self) -> str:
+        if self._token_file is None:
+            return ""
+        return _text("ottla.encryption.master.key.token.file", self._token_file).strip()
+
+    def _renew(self, token: str) -> None:
+        """A token that cannot be renewed is used as it is: the file gets a new one in time, or the next call is refused."""
+        if not token:
+            return
+        try:
+            answer = self._call(f"{self._base}/v1/auth/token/renew-self", token, {})
+        except _RefusedError:
+            self._lease_s = 0.0
+            return
+        auth = answer.get("auth") or {}
+        self._lease_s = float(auth.get("lease_duration") or 0) if auth.get("renewable") else 0.0
+
+    def _unwrapped(self, token: str, text: str) -> str:
+        lines = []
+        for number, line in enumerate(filter(None, (part.strip() for part in text.splitlines())), 1):
+            name, _, wrapped = line.partition(":")
+            if number > _MAX_LINES or not name or not wrapped:
+                raise KeyStoreError(
+                    f"{self._wrapped_file}: line {number} is not ID:vault:v1:... of at most {_MAX_LINES}"
+                )
+            answer = self._call(self._url, token, {"ciphertext": wrapped})
+            lines.append(f"{name}:{(answer.get('data') or {}).get('plaintext', '')}")
+        return "\n".join(lines)
+
+    def _secret(self, answer: dict[str, Any]) -> str:
+        data = answer.get("data") or {}
+        inner = data.get("data") if isinstance(data.get("data"), dict) else data
+        keys = inner.get("keys") if isinstance(inner, dict) else None
+        if not isinstance(keys, str):
+            raise KeyStoreError(f"{_SETTING}: the secret has no field `keys` with lines of ID:BASE64")
+        return keys
+
+    def _call(self, url: str, token: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        headers = {"Accept": "application/json", "X-Vault-Request": "true"} | (
+            {"X-Vault-Token": token} if token else {}
+        )
+        data = None if body is None else json.dumps(body).encode()
+        request = Request(url, data=data, headers=headers)  # noqa: S310 - http and https only, checked above
+        try:
+            with self._opener.open(request, timeout=_TIMEOUT_S) as answer:
+                found = json.loads(read_answer(answer, _MAX_BYTES))
+        except HTTPError as error:
+            error.close()
+            kind = _RefusedError if error.code in (400, 401, 403) else KeyStoreError
+            raise kind(f"{_SETTING}: {urlsplit(url).path} answered {error.code}") from None
+        except (URLError, OSError, HTTPException, ValueError) as error:
+            raise KeyStoreError(f"{_SETTING}: {self._base} cannot be asked: {error}") from None
+        if not isinstance(found, dict):
+            raise KeyStoreError(f"{_SETTING}: {urlsplit(url).path} answered something else than an object")
+        return found
+
+
+class _RefusedError(KeyStoreError):
+    """The key server answered, and the answer is no."""
+
+
+def _text(setting: str, path: str) -> str:
+    try:
+        with open(path, encoding="ascii") as file:
+            return file.read(_MAX_BYTES)
+    except (OSError, UnicodeDecodeError) as error:
+        raise KeyStoreError(f"{setting}={path}: {error}") from None
