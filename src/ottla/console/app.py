@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -16,6 +17,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from ottla.console.access import AccessControl
+from ottla.console.cluster.acting import ActingUsers
 from ottla.console.cluster.gateway import Gateway
 from ottla.console.cluster.sampler import Sampler
 from ottla.console.errors import ConsoleError
@@ -42,9 +44,10 @@ from ottla.console.pages import (
 from ottla.console.registry_client import Registry
 from ottla.console.settings import MAX_BODY_BYTES, ConsoleSettings
 from ottla.console.site import Site, site_of
-from ottla.console.web import HEADERS, OPEN_PATHS, error_response
+from ottla.console.web import HEADERS, OPEN_PATHS, PARTIAL_PAGES, error_response
 
 _STATIC = Path(__file__).parent / "static"
+_MAX_AFTER = 1_000
 _PAGES = (
     overview, topics, topic, messages, messages_live, groups, schemas, pipelines, sql,
     brokers, transactions, access, quotas, settings, lineage, login, metrics,
@@ -53,21 +56,27 @@ _PAGES = (
 
 def make_app(given: ConsoleSettings) -> Starlette:
     gateway = Gateway(given.bootstrap_servers, given.client)
+    access = AccessControl(given.web_access(), read_only=given.read_only, hosts=given.allowed_hosts)
+    acting_users = _acting_users(gateway, access, given)
+    sampler = Sampler(gateway, given.sample_interval_s)
     site = Site(
         settings=given,
         gateway=gateway,
-        sampler=Sampler(gateway, given.sample_interval_s),
+        sampler=sampler,
         registry=Registry(given.registry_url),
-        searches=Searches(gateway.librdkafka),
-        access=AccessControl(given.web_access(), read_only=given.read_only, hosts=given.allowed_hosts),
+        searches=Searches(),
+        access=access,
+        acting_users=acting_users,
     )
 
     @contextlib.asynccontextmanager
     async def life(_: Starlette) -> AsyncIterator[None]:
-        site.sampler.start()
+        sampler.start()
         yield
-        await site.sampler.stop()
+        await sampler.stop()
         site.searches.close()
+        if acting_users is not None:
+            acting_users.close()
         gateway.close()
 
     routes = [route for page in _PAGES for route in page.ROUTES]
@@ -86,6 +95,14 @@ def make_app(given: ConsoleSettings) -> Starlette:
     return app
 
 
+def _acting_users(gateway: Gateway, access: AccessControl, given: ConsoleSettings) -> ActingUsers | None:
+    if not access.rules.act_as_user:
+        return None
+    if not access.login_needed:
+        raise ConsoleError("act_as_user needs people who log in: add --users or an [oidc] section")
+    return ActingUsers(gateway, given.client)
+
+
 async def _guard(request: Request, go_on: Callable[[Request], Awaitable[Response]]) -> Response:
     site = site_of(request)
     try:
@@ -101,8 +118,20 @@ async def _guard(request: Request, go_on: Callable[[Request], Awaitable[Response
         if "authorization" in request.headers:
             await asyncio.sleep(site.access.failed_login_s)
             return PlainTextResponse("Unauthorized\n", status_code=401, headers=HEADERS)
-        return RedirectResponse("/login", status_code=303)
-    response = await go_on(request)
+        after = quote(path + (f"?{request.url.query}" if request.url.query else ""), safe="")
+        onward = request.method == "GET" and path != "/" and len(after) < _MAX_AFTER
+        return RedirectResponse(f"/login?next={after}" if onward else "/login", status_code=303)
+    if user is not None and not path.startswith(OPEN_PATHS) and path != "/logout":
+        try:
+            if user.rights.limited and path.split("/")[1] not in PARTIAL_PAGES:
+                raise ConsoleError("this page is about the whole cluster, and your role is not", status=403)
+            request.state.site = await site.for_user(user)
+        except ConsoleError as error:
+            return _with_headers(error_response(request, error), path)
+    return _with_headers(await go_on(request), path)
+
+
+def _with_headers(response: Response, path: str) -> Response:
     for name, value in HEADERS.items():
         response.headers.setdefault(name, value)
     if path.startswith("/static/"):

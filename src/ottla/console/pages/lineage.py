@@ -24,7 +24,8 @@ async def _look(request: Request) -> tuple[Snapshot, Lineage]:
         pipelines = await site.gateway.in_thread(lambda: running(site))
     except ConsoleError:  # they have a page of their own that says why
         pipelines = []
-    return snapshot, await site.gateway.in_thread(lambda: gather(snapshot, listeners, pipelines))
+    lineage = await site.gateway.in_thread(lambda: gather(snapshot, listeners, pipelines))
+    return snapshot, lineage.of(snapshot.topics) if site.limited else lineage
 
 
 async def show(request: Request) -> Response:
