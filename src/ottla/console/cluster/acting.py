@@ -88,22 +88,22 @@ class ActingUsers:
         self._own = own
         self._properties = properties
         self._users: OrderedDict[str, Acting] = OrderedDict()
-        self._making: dict[str, asyncio.Lock] = {}
+        self._making: dict[str, asyncio.Future[Acting]] = {}
+        """Tokens on their way: requests of one person that come together share one."""
 
     async def of(self, name: str) -> Acting:
         """ConsoleError when the cluster gives no token for this person."""
         self._close_idle()
-        async with self._making.setdefault(name, asyncio.Lock()):
-            found = self._users.get(name)
-            if found is None or time.monotonic() - found.made > _RENEW_AFTER_S:
-                made = await self._make(name)
-                if found is not None:
-                    self._users.pop(name).gateway.close()
-                found = self._users[name] = made
-        if not self._making[name].locked():
-            self._making.pop(name, None)
+        found = self._users.get(name)
+        if found is None or time.monotonic() - found.made > _RENEW_AFTER_S:
+            making = self._making.get(name)
+            if making is None:
+                making = self._making[name] = asyncio.ensure_future(self._make(name))
+                making.add_done_callback(lambda _: self._making.pop(name, None))
+            found = await asyncio.shield(making)
         found.used = time.monotonic()
-        self._users.move_to_end(name)
+        if name in self._users:
+            self._users.move_to_end(name)
         while len(self._users) > MAX_ACTING:
             self._users.popitem(last=False)[1].gateway.close()
         return found
@@ -120,7 +120,12 @@ class ActingUsers:
         properties = token_properties(self._properties, token.token_id, token.hmac)
         gateway = self._own.acting(properties, _CLIENTS)
         await gateway.in_thread(lambda: _until_known(gateway.settings))
-        return Acting(gateway, properties)
+        made = Acting(gateway, properties)
+        before = self._users.pop(name, None)
+        if before is not None:
+            before.gateway.close()
+        self._users[name] = made
+        return made
 
     def _close_idle(self) -> None:
         now = time.monotonic()

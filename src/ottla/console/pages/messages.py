@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
+from itertools import chain
 
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
@@ -103,7 +104,10 @@ async def export(request: Request) -> Response:
         place = Place(begin="oldest", partitions=place.partitions)
     predicate = None if wanted.empty else wanted.predicate(decoders_of(site, given)[1])
     limit = min(number(given.get("limit", ""), "Limit", MAX_EXPORT), MAX_EXPORT)
-    chunks = WRITERS[kind](records(site.reach, topic.name, place, predicate, limit))
+    batches = records(site.reach, topic.name, place, predicate, limit)
+    # The first before the answer begins: whoever may not read gets a page that says so, and no empty file.
+    first = await site.gateway.in_export_thread(lambda: next(batches, []))
+    chunks = WRITERS[kind](chain([first], batches))
     headers = {"Content-Disposition": f'attachment; filename="{topic.name}.{kind}"'}
     return StreamingResponse(_threaded(site.gateway, chunks), media_type=MEDIA_TYPES[kind], headers=headers)
 
