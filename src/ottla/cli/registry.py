@@ -7,6 +7,7 @@ import sys
 
 import click
 
+from ottla.cli.access_rules import access_rules_option
 from ottla.cli.combinations import given, refuse_together
 from ottla.cli.web_options import web_options
 
@@ -31,6 +32,7 @@ from ottla.cli.web_options import web_options
 @click.option("--client-property", "properties", multiple=True, metavar="NAME=VALUE",
               help="A setting of librdkafka, such as security.protocol=SSL.")  # fmt: skip
 @web_options
+@access_rules_option
 @click.option("--forward-user", envvar="OTTLA_REGISTRY_FORWARD_USER", metavar="NAME:PASSWORD",
               help="Who forwards writes to the elected writer.")  # fmt: skip
 @click.option("--forward-ca", help="PEM certificates to trust when writes are forwarded over HTTPS.")

@@ -56,4 +56,4 @@ class ConsoleSettings:
             tls_key=self.tls_key,
             tls_client_ca=self.tls_client_ca,
         )
-        return access.with_rules(self.access_rules)
+        return access.with_rules(self.access_rules, console=True)

@@ -10,8 +10,10 @@ from ottla.env.logging import get_logger
 from ottla.registry.errors import RegistryError
 from ottla.registry.http.answers import CONTENT_TYPES, JSON_V1, MAX_BODY_BYTES, Answer, Request, failure
 from ottla.registry.http.forwarding import FORWARDED, OFFSET, Elected, forward
-from ottla.registry.http.routes import find_route
+from ottla.registry.http.routes import find_route, role_for
+from ottla.registry.http.subject_rights import check_rights
 from ottla.registry.service import Registry
+from ottla.security.web_users import WebUser
 
 log = get_logger(__name__)
 Scope = MutableMapping[str, Any]
@@ -41,11 +43,12 @@ class RegistryApp:
         body = await _read_body(receive) if method in {"POST", "PUT", "DELETE"} else b""
         if body and method in {"POST", "PUT"}:
             _check_content_type(headers.get("content-type"))
-        return await self._carry_out(_request(scope, headers, body))
+        return await self._carry_out(_request(scope, headers, body), scope["user"])
 
-    async def _carry_out(self, request: Request) -> Answer:
+    async def _carry_out(self, request: Request, user: WebUser) -> Answer:
         registry = self._registry
         route = find_route(request)
+        check_rights(request, user, role_for(request.method, "/".join(request.path)))
         if not route.writes:
             return await route.handler(registry, request)
         if not registry.is_writer:
