@@ -123,7 +123,7 @@ class Person:
         answer = self.http.post("/login", data={"name": name, "password": "geheim-1"})
         assert answer.status_code in (200, 403), answer.text
 
-    def get(self, path: str, **params: str) -> httpx.Response:
+    def get(self, path: str, /, **params: str) -> httpx.Response:
         return self.http.get(path, params=params or None)
 
     def post(self, path: str, /, **fields: str) -> httpx.Response:
