@@ -90,7 +90,7 @@ def pipelines() -> Iterator[str]:
 def console(
     broker: Broker, registry: RegistryThread, pipelines: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ServedConsole]:
-    client = {"bootstrap.servers": broker.bootstrap_servers, "client.id": "payroll-writer"}
+    client = {"bootstrap.servers": broker.bootstrap_servers, "client.id": "web-shop"}
     producer = Producer({**client, "linger.ms": 0})
     for topic in ("salaries.all", "orders.new", "orders.drafts"):
         producer.produce(topic, MARK if topic == "salaries.all" else "an order")
