@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hmac
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -14,11 +16,12 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
+from confluent_kafka import Producer
 
 from ottla.console.access import COOKIE
 from ottla.console.errors import ConsoleError
 from ottla.console.login_attempt import local_path, new_attempt
-from ottla.console.oidc import Identity, Provider
+from ottla.console.oidc import Identity, Provider, ProviderCalls
 from ottla.console.pages.login import ATTEMPT_COOKIE
 from ottla.console.sessions import MAX_SESSIONS, Sessions
 from ottla.security.access_rules import OidcRules
@@ -204,8 +207,43 @@ def test_a_public_client_needs_no_secret(broker: Broker, provider: OidcProvider,
         with httpx.Client(base_url=served.url, timeout=60) as person:
             assert log_in(person, "/oidc/login", "carol").status_code == 200
             assert "carol (admin)" in person.get("/").text
+            assert "Secure" not in person.get("/oidc/login").headers["set-cookie"]
             shown = {"Authorization": "Basic " + base64.b64encode(b"carol:x").decode()}
             assert httpx.get(served.url + "/", headers=shown).status_code == 401
+
+
+@pytest.mark.interop
+def test_cookies_of_an_https_console_are_secure(broker: Broker, provider: OidcProvider, tmp_path: Path) -> None:
+    rules = rules_file(tmp_path, provider.issuer, public_url="https://console.example.org/")
+    with ServedConsole(bootstrap_servers=broker.bootstrap_servers, access_rules=rules) as served:
+        answer = httpx.get(served.url + "/oidc/login", timeout=60)
+        assert "Secure" in answer.headers["set-cookie"]
+        assert "HttpOnly" in answer.headers["set-cookie"]
+        assert "redirect_uri=https%3A%2F%2Fconsole.example.org%2Foidc%2Fcallback" in answer.headers["location"]
+
+
+@pytest.mark.interop
+def test_a_tail_ends_with_its_session(console: ServedConsole, broker: Broker, person: httpx.Client) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    producer.produce("tailed", "x")
+    assert producer.flush(60) == 0
+    log_in(person, "/oidc/login", "carol")
+    with person.stream("GET", "/topics/tailed/tail") as stream:
+        for text in stream.iter_text():  # ends by itself, or the test runs out of time
+            if '"reading"' in text:
+                console.site.access.sessions.end(person.cookies[COOKIE])
+
+
+def test_logins_on_their_way_are_bounded() -> None:
+    async def crowd() -> list[object]:
+        calls, gate = ProviderCalls(), threading.Event()
+        waiting = [asyncio.ensure_future(calls.run(gate.wait)) for _ in range(100)]
+        await asyncio.sleep(0)
+        gate.set()
+        return await asyncio.gather(*waiting, return_exceptions=True)
+
+    found = asyncio.run(crowd())
+    assert sum(isinstance(each, ConsoleError) for each in found) == 100 - 64
 
 
 @pytest.mark.interop

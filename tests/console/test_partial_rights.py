@@ -14,11 +14,13 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from starlette.routing import Route
 
+from ottla.console.cluster.group_detail import GroupDetail, MemberRow, visible_detail
 from ottla.security.grants import CONSUMER_GROUP, SUBJECT, TOPIC, Grant, Rights, granted
 from ottla.testing import Broker
 from tests.console.secured_cluster import Person, users_of
 from tests.console.site import PATIENT, ServedConsole
 from tests.registry.instances import RegistryThread, call
+from tests.support.ports import free_ports
 
 pytestmark = pytest.mark.timeout(240)
 RULES = """
@@ -44,6 +46,13 @@ role = "operator"
 topics = ["orders.drafts"]
 """
 MARK = "gross-pay-of-everybody"
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    """One that tells who reads and writes what: lineage must leave out what is hidden."""
+    with Broker(properties={"ottla.http.listener": f"127.0.0.1:{free_ports(1)[0]}"}) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
@@ -184,6 +193,9 @@ def test_lists_and_lineage_have_ones_own(console: ServedConsole) -> None:
     assert "orders.new-value" in bob.get("/schemas").text
     lineage = json.dumps(bob.get("/lineage.json").json())
     assert "orders.new" in lineage
+    assert "web-shop" in lineage
+    assert "salaries" not in lineage
+    assert "salaries" in json.dumps(Person(console, "carol").get("/lineage.json").json())
     assert alice.get("/groups/orders-billing").status_code == 404  # her grant names no groups
     assert "orders.new-value" not in alice.get("/schemas").text
     for page in ("/brokers", "/settings", "/access", "/quotas", "/transactions", "/pipelines"):
@@ -223,6 +235,16 @@ def test_whom_no_grant_names_is_not_let_in(console: ServedConsole) -> None:
         assert eve.get("/topics", auth=("eve", "geheim-1")).status_code == 401
         assert eve.get("/topics", auth=("bob", "geheim-1")).status_code == 200
         assert "salaries" not in eve.get("/topics", auth=("bob", "geheim-1")).text
+
+
+def test_members_show_ones_own_topics_only() -> None:
+    owned = frozenset({("orders.new", 0), ("salaries.all", 1)})
+    words = ("orders.new: 0", "salaries.all: 1", "task 0_1: 2")
+    member = MemberRow(id="m", client_id="c", host="h", assignment=words, owned=owned)
+    detail = GroupDetail(state="Stable", assignor="range", epoch=1, members=(member,))
+    (shown,) = visible_detail(detail, {"orders.new"}).members
+    assert shown.assignment == ("orders.new: 0", "task 0_1: 2")
+    assert shown.owned == {("orders.new", 0)}
 
 
 def test_rights_are_the_sum_of_grants() -> None:

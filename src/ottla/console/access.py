@@ -18,11 +18,10 @@ import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import Any
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 from ottla.console.errors import ConsoleError
-from ottla.console.oidc import Identity, Provider
+from ottla.console.oidc import Identity, Provider, ProviderCalls
 from ottla.console.sessions import LoginSession, Sessions
 from ottla.security.grants import CONSUMER_GROUP, SUBJECT, TOPIC, GrantedUser, everywhere, granted
 from ottla.security.ruled_access import RuledAccess
@@ -45,6 +44,7 @@ class AccessControl:
         self.rules = web.rules
         self.sessions = Sessions()
         self.provider = Provider(web.rules.oidc) if web.rules.oidc is not None else None
+        self.provider_calls = ProviderCalls()
 
     @property
     def has_users(self) -> bool:
@@ -102,13 +102,19 @@ class AccessControl:
             return None if provider is None else identity  # another request of this page is on its way there
         session.renewing = True
         try:
-            session.identity = await run_in_threadpool(provider.refresh, identity)
+            session.identity = await self.provider_calls.run(lambda: provider.refresh(identity))
         except ConsoleError:
             self.sessions.end(token)
             return None
         finally:
             session.renewing = False
         return session.identity
+
+    def still_in(self, request: Request) -> bool:
+        """For an answer that goes on for long: whether its session has ended since. Cheap; asks nobody."""
+        if not self.login_needed or "authorization" in request.headers:
+            return True
+        return self.sessions.get(request.cookies.get(COOKIE, "")) is not None
 
     def csrf(self, request: Request) -> str:
         """Bound to the session cookie, or to this process where there is none."""

@@ -75,6 +75,7 @@ def make_app(given: ConsoleSettings) -> Starlette:
         yield
         await sampler.stop()
         site.searches.close()
+        access.provider_calls.close()
         if acting_users is not None:
             acting_users.close()
         gateway.close()

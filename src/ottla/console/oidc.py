@@ -1,4 +1,4 @@
-"""Logging in at an OpenID provider: authorization code with PKCE (S256). Synchronous and bounded; call it in a thread.
+"""Logging in at an OpenID provider: authorization code with PKCE (S256). Synchronous; `ProviderCalls` has the threads.
 
 - The discovery document, the keys and the token answers are read with a time-out, up to 1 MiB, without redirects, and only
   from HTTPS addresses (HTTP for this machine).
@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import hmac
@@ -15,9 +16,10 @@ import json
 import ssl
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
@@ -37,6 +39,9 @@ _KEEP_METADATA_S = 3600.0
 _KEYS_AGAIN_S = 30.0
 """A token signed by a key that is not known has the keys fetched again, at most this often."""
 _MAX_NAME = 255
+_THREADS = 4
+_MAX_WAITING = 64
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +54,26 @@ class Identity:
     fresh_until: float
     id_token: str
     refresh_token: str | None
+
+
+class ProviderCalls:
+    """Threads for questions to the provider, few and apart from those of the pages: strangers may cause such questions."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="oidc")
+        self._running = 0
+
+    async def run(self, work: Callable[[], Result]) -> Result:
+        if self._running >= _MAX_WAITING:
+            raise ConsoleError("too many logins are on their way to the provider; try again in a minute", status=503)
+        self._running += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        finally:
+            self._running -= 1
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 class _NoRedirect(HTTPRedirectHandler):

@@ -63,9 +63,7 @@ async def logout(request: Request) -> Response:
     if session is not None and session.identity is not None and access.provider is not None:
         provider, token = access.provider, session.identity.id_token
         try:
-            where = await site_of(request).gateway.in_thread(
-                lambda: provider.logout_url(token, _outside(request) + "/login")
-            )
+            where = await access.provider_calls.run(lambda: provider.logout_url(token, _outside(request) + "/login"))
         except ConsoleError:  # the session here is over in any case
             where = None
     answer: Response = RedirectResponse("/login", status_code=303)
@@ -96,7 +94,7 @@ async def begin(request: Request) -> Response:
     site = site_of(request)
     provider = _provider(site.access)
     attempt = new_attempt(_outside(request) + _CALLBACK, request.query_params.get("next", "/"))
-    where = await site.gateway.in_thread(lambda: provider.login_url(attempt))
+    where = await site.access.provider_calls.run(lambda: provider.login_url(attempt))
     answer = RedirectResponse(where, status_code=303)
     # Lax: the provider's page sends the browser back, and a strict cookie would stay at home.
     answer.set_cookie(
@@ -118,7 +116,7 @@ async def finish(request: Request) -> Response:
         return site.access.login_as(provider.exchange(attempt, provider.check_answer(attempt, given)))
 
     try:
-        cookie = await site.gateway.in_thread(exchange)
+        cookie = await site.access.provider_calls.run(exchange)
     except ConsoleError as error:
         answer = page_response(
             request, "error.html", "", status=error.status, title="The login did not work", message=error.message
