@@ -114,12 +114,13 @@ async def _guard(request: Request, go_on: Callable[[Request], Awaitable[Response
     except (ConsoleError, ValueError) as error:
         status = error.status if isinstance(error, ConsoleError) else 400
         return PlainTextResponse(str(error), status_code=status, headers=HEADERS)
-    path = request.url.path
+    path = request.scope["path"]  # not request.url's, which is made with the Host header (CVE-2026-48710)
     if user is None and not path.startswith(OPEN_PATHS):
         if "authorization" in request.headers:
             await asyncio.sleep(site.access.failed_login_s)
             return PlainTextResponse("Unauthorized\n", status_code=401, headers=HEADERS)
-        after = quote(path + (f"?{request.url.query}" if request.url.query else ""), safe="")
+        query = request.scope["query_string"].decode("latin-1")
+        after = quote(path + (f"?{query}" if query else ""), safe="")
         onward = request.method == "GET" and path != "/" and len(after) < _MAX_AFTER
         return RedirectResponse(f"/login?next={after}" if onward else "/login", status_code=303)
     if user is not None and not path.startswith(OPEN_PATHS) and path != "/logout":
