@@ -266,12 +266,3 @@ def test_rights_are_the_sum_of_grants() -> None:
     assert found.rights.limited
     assert not found.rights.sees(TOPIC, "a")
     assert granted(grants, "x", ["other"]) is None
-
-
-def test_a_host_header_does_not_choose_the_page(console: ServedConsole) -> None:
-    """The address is what was asked for, not what the Host header makes of it."""
-    bob = Person(console, "bob")
-    host = httpx.URL(console.url).netloc.decode()
-    for given in (f"{host}/topics?", f"{host}/login?", f"{host}/static/#"):
-        answer = bob.http.get("/brokers", headers={"Host": given})
-        assert answer.status_code in (400, 403, 421), given
