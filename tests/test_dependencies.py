@@ -54,3 +54,50 @@ def test_every_import_is_declared() -> None:
             if not {owner.lower().replace("_", "-") for owner in owners.get(package, [package])} & allowed:
                 problems.append(f"{path.relative_to(ROOT)}: {package}")
     assert problems == []
+
+
+SAFE = {
+    "authlib": ("1.6.9", "CVE-2026-27962"),
+    "cryptography": ("46.0.5", "CVE-2026-26007"),
+    "duckdb": ("1.4.2", "CVE-2024-41672, CVE-2025-64429"),
+    "h11": ("0.16", "CVE-2025-43859"),
+    "jinja2": ("3.1.6", "CVE-2024-56326, CVE-2025-27516"),
+    "joserfc": ("1.7.4", "CVE-2025-65015, CVE-2026-27932, CVE-2026-48990, CVE-2026-49852"),
+    "protobuf": ("6.33.5", "CVE-2025-4565, CVE-2026-0994"),
+    "pyarrow": ("23.0.1", "CVE-2023-47248, CVE-2026-25087"),
+    "pyspark": ("4.0.1", "CVE-2025-54920"),
+    "python-multipart": (
+        "0.0.31",
+        "CVE-2024-53981, CVE-2026-24486, CVE-2026-40347, CVE-2026-42561, GHSA-5rvq-cxj2-64vf",
+    ),
+    "pyyaml": ("6.0", "CVE-2020-14343"),
+    "requests": ("2.33", "CVE-2024-47081, CVE-2026-25645"),
+    "starlette": ("1.0.1", "CVE-2025-54121, CVE-2025-62727, CVE-2026-48710"),
+    "urllib3": ("2.6.3", "CVE-2025-66418, CVE-2025-66471, CVE-2026-21441"),
+}
+"""The first version above every vulnerability that is known of, as of 2026-11-18."""
+
+
+def version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", text.partition("+")[0]))
+
+
+def test_no_floor_allows_a_version_with_a_known_vulnerability() -> None:
+    extras = PROJECT["optional-dependencies"]
+    floors: dict[str, list[str]] = {}
+    for line in [*PROJECT["dependencies"], *(one for extra in extras.values() for one in extra)]:
+        found = re.match(r"([\w.-]+)(?:\[[\w,]+\])?>=([\d.]+)", line)
+        if found is not None:
+            floors.setdefault(found[1].lower(), []).append(found[2])
+    for name, (first, reason) in SAFE.items():
+        assert floors.get(name), f"{name} has no floor ({reason})"
+        for floor in floors[name]:
+            assert version(floor) >= version(first), f"{name}>={floor} allows {reason}"
+
+
+def test_what_is_locked_is_above_the_floors() -> None:
+    for lock in ("requirements.lock", "requirements-dev.lock"):
+        locked = dict(re.findall(r"^([\w.-]+)(?:\[[\w,]+\])?==([\d.]+)", (ROOT / lock).read_text(), re.MULTILINE))
+        for name, (first, reason) in SAFE.items():
+            if name in locked:
+                assert version(locked[name]) >= version(first), f"{lock}: {name}=={locked[name]} has {reason}"

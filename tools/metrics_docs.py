@@ -19,7 +19,12 @@ A node with `ottla.http.listener=HOST:PORT` (set by `ottla up`: the client port 
 | `/metrics` | everything below, for Prometheus |
 | `/healthz` | that the process is alive |
 | `/readyz` | 200 when clients are let in and find the broker in the metadata (registered, not fenced); 503 before, and from the beginning of a stop |
-| `/lineage` | which client wrote to and read from which topic, as JSON |
+| `/lineage` | which client wrote to and read from which topic, as JSON; without users only on a loopback address, because it names principals |
+
+`ottla.http.users.file` asks for a login (role `read`) at `/metrics` and `/lineage`, `ottla.http.tls.certificate` serves HTTPS;
+`/healthz` and `/readyz` stay open. At `ottla.http.max.connections` (64) the connection that has been idle longest makes room, and
+none lives longer than `ottla.http.request.timeout.ms`. A `Host` that is none of the node's names is refused
+(`ottla.http.allowed.hosts`; IP addresses are always taken). Prometheus: `basic_auth` and `scheme: https`.
 
 Names are those that the JMX exporter's widely copied rules give Kafka's beans, so that dashboards and alerts made for
 Kafka work; `tests/server/test_monitoring.py` compares them with a real exporter on Apache Kafka 4.3.1.

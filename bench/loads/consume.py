@@ -79,7 +79,7 @@ def _java_group(bed: Bed, server: Server, topic: str, _partitions: int, count: i
     printed = bed.java.tool(
         "ConsumerPerformance",
         *("--bootstrap-server", server.bootstrap, "--topic", topic, "--num-records", count),
-        *("--group", bed.name("group"), "--hide-header", "--timeout", 10_000),
+        *("--group", bed.name("group"), "--hide-header", "--timeout", int(bed.sizes.timeout_s * 500)),
         timeout_s=bed.sizes.timeout_s,
     )
     fields = printed.strip().splitlines()[-1].split(", ")

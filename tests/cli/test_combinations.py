@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ottla.cli.commands import ottla
+from ottla.cli.kafka.console_consumer import main as console_consumer
 from ottla.security.web import WebAccess, WebAccessError
 from ottla.testing import Broker
 
@@ -84,3 +85,24 @@ def _codec(broker: Broker, topic: str) -> int:
     [segment] = (broker.directory / "data" / f"{topic}-0").glob("*.log")
     *_, (_, header) = iterate_batches(segment.read_bytes())
     return header.attributes & 0x07
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [(["consume", "t", "-e", "-g"], "-g"), (["registry", "--group-id"], "--group-id")],
+)
+@pytest.mark.parametrize("name", ["", " "])
+def test_an_empty_group_is_refused_by_name(words: list[str], option: str, name: str) -> None:
+    """As of a shell variable that is not set; librdkafka would end the process with an abort."""
+    done = call(*words, name)
+    assert done.exit_code == 2
+    assert option in done.output
+    assert "the name is empty" in done.output
+
+
+@pytest.mark.parametrize("name", ["", " "])
+def test_kafkas_console_consumer_refuses_an_empty_group_as_kafka_does(
+    name: str, broker: Broker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert console_consumer(["--bootstrap-server", broker.bootstrap_servers, "--topic", "t", "--group", name]) == 1
+    assert "group.id should not be an empty string or whitespace" in capsys.readouterr().err

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import array
 import fcntl
+import itertools
+import os
 import signal
 import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,8 +23,7 @@ from ottla.client.topics import create_topic
 from ottla.testing import Broker
 
 RECORDS = 600
-PIPE_BYTES = 16_384
-LONG_LINE = "%o " + "x" * 100 + "\\n"
+LONG_LINE = "%o " + "x" * 400 + "\\n"
 OTTLA = [sys.executable, "-m", "ottla"]
 
 
@@ -106,7 +107,7 @@ def test_from_the_end_reads_nothing_that_was_there(broker: Broker, topic: str) -
     assert _committed(broker, "from-end") == {}
 
 
-@pytest.mark.parametrize("where", ["5", "-1h"])
+@pytest.mark.parametrize("where", ["5", "-1h", "beginning", "end"])
 def test_from_is_refused_where_the_group_has_offsets(broker: Broker, topic: str, where: str) -> None:
     group = f"refused{where}"
     assert _consume(broker, topic, "-g", group, "-n", "3").returncode == 0
@@ -126,22 +127,44 @@ def test_options_that_cannot_work_with_a_group_are_refused_by_name(broker: Broke
     assert "--from stored needs a group (-g)" in done.stderr
 
 
+def test_a_closed_standard_output_is_refused_and_nothing_is_committed(broker: Broker, topic: str) -> None:
+    words = [*OTTLA, "consume", topic, "-g", "closed", "-e", "-b", broker.bootstrap_servers]
+    closed = ["sh", "-c", 'exec "$@" >&-', "sh"]
+    done = subprocess.run([*closed, *words], stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "standard output is closed" in done.stderr
+    assert _committed(broker, "closed") == {}
+
+
 def _blocked(broker: Broker, topic: str, group: str) -> tuple[subprocess.Popen[str], int]:
     """A consumer that cannot go on because nobody reads its pipe, and how many records are in the pipe."""
     command = [*OTTLA, "consume", topic, "-g", group, "-b", broker.bootstrap_servers, "-f", LONG_LINE]
     process = subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
-    fcntl.fcntl(process.stdout.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    records, room = _fitting(_line(number) for number in range(RECORDS))
     deadline = time.monotonic() + 30
-    while (filled := _bytes_in(process)) <= PIPE_BYTES - 2 * len(_line(RECORDS)):
+    while (filled := _bytes_in(process)) < room:
         assert time.monotonic() < deadline, filled
         assert process.poll() is None, process.stderr
         time.sleep(0.02)
-    records = 0
-    while filled >= len(_line(records)):
-        filled -= len(_line(records))
-        records += 1
     return process, records
+
+
+def _fitting(lines: Iterable[str]) -> tuple[int, int]:
+    """How many of the lines, and how many bytes, a pipe of this system takes before its writer has to wait."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    count = room = 0
+    try:
+        for line in lines:
+            room += os.write(writing, line.encode())
+            count += 1
+    except BlockingIOError:
+        return count, room
+    finally:
+        os.close(reading)
+        os.close(writing)
+    raise AssertionError("the pipe takes all lines: nobody would have to wait")
 
 
 def _bytes_in(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> int:
@@ -201,19 +224,18 @@ def test_the_console_consumer_commits_what_it_printed(broker: Broker, topic: str
     command = [
         str(shims / "kafka-console-consumer.sh"), "--bootstrap-server", broker.bootstrap_servers, "--topic", topic,
         "--group", "console", "--from-beginning", "--formatter-property", "print.offset=true",
-        "--formatter-property", "key.separator=" + "x" * 100, "--formatter-property", "print.headers=true",
+        "--formatter-property", "key.separator=" + "x" * 200, "--formatter-property", "print.headers=true",
     ]  # fmt: skip
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0)
     assert process.stdout is not None
-    fcntl.fcntl(process.stdout.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
     seen = b""
     while not seen.endswith(b"\n"):
         seen += process.stdout.read(1)
-    line = len(seen)
+    line, (_, room) = len(seen), _fitting(itertools.repeat(seen.decode(), RECORDS))
     deadline = time.monotonic() + 30
-    while _bytes_in(process) < PIPE_BYTES - 3 * line:
+    while _bytes_in(process) < room - 3 * line:
         assert time.monotonic() < deadline
         time.sleep(0.02)
     process.stdout.close()
     process.wait(timeout=30)
-    assert 0 < _committed(broker, "console")[0] <= 1 + PIPE_BYTES // line
+    assert 0 < _committed(broker, "console")[0] <= 1 + room // line

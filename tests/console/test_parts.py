@@ -299,7 +299,7 @@ def test_a_forged_session_is_no_session(tmp_path) -> None:
     users = tmp_path / "users"
     users.write_text(f"ana:admin:{hash_password('geheim-1')}\n")
     access = AccessControl(RuledAccess.from_options(users_file=str(users)), read_only=False, hosts=())
-    cookie = access.login("ana", "geheim-1")
+    cookie = asyncio.run(access.login("ana", "geheim-1", ""))
     assert cookie is not None
     assert access.sessions.get(cookie) is not None
     assert access.sessions.get(cookie[:-1] + ("0" if cookie[-1] != "0" else "1")) is None
@@ -307,8 +307,8 @@ def test_a_forged_session_is_no_session(tmp_path) -> None:
     assert access.unseal(sealed) == {"name": "ana"}
     assert access.unseal(sealed[:-1] + ("0" if sealed[-1] != "0" else "1")) is None
     assert access.unseal("") is None
-    assert access.login("ana", "wrong") is None
-    assert access.login("bob", "geheim-1") is None
+    assert asyncio.run(access.login("ana", "wrong", "")) is None
+    assert asyncio.run(access.login("bob", "geheim-1", "")) is None
 
 
 def test_client_settings_become_librdkafkas() -> None:

@@ -19,6 +19,8 @@ from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition, Uuid
 from ottla.model.topic_names import OFFSETS_TOPIC
 from ottla.protocol.generated.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+from ottla.protocol.generated.consumer_protocol_subscription import ConsumerProtocolSubscription
+from ottla.protocol.generated.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.protocol.generated.offset_commit_request import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -110,6 +112,24 @@ def test_a_refused_successor_does_not_take_the_session_of_a_static_member() -> N
     assert beats.members() == {"first"}
     beats.world.time.advance(SESSION_MS + 1)
     assert beats.members() == set()
+
+
+def test_a_refused_join_leaves_its_request_as_it_was() -> None:
+    """The member's id is new with each try: an id of a join that was not written is nobody's."""
+    beats = Beats("consumer")
+    beats.beat("other", 0)
+    subscription = b"\x00\x01" + ConsumerProtocolSubscription(["t"], None, []).to_bytes(1)
+    protocols = [JoinGroupRequestProtocol("range", subscription)]
+    join = JoinGroupRequest("g", SESSION_MS, SESSION_MS, "", None, "consumer", protocols)
+    heartbeat = ConsumerGroupHeartbeatRequest(
+        "g", "", 0, rebalance_timeout_ms=60_000, subscribed_topic_names=["t"], topic_partitions=[]
+    )
+    beats.world.partition().failure = FULL
+    seen: list[Any] = []
+    beats.world.coordinator.join(Caller("c", "/h", 3), join, seen.append)
+    beats.world.coordinator.consumer_heartbeat(Caller("c", "/h", 0), heartbeat, seen.append)
+    assert len(seen) == 2
+    assert (join.member_id, heartbeat.member_id) == ("", "")
 
 
 def commit(world: World, group: str, topic: str, partitions: int) -> None:

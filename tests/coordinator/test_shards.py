@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -252,3 +254,36 @@ def test_a_value_of_an_old_kafka() -> None:
     assert encode(OffsetCommitRecord("g", "t", 0, value))[1][:2] == b"\x00\x01"  # type: ignore[index]
     assert CommittedOffset.from_record(3, value).expire_timestamp_ms == 99
     assert GroupMetadataRecord("g", None).value is None
+
+
+@pytest.mark.parametrize("error", [KafkaError(ErrorCode.KAFKA_STORAGE_ERROR), OSError(errno.EMFILE, "injected")])
+@pytest.mark.parametrize("offline", [False, True])
+def test_a_disk_that_refuses_a_read_while_a_shard_loads(error: Exception, offline: bool) -> None:
+    """Without a free descriptor the directory stays and we lead on: the groups of the partition have no other node."""
+    world = World()
+    commit(world, "g", 7)
+    plain = world.logs[0].read
+    world.logs[0].log_dir = SimpleNamespace(  # type: ignore[attr-defined]
+        offline=offline, storage_error=lambda _error: KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+    )
+
+    def refuse(_offset: int, _max_bytes: int) -> Any:
+        raise error
+
+    world.logs[0].read = refuse  # type: ignore[method-assign]
+    world.restart()
+    refused = ErrorCode.NOT_COORDINATOR if offline else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert code_of_fetch(world) is refused
+    world.time.advance(5_000)
+    assert code_of_fetch(world) is refused
+    world.logs[0].read = plain  # type: ignore[method-assign]
+    world.time.advance(5_000)
+    if not offline:
+        assert fetch(world, "g") == (7, 0)
+
+
+def code_of_fetch(world: World) -> ErrorCode:
+    seen, waiter = answers()
+    asked = OffsetFetchRequestGroup("g", topics=[OffsetFetchRequestTopics("t", ZERO_UUID, [0])])
+    world.coordinator.fetch_offsets(asked, waiter, require_stable=False)
+    return seen[0].code if isinstance(seen[0], KafkaError) else ErrorCode(seen[0].error_code)

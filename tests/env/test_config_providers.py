@@ -57,9 +57,34 @@ def test_paths_and_names_can_be_limited() -> None:
     same = "${file:/secrets/store.properties:password}"
     assert _resolved(same, **forbidden) == same
     climbing = "${file:/etc/kafka/../../secrets/store.properties:password}"
-    assert _resolved(climbing, **allowed) == climbing
+    assert _resolved(climbing, **forbidden) == climbing
+    relative = "${file:store.properties:password}"
+    assert _resolved(relative, **allowed) == relative
+    key = "${directory:/etc:../secrets/key}"
+    assert _resolved(key, **{"directory.param.allowed.paths": "/etc"}) == key
     assert _resolved("${env:SECRET}", **{"env.param.allowlist.pattern": "^SEC.*"}) == "s3cret"
     assert _resolved("${env:HOME}", **{"env.param.allowlist.pattern": "^SEC.*"}) == "${env:HOME}"
+    assert _resolved("${env:SECRET}", **{"env.param.allowlist.pattern": "SEC"}) == "${env:SECRET}"
+
+
+def test_a_path_with_dots_is_the_path_that_it_means() -> None:
+    """Apache Kafka 4.3.1 gives these values; one that stays `${...}` would be a wrong password."""
+    climbing = "${file:/etc/kafka/../../secrets/store.properties:password}"
+    files = {**FILES, "/etc/kafka/../../secrets/store.properties": FILES["/secrets/store.properties"]}
+    for allowed in ({}, {"config.providers.file.param.allowed.paths": "/etc/kafka,/secrets"}):
+        assert resolve({**ALL, **allowed, "x": climbing}, {}, files.get)["x"] == "secret"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("env.param.allowlist.pattern", "[", "not a regular expression"),
+        ("file.param.allowed.paths", "secrets", "the path is not absolute"),
+    ],
+)
+def test_limits_that_mean_nothing_are_refused(name: str, value: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=rf"config\.providers\.{name}=.*{reason}"):
+        _resolved("no variable", **{name: value})
 
 
 def test_a_file_that_cannot_be_read_and_an_unknown_class_are_refused() -> None:

@@ -330,8 +330,7 @@ def test_a_kill_before_every_step_of_a_promotion(power: list[str] | None, assign
     for steps in range(STEPS + 1):
         disk = SteppedDisk(seed=steps)
         store = moving(disk)
-        for log in (log_of(store), future_of(store)):
-            log.flush(NOW)
+        log_of(store).flush(NOW)
         store.checkpoint_recovery_points()
         disk.arm(steps)
         try:
@@ -342,6 +341,25 @@ def test_a_kill_before_every_step_of_a_promotion(power: list[str] | None, assign
         if power is not None:
             disk.power_cut(power)
         finish(disk, assigned, [])
+
+
+def test_the_target_knows_the_log_before_it_has_its_name() -> None:
+    """Only checkpoints know where a log starts inside of a segment, and that a hole which compaction left is no loss."""
+    disk = SteppedDisk()
+    store = moving(disk)
+    log = log_of(store)
+    for number in (20, 21, 22):
+        log.append_as_follower(batch(bytes(600), base_offset=number, leader_epoch=3), now_ms=NOW)
+    log.advance_high_watermark(23)
+    log.advance_log_start_offset(4)
+    catch_up(store)
+    assert future_of(store).segments[0].base_offset < 4
+    assert 20 in [segment.base_offset for segment in future_of(store).segments], "a hole between two segments"
+    store.moves.promote(PLACE, NOW)
+    store.abandon()
+    moved = log_of(opened(disk, TARGET))
+    assert moved.log_start_offset == 4
+    assert [offset for offset, _ in read_all(moved)] == [*range(4, RECORDS), 20, 21, 22]
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])

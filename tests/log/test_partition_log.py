@@ -357,6 +357,16 @@ class TestTransactions:
         assert log.aborted_transactions(5, 6) == []
         assert log.aborted_transactions(0, 1) == []
 
+    def test_a_truncation_opens_no_transaction_that_is_committed(self, log: PartitionLog) -> None:
+        """The high watermark stays: on an idle partition nothing else would close it, and readers would wait for ever."""
+        append(log, b"t", producer_id=1, epoch=0, sequence=0, transactional=True)
+        self.marker(log, 1, commit=True)
+        log.advance_high_watermark(2)
+        log.append_as_leader(batch(b"not replicated"), leader_epoch=0, now_ms=NOW)
+        assert (log.last_stable_offset, log.high_watermark) == (2, 2)
+        log.truncate_to(2, NOW)
+        assert (log.last_stable_offset, log.high_watermark, log.first_unstable_offset) == (2, 2, -1)
+
     @pytest.mark.parametrize("clean", [True, False])
     def test_open_transactions_survive_a_restart(self, small_log: PartitionLog, clean: bool) -> None:
         for number in range(40):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -216,6 +217,45 @@ def test_a_deleted_segment_that_cannot_be_removed_now_is_removed_later(tmp_path:
     node.assert_online()
 
 
+def test_a_deleted_topic_is_removed_outside_of_the_loop(tmp_path: Path) -> None:
+    """To remove a segment of a gigabyte takes a tenth of a second; the heartbeats of the node are on the loop."""
+    node = Node(tmp_path, CONFIG.replace(cleanup_policy=("delete",)))
+    threads: set[int] = set()
+    remove, remove_tree = node.storage.remove, node.storage.remove_tree
+    write(node.full)
+    node.store.delete_old_segments(NOW + 10**9)
+    node.store.delete(B0, NOW)
+
+    def noted(call: Callable[[str], None]) -> Callable[[str], None]:
+        def removed(path: str) -> None:
+            threads.add(threading.get_ident())
+            call(path)
+
+        return removed
+
+    node.storage.remove = noted(remove)  # type: ignore[method-assign]
+    node.storage.remove_tree = noted(remove_tree)  # type: ignore[method-assign]
+    keeper = housekeeping(node.store)
+    keeper._clock.now_ms = NOW + 10**10  # type: ignore[attr-defined]
+    asyncio.run(keeper._remove_files())
+    assert threads
+    assert threading.get_ident() not in threads
+    assert not list(tmp_path.rglob("*.deleted"))
+    assert not list(tmp_path.rglob("b-0*"))
+
+
+def test_what_is_deleted_while_a_folder_is_being_removed_is_removed_later(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.store.delete(A0, NOW)
+    removals = node.store.removals(NOW)
+    under_way = next(removals)
+    node.store.delete(B0, NOW)
+    under_way()
+    assert list(removals) == []
+    assert node.store.remove_due_files(NOW) == 1
+    assert not [path for directory in node.paths for path in directory.glob("*-delete")]
+
+
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE])
 def test_an_append_without_descriptors_is_refused_before_it_is_written(tmp_path: Path, code: int) -> None:
     node = Node(tmp_path)
@@ -253,6 +293,24 @@ def test_a_log_that_cannot_be_created_leaves_nothing_behind(tmp_path: Path, code
         assert left == []
     node.assert_online()
     node.store.create(late, TOPIC_ID, CONFIG, NOW, directory=str(node.paths[0]))
+
+
+def test_a_full_directory_keeps_no_topic_from_the_others(tmp_path: Path, code: int) -> None:
+    """It has the fewest partitions, because it takes none."""
+    node = Node(tmp_path)
+    node.store.create(TopicPartition("b", 1), TOPIC_ID, CONFIG, NOW, directory=str(node.paths[1]))
+    node.refuse(code)
+    late = TopicPartition("late", 0)
+    log = node.store.create(late, TOPIC_ID, CONFIG, NOW)
+    assert log.log_dir.path == str(node.paths[1])
+    assert append(log, b"x") == 0
+    node.assert_online()
+    node.storage.refuses = lambda _path: True
+    with pytest.raises(KafkaError):
+        node.store.create(TopicPartition("late", 1), TOPIC_ID, CONFIG, NOW)
+    node.relent()
+    assert node.store.create(TopicPartition("late", 1), TOPIC_ID, CONFIG, NOW).log_dir.path == str(node.paths[0])
+    node.store.abandon()
 
 
 def test_a_segment_that_cannot_be_created_leaves_nothing_behind(tmp_path: Path, code: int) -> None:

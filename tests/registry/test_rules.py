@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ottla.registry.schemas.avro_explanation import Explanation
 from ottla.registry.schemas.avro_schema import AvroSchema
+from ottla.registry.schemas.budget import Budget
 from ottla.registry.schemas.json_schema import JsonSchema
 from ottla.registry.schemas.proto_parser import parse_proto
 from ottla.registry.schemas.proto_printer import print_proto
@@ -59,7 +60,7 @@ def test_avro_has_a_reason_exactly_when_apache_says_no(old: Any, new: Any) -> No
     from avro.compatibility import ReaderWriterCompatibilityChecker, SchemaCompatibilityType
 
     verdict = ReaderWriterCompatibilityChecker().get_compatibility(reader.schema, writer.schema)
-    reasons = Explanation().compare(reader.schema, writer.schema, "/")
+    reasons = Explanation(Budget()).compare(reader.schema, writer.schema, "/")
     assert bool(reasons) == (verdict.compatibility is SchemaCompatibilityType.incompatible)
 
 

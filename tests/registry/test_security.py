@@ -114,10 +114,12 @@ def test_a_certificate_that_is_not_there_is_one_line(broker: Broker) -> None:
 
 @pytest.mark.timeout(180)
 def test_a_forwarded_write_is_authenticated(users: str, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("shared by the instances")
+    settings = {"users_file": users, "forward_user": "ann:open", "peer_secret_file": str(tmp_path / "secret")}
     with (
         Broker(directory=tmp_path / "b") as broker,
-        RegistryThread(broker.bootstrap_servers, alone=False, users_file=users, forward_user="ann:open") as one,
-        RegistryThread(broker.bootstrap_servers, alone=False, users_file=users, forward_user="ann:open") as two,
+        RegistryThread(broker.bootstrap_servers, alone=False, **settings) as one,
+        RegistryThread(broker.bootstrap_servers, alone=False, **settings) as two,
     ):
         until(lambda: one.server.registry.is_writer or two.server.registry.is_writer, 60)
         follower = two if one.server.registry.is_writer else one

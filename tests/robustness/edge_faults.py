@@ -8,6 +8,7 @@ the very step. After each fault everything is compared; a kind of fault that nev
 from __future__ import annotations
 
 import argparse
+import contextlib
 import random
 import re
 import shutil
@@ -54,8 +55,11 @@ def run(directory: Path, planned: list[str], seed: int, *, workers: int = 2) -> 
             for number, kind in enumerate(planned, 1):
                 one_fault(soak, number, kind, scores[kind])
             print(soak.finish(), flush=True)
-        finally:
-            soak.close()
+        except AssertionError:
+            with contextlib.suppress(Exception):  # clients of a broken cluster must not hide what is broken
+                soak.close()
+            raise
+        soak.close()
     return scores
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from ottla.broker.schema_judgement import SchemaKey
 from ottla.env.config.load import load
 from ottla.protocol.generated.create_topics_request import CreatableTopic, CreateTopicsRequest
 from ottla.registry.http.forwarding import forward
@@ -96,7 +97,7 @@ def test_a_silent_registry_takes_no_thread_of_the_loop() -> None:
             over.wait(60)
 
         schemas._fetch = schemas._divert = wait
-        waiting = [asyncio.ensure_future(schemas.load({1}))]
+        waiting = [asyncio.ensure_future(schemas.load({SchemaKey("", 1)}))]
         waiting.append(asyncio.ensure_future(schemas.divert("q", None, [])))
         async with asyncio.timeout(20):
             while len(entered) < 2:  # noqa: ASYNC110 - threads enter, the loop looks

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,7 +62,7 @@ def test_a_process_that_has_ended(way: str, child: subprocess.Popen[bytes]) -> N
 
 
 def test_this_process(way: str) -> None:
-    memory, before = processes.resident_bytes(), processes.open_descriptors()
+    memory, before = asyncio.run(processes.resident_bytes()), processes.open_descriptors()
     assert memory is not None
     assert 5_000_000 < memory < 10_000_000_000
     ends = [end for _ in range(10) for end in os.pipe()]
@@ -89,4 +91,19 @@ def test_a_machine_without_these_programs(monkeypatch: pytest.MonkeyPatch) -> No
     assert not processes.is_zombie(os.getpid())
     assert list(processes.own_processes()) == []
     assert processes.working_directory(os.getpid()) is None
-    assert processes.resident_bytes() is None
+    assert asyncio.run(processes.resident_bytes()) is None
+
+
+def test_the_loop_does_not_wait_for_ps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scrape of the metrics would hold every client up for as long as `ps` takes."""
+    callers: list[threading.Thread] = []
+
+    def output(*_command: str, timeout_s: float) -> str:
+        del timeout_s
+        callers.append(threading.current_thread())
+        return "7\n"
+
+    monkeypatch.setattr(processes, "_PROC", "/nowhere")
+    monkeypatch.setattr(processes, "_output", output)
+    assert asyncio.run(processes.resident_bytes()) == 7 * 1024
+    assert threading.current_thread() not in callers

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ottla.broker.share.shares import Shares
     from ottla.broker.streams_topics import StreamsTopics
     from ottla.broker.telemetry import ClientTelemetry
+    from ottla.broker.walks import Walks
     from ottla.coordinator.groups.coordinator import GroupCoordinator
     from ottla.coordinator.transactions.coordinator import TransactionCoordinator
     from ottla.env.config.broker.config import BrokerConfig
@@ -97,6 +98,8 @@ class Broker:
     audit: AuditLog | None = None
     schemas: SchemaValidation | None = None
     """Checks records of topics that ask for it; None without a registry."""
+    walks: Walks | None = None
+    """Walks the records of large batches; None: on the loop, as in a simulation."""
     telemetry: ClientTelemetry | None = None
     """What clients push (KIP-714); None: they are not asked to."""
     metrics: BrokerMetrics | None = None

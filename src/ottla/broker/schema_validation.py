@@ -1,10 +1,10 @@
 """Validation at the log: records of topics with `ottla.schema.validation` are held against their schemas before they
 are appended.
 
-Loaded only where a registry is configured. Schemas that are ready are asked on the loop; one that is not yet is fetched
-elsewhere (`SchemaValidation.load`) while this connection waits, on a copy of what it sent. A record that does not match
-is refused with its whole batch (INVALID_RECORD, naming each), or put into a quarantine topic first and then left out:
-the batch keeps its range of offsets and sequence numbers, as after compaction.
+Loaded only where a registry is configured. Nothing of it runs on the loop: a worker thread reads a copy of the batches
+(`schema_judgement`) while this connection waits. A record that does not match is refused with its whole batch
+(INVALID_RECORD, naming each), or put into a quarantine topic first and then left out: the batch keeps its range of
+offsets and sequence numbers, as after compaction.
 """
 
 from __future__ import annotations
@@ -12,41 +12,27 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
-from ottla.log.validation import ValidatedBatches
-from ottla.log.validation_records import RecordError, RecordValidationError
+from ottla.broker.schema_judgement import CheckedBatch, Checks, Misfits, SchemaKey, judge
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
-from ottla.protocol.generated.produce_request import ProduceRequest, TopicProduceData
-from ottla.protocol.records import Record, assemble_batch, batch_payload, iterate_records, parse_header, record_spans
+from ottla.protocol.generated.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.records import Record
 from ottla.replication.partition import Partition
 
 OFF = "off"
-QUARANTINE = "quarantine"
-_MAX_NAMED = 100
-"""Records that an answer names; the others of a batch are counted only."""
-_KEY_HEADER, _VALUE_HEADER = "__key_schema_id", "__value_schema_id"
-
-SchemaKey = int | str
-"""A schema's id, or its guid where a record carries that in a header."""
+T = TypeVar("T")
 
 
-class NotLoaded(Exception):
-    """A schema that is not ready yet."""
-
-    def __init__(self, key: SchemaKey) -> None:
-        super().__init__(key)
-        self.key = key
-
-
-class SchemaValidation(Protocol):
+class SchemaValidation(Checks, Protocol):
     """The registry's part of it, given by a composition root."""
 
-    def problem(self, key: SchemaKey, payload: bytes) -> str | None:
-        """What is wrong with `payload` under that schema; NotLoaded when it is not ready."""
+    async def run(self, work: Callable[[], T]) -> T:
+        """The result of `work`, which a worker thread does."""
+        ...
 
     async def load(self, keys: set[SchemaKey]) -> None:
         """Make them ready (or known to be missing); KafkaError when the registry does not answer."""
@@ -57,83 +43,71 @@ class SchemaValidation(Protocol):
     def close(self) -> None: ...
 
 
-class Misfits:
-    """The records of one batch that do not match."""
-
-    __slots__ = ("mode", "problems", "quarantine_topic", "records")
-
-    def __init__(self, mode: str, quarantine_topic: str) -> None:
-        self.mode = mode
-        self.quarantine_topic = quarantine_topic
-        self.problems: dict[int, str] = {}
-        self.records: list[tuple[Record, str]] = []
-
-    def add(self, index: int, record: Record, problem: str) -> None:
-        self.problems[index] = problem
-        if self.mode == QUARANTINE:
-            self.records.append((record, problem))
-
-    def refuse(self) -> None:
-        """RecordValidationError unless they were put aside."""
-        if self.mode == QUARANTINE:
-            return
-        named = [RecordError(index, text) for index, text in list(self.problems.items())[:_MAX_NAMED]]
-        text = f"{len(self.problems)} of the batch's records do not match their schema"
-        raise RecordValidationError(ErrorCode.INVALID_RECORD, text, named)
-
-    def taken_out(self, validated: ValidatedBatches) -> ValidatedBatches:
-        """The batch without them; offsets and sequence numbers of the others stay."""
-        header = parse_header(validated.buf, 0)
-        payload = batch_payload(validated.buf, 0, header)
-        spans = record_spans(payload, header.record_count)
-        kept = [span for index, span in enumerate(spans) if index not in self.problems]
-        body = b"".join(bytes(payload[span[0] : span[1]]) for span in kept)
-        fresh = assemble_batch(
-            body, len(kept), base_offset=header.base_offset, last_offset_delta=header.last_offset_delta,
-            base_timestamp=header.base_timestamp, max_timestamp=header.max_timestamp,
-            attributes=header.attributes, leader_epoch=header.leader_epoch, producer_id=header.producer_id,
-            producer_epoch=header.producer_epoch, base_sequence=header.base_sequence,
-        )  # fmt: skip
-        return ValidatedBatches(fresh, [(0, parse_header(fresh, 0))], validated.log_append_time_ms)
-
-
 class Judgement(NamedTuple):
-    misfits: dict[TopicPartition, Misfits]
+    misfits: dict[int, Misfits]
+    """By the id() of a partition's data in the request: a request may name a partition twice."""
     missing: set[SchemaKey]
-    checked: bool
-    """Whether any topic of the request asks for validation at all."""
 
 
 Find = Callable[[RequestContext, TopicProduceData, int], Partition]
-Proceed = Callable[[Mapping[TopicPartition, Misfits]], Any]
+Proceed = Callable[[Mapping[int, Misfits]], Any]
 
 
 def validated(context: RequestContext, request: ProduceRequest, find: Find, proceed: Proceed) -> Any:
-    """The answer of `proceed`, called now, or a coroutine that calls it when schemas and quarantine are done."""
-    judged = judge(context, request, find)
-    if not judged.checked:
+    """The answer of `proceed`, called now when no topic asks for validation, or a coroutine that calls it later."""
+    checked = [
+        (topic, data)
+        for topic in request.topic_data
+        for data in topic.partition_data
+        if data.records is not None and _config(context, topic, data, find) is not None
+    ]
+    if not checked:
         return proceed({})
-    if not judged.missing and all(misfits.mode != QUARANTINE for misfits in judged.misfits.values()):
-        return proceed(judged.misfits)
     for topic in request.topic_data:
         for data in topic.partition_data:
             if data.records is not None:
                 # The receive buffer is not ours any more when this goes on.
                 data.records = bytearray(data.records)
-    return _later(context, request, find, proceed)
+    batches = {id(data): _batch(find(context, topic, data.index), data.records) for topic, data in checked}
+    return _later(context, batches, proceed)
 
 
-async def _later(context: RequestContext, request: ProduceRequest, find: Find, proceed: Proceed) -> Any:
+def _config(context: RequestContext, topic: TopicProduceData, data: PartitionProduceData, find: Find) -> Any:
+    """The topic's settings when it asks for validation. A partition that is not here gets its error from the append."""
+    try:
+        config = find(context, topic, data.index).log.config
+    except KafkaError:
+        return None
+    return None if config.ottla_schema_validation == OFF else config
+
+
+def _batch(partition: Partition, records: Any) -> CheckedBatch:
+    config = partition.log.config
+    return CheckedBatch(
+        partition.topic_partition,
+        records,
+        config.ottla_schema_validation,
+        config.ottla_schema_quarantine_topic or f"{partition.topic_partition.topic}.quarantine",
+        config.ottla_schema_validation_fields,
+        config.ottla_schema_validation_context,
+        config,
+    )
+
+
+async def _later(context: RequestContext, batches: dict[int, CheckedBatch], proceed: Proceed) -> Any:
     schemas = _schemas(context)
-    judged = judge(context, request, find)
+    judged = await schemas.run(partial(_judge_all, schemas, batches))
     if judged.missing:
         await schemas.load(judged.missing)
-        judged = judge(context, request, find)
+        judged = await schemas.run(partial(_judge_all, schemas, batches))
         if judged.missing:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the cache of schemas is too small for one request")
-    for source, misfits in judged.misfits.items():
-        if misfits.records:
-            await schemas.divert(misfits.quarantine_topic, source, misfits.records)
+    for key, misfits in judged.misfits.items():
+        if misfits.records and misfits.failure is None:
+            now_ms = context.broker.clock.time_ms()
+            await schemas.run(partial(misfits.prepare, batches[key], now_ms, context.version))
+            if misfits.failure is None:
+                await schemas.divert(misfits.quarantine_topic, misfits.partition, misfits.records)
     answer = proceed(judged.misfits)
     if isinstance(answer, Deferred):
         done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -151,59 +125,14 @@ def _resolve(done: asyncio.Future[Any], response: Any) -> None:
         done.set_result(response)
 
 
-def judge(context: RequestContext, request: ProduceRequest, find: Find) -> Judgement:
-    """Every record of topics that ask for it. What cannot be read is left to the log, which has Kafka's words for it."""
-    schemas = _schemas(context)
-    found = Judgement({}, set(), checked=False)
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            try:
-                partition = find(context, topic, data.index)
-                config = partition.log.config
-                if config.ottla_schema_validation == OFF or data.records is None:
-                    continue
-                found = found._replace(checked=True)
-                quarantine = config.ottla_schema_quarantine_topic or f"{partition.topic_partition.topic}.quarantine"
-                misfits = Misfits(config.ottla_schema_validation, quarantine)
-                fields = config.ottla_schema_validation_fields
-                for index, record in enumerate(iterate_records(data.records)):
-                    problem = _problem(schemas, record, fields, found.missing)
-                    if problem is not None:
-                        misfits.add(index, record, problem)
-            except (KafkaError, ValueError, IndexError):
-                continue
-            if misfits.problems:
-                found.misfits[partition.topic_partition] = misfits
-    return found
-
-
-def _problem(schemas: SchemaValidation, record: Record, fields: tuple[str, ...], missing: set[SchemaKey]) -> str | None:
-    for field in fields:
-        data, header = (record.key, _KEY_HEADER) if field == "key" else (record.value, _VALUE_HEADER)
-        if data is None:
-            continue  # a tombstone, or a record without a key, has no schema
-        try:
-            key, start = _schema_key(data, record, header)
-            problem = schemas.problem(key, data[start:])
-        except NotLoaded as needed:
-            missing.add(needed.key)
-            continue
-        except ValueError as error:
-            problem = str(error)
-        if problem is not None:
-            return f"{field}: {problem}"
-    return None
-
-
-def _schema_key(data: bytes, record: Record, header: str) -> tuple[SchemaKey, int]:
-    """Confluent's wire format: a 0 and four bytes of id before the data, or a 1 and sixteen of guid in a header."""
-    for name, value in record.headers:
-        if name == header and value is not None and len(value) == 17 and value[0] == 1:
-            text = value[1:].hex()
-            return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}", 0
-    if len(data) < 5 or data[0] != 0:
-        raise ValueError("it does not begin with a schema's id")
-    return int.from_bytes(data[1:5], "big"), 5
+def _judge_all(checks: Checks, batches: dict[int, CheckedBatch]) -> Judgement:
+    """In a worker thread."""
+    judged = Judgement({}, set())
+    for key, batch in batches.items():
+        misfits = judge(checks, batch, judged.missing)
+        if misfits is not None:
+            judged.misfits[key] = misfits
+    return judged
 
 
 def _schemas(context: RequestContext) -> SchemaValidation:

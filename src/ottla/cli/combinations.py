@@ -1,4 +1,6 @@
-"""Options that do not go together are refused by name. No verb ignores an option that a person has given."""
+"""Options that do not go together, and names that are empty, are refused by name. No verb ignores an option that a person
+has given.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +23,15 @@ def refuse_without(option: str, value: object, needed: str, needed_value: object
     """UsageError if the option has a value and the option that it belongs to has none."""
     if _present(value) and not _present(needed_value):
         raise click.UsageError(f"{option} has no effect without {needed}")
+
+
+def named(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """For `callback=`: BadParameter if the name is empty, as of a shell variable that is not set. librdkafka aborts the
+    process when a group's name is empty.
+    """
+    if value is not None and not value.strip():
+        raise click.BadParameter("the name is empty", context, parameter)
+    return value
 
 
 def _present(value: object) -> bool:

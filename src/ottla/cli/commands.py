@@ -15,6 +15,7 @@ from ottla.cli.examples import EXAMPLES
 
 _COMMANDS = {
     "acl": ("ottla.cli.acl", "acl", "Who may do what."),
+    "audit": ("ottla.cli.audit", "audit", "The audit log: to files, syslog and topics."),
     "bench": ("ottla.cli.bench", "bench", "Measure a cluster from here."),
     "completion": ("ottla.cli.completion", "completion", "Shell completion."),
     "config": ("ottla.cli.config", "config", "Settings of topics, brokers, groups."),

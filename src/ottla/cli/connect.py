@@ -10,6 +10,8 @@ import threading
 
 import click
 
+from ottla.cli.settings_file import settings_option
+
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def connect() -> None:
@@ -38,6 +40,7 @@ def connect() -> None:
     metavar="NAME=VALUE",
     help="A client setting, such as security.protocol=SSL.",
 )
+@settings_option("bootstrap-servers: ..., property.sasl.password: ...")
 @click.option("--once", is_flag=True, help="End when nothing is left to move.")
 @click.option("--state", metavar="DIR", help="Where it says how it does, for the console; as with `ottla pipeline`.")
 def run(

@@ -25,8 +25,12 @@ from ottla.cli.web_options import web_options
 @click.option(
     "--command-config", type=click.Path(exists=True, dir_okay=False), help="Client settings in Kafka's names."
 )
-@click.option("--registry", default="", metavar="URL", help="The schema registry.")
-@click.option("--pipelines", default="", metavar="URL", help="Where `ottla pipeline serve` answers.")
+@click.option("--registry", default="", metavar="URL", envvar="OTTLA_CONSOLE_REGISTRY",
+              help="The schema registry; with NAME:PASSWORD@ where it asks for a login.")  # fmt: skip
+@click.option("--pipelines", default="", metavar="URL", envvar="OTTLA_CONSOLE_PIPELINES",
+              help="Where `ottla pipeline serve` answers; with NAME:PASSWORD@ where it asks for a login.")  # fmt: skip
+@click.option("--node-user", envvar="OTTLA_CONSOLE_NODE_USER", metavar="NAME:PASSWORD",
+              help="Login at the brokers' ottla.http.listener; sent over HTTPS or to loopback only.")  # fmt: skip
 @click.option("--read-only", is_flag=True, help="Show everything, change nothing.")
 @click.option("--allowed-host", multiple=True, help="A further name that browsers may use for this console.")
 @web_options
@@ -40,6 +44,7 @@ def console(
     command_config: str | None,
     registry: str,
     pipelines: str,
+    node_user: str | None,
     read_only: bool,
     allowed_host: tuple[str, ...],
     until_stdin_closes: bool,
@@ -62,6 +67,7 @@ def console(
     host, _, port = listen.rpartition(":")
     if not port.isdigit():
         raise click.BadParameter(f"{listen!r} is not HOST:PORT", param_hint="--listen")
+    from ottla.client.audit.sinks import AuditDestinationError
     from ottla.console.errors import ConsoleError
     from ottla.console.serve import LOOPBACK_NAMES, serve
     from ottla.console.settings import ConsoleSettings
@@ -76,6 +82,7 @@ def console(
             client=client,
             registry_url=registry,
             pipelines_url=pipelines,
+            node_user=node_user,
             read_only=read_only,
             **web,
             allowed_hosts=(*LOOPBACK_NAMES, host, *allowed_host),
@@ -89,6 +96,6 @@ def console(
         )
     except KeyboardInterrupt:  # Ctrl-C is how it ends
         return
-    except (ConsoleError, WebAccessError, OSError) as error:
+    except (ConsoleError, WebAccessError, AuditDestinationError, OSError) as error:
         click.echo(f"ottla console: {error}", err=True)
         sys.exit(1)

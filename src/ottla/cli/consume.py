@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.combinations import given, refuse_together
+from ottla.cli.combinations import given, named, refuse_together
 from ottla.cli.connecting import connected
 
 if TYPE_CHECKING:
@@ -25,12 +26,13 @@ FORMATS = ["auto", "text", "json", "registry", "hex", "int", "base64"]
 @click.command()
 @click.argument("topic")
 @click.option("--from", "start", metavar="WHERE",
-              help="beginning, end, an offset, -10m, 2026-01-01, or stored (with -g). With -g this is where the group "
-              "starts in partitions that it has committed nothing for.  [default: beginning]")  # fmt: skip
+              help="beginning, end, an offset, -10m, 2026-01-01, or stored (with -g). With -g this is where a new "
+              "group starts; refused if the group has committed offsets.  [default: beginning; stored with -g]")  # fmt: skip
 @click.option("-e", "--exit", "exit_", is_flag=True, help="End at the end of the topic instead of waiting for more.")
 @click.option("-n", "--count", type=click.IntRange(1), help="End after so many records.")
 @click.option("-p", "--partition", type=click.IntRange(0), help="Only this partition; not with -g.")
-@click.option("-g", "--group", help="Read in a consumer group. Records are committed after they are printed.")
+@click.option("-g", "--group", callback=named,
+              help="Read in a consumer group. Records are committed after they are printed.")  # fmt: skip
 @click.option("-f", "--format", "form", metavar="FORMAT", help=r"As kcat: '%t %p %o %k %v\n'.")
 @click.option("--filter", "expression", metavar="EXPR", help="Only records for which this is true: value.amount > 100")
 @click.option("--key-as", type=click.Choice(FORMATS), default="auto", help="How to decode keys.")
@@ -66,6 +68,8 @@ def consume(
 
     refuse_together("-f", form, "-o", target.output if given("output") else None)
     refuse_together("-p", partition, "-g", group, "the group assigns the partitions")
+    if group is not None and sys.stdout is None:  # Python's value for a closed standard output: print writes nothing
+        raise click.ClickException("standard output is closed: no record could be printed, so none is committed")
     wanted = compile_filter(expression) if expression else None
     registry = Registry(target.profile.registry)
     keys, values = Decoder(registry, key_as), Decoder(registry, value_as)

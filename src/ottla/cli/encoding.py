@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ottla.console.registry_client import Registry
+from ottla.payloads.json_text import read_json
 
 
 def encoder(how: str, registry: Registry, subject: str) -> Callable[[str], bytes]:
@@ -28,19 +29,19 @@ def encoder(how: str, registry: Registry, subject: str) -> Callable[[str], bytes
 
 def _json(text: str) -> Any:
     try:
-        return json.loads(text)
+        return read_json(text)
     except ValueError as reason:
         raise ValueError(f"not JSON: {reason}") from None
 
 
 def _avro(registry: Registry, found: dict[str, Any]) -> Callable[[Any], bytes]:
-    from fastavro import parse_schema, schemaless_writer
+    from fastavro import schemaless_writer
+
+    from ottla.payloads.avro import parse_avro
 
     schema = registry.schema(int(found["id"]))
-    names: dict[str, Any] = {}
-    for text in schema["resolved"].values():
-        parse_schema(json.loads(text), named_schemas=names)
-    parsed = parse_schema(json.loads(schema["schema"]), named_schemas=names)
+    dependencies = [json.loads(text) for text in schema["resolved"].values()]
+    parsed = parse_avro(json.loads(schema["schema"]), dependencies)
 
     def write(tree: Any) -> bytes:
         out = io.BytesIO()
@@ -56,8 +57,10 @@ def _avro(registry: Registry, found: dict[str, Any]) -> Callable[[Any], bytes]:
 def _json_schema(registry: Registry, found: dict[str, Any]) -> Callable[[Any], bytes]:
     import jsonschema_rs
 
+    from ottla.registry.schemas.json_patterns import OPTIONS
+
     del registry
-    check = jsonschema_rs.validator_for(json.loads(found["schema"]))
+    check = jsonschema_rs.validator_for(json.loads(found["schema"]), pattern_options=OPTIONS)
 
     def write(tree: Any) -> bytes:
         problem = next(iter(check.iter_errors(tree)), None)

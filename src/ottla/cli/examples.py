@@ -22,7 +22,6 @@ EXAMPLES = {
     "pipeline backfill": "ottla pipeline backfill orders.py",
     "pipeline graph": "ottla pipeline graph orders.py > orders.svg",
     "pipeline list": "ottla pipeline list",
-    "pipeline serve": "ottla pipeline serve -l 127.0.0.1:8084",
     "pipeline start": "ottla pipeline start orders.py",
     "pipeline status": "ottla pipeline status orders",
     "pipeline stop": "ottla pipeline stop orders",

@@ -57,10 +57,10 @@ class GroupReading:
             raise
 
     def _refuse_moving_a_group(self) -> None:
-        """ValueError if `--from` is an offset or a time and the group has committed offsets already."""
+        """ValueError if `--from` is a place and the group has committed offsets already."""
         from confluent_kafka import TopicPartition
 
-        if self._start.offset is None and self._start.timestamp_ms is None:
+        if self._start.stored:
             return
         description = self._consumer.list_topics(self._topic, timeout=15).topics[self._topic]
         if description.error is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ottla.cli.combinations import refuse_together
+from ottla.cli.settings_file import settings_option
+from ottla.cli.web_options import web_access, web_options
 
 if TYPE_CHECKING:
     from ottla.pipelines.pipeline import Pipeline
@@ -36,35 +39,9 @@ def _complains(function: Callable[[], None]) -> None:
         sys.exit(1)
 
 
-def _settings_file(context: click.Context, _: click.Parameter, path: str | None) -> None:
-    """Options from a file; the command line's own win. Names are those of the options, without the dashes in front."""
-    if path is None:
-        return
-    from ottla.connect.config import load_config
-    from ottla.tables.topics import TableError
-
-    try:
-        given = load_config(path)
-    except TableError as problem:
-        raise click.BadParameter(str(problem)) from problem
-    many = {"property": "properties", "conf": "spark_settings"}
-    known = {name.lstrip("-"): option.name for option in context.command.params for name in option.opts}
-    defaults: dict[str, Any] = {}
-    for name, value in given.items():
-        group, _dot, rest = name.partition(".")
-        option = known.get(name.replace(".", "-").replace("_", "-"))
-        if group in many and rest:
-            defaults.setdefault(many[group], []).append(f"{rest}={value}")
-        elif option is not None and option not in many.values():
-            defaults[option] = value
-        else:
-            raise click.BadParameter(f"{path}: {name!r} is no setting; there are {', '.join(sorted(known))}")
-    context.default_map = {**(context.default_map or {}), **defaults}
-
-
 def _run_options(command: Command) -> Command:
     for option in (
-        click.option("--settings", metavar="FILE", is_eager=True, expose_value=False, callback=_settings_file, help="Options from a YAML, JSON or properties file: master: ..., property.security.protocol: ..., conf.spark.driver.memory: ..."),
+        settings_option("master: ..., property.security.protocol: ..., conf.spark.driver.memory: ..."),
         click.option("-b", "--bootstrap-servers", envvar="OTTLA_BOOTSTRAP_SERVERS", default="127.0.0.1:9092", show_default=True, help="The cluster's brokers."),
         click.option("--name", help="Only the pipeline of this name (a file may hold several)."),
         click.option("--master", default="local[*]", show_default=True, help="Spark's master: local[*], spark://HOST:7077 ..."),
@@ -318,19 +295,42 @@ def graph(file: str, name: str | None, output: str) -> None:
 
 @pipeline.command()
 @click.option("-l", "--listen", default="127.0.0.1:8084", show_default=True, metavar="HOST:PORT")
+@click.option("--allowed-host", "allowed_hosts", multiple=True, metavar="NAME",
+              help="A further host name that the console uses for this server.")  # fmt: skip
+@web_options
 @_STATE
-def serve(listen: str, state: str | None) -> None:
-    """Tell the console over HTTP what runs here."""
+def serve(listen: str, state: str | None, allowed_hosts: tuple[str, ...], audit: tuple[str, ...], **web: Any) -> None:
+    r"""Tell the console over HTTP what runs here.
+
+    \b
+    Examples:
+      ottla pipeline serve
+      ottla pipeline serve -l 0.0.0.0:8084 --users users.txt --tls-certificate server.pem
+    """
     import uvicorn
 
-    from ottla.pipelines.serve import app
+    from ottla.client.audit.sinks import AuditDestinationError
+    from ottla.client.audit.trail import AuditTrail
+    from ottla.pipelines.serve import REALM, app, role_for
     from ottla.pipelines.supervisor import state_directory
+    from ottla.security.web import WebAccessError
+    from ottla.security.web_hosts import WebHosts, host_names
 
     host, _, port = listen.rpartition(":")
     if not port.isdigit() or not host:
         raise click.UsageError(f"--listen {listen!r} is not HOST:PORT")
-    click.echo(f"pipelines are told of at http://{listen}/pipelines")
-    uvicorn.run(app(state_directory(state)), host=host.strip("[]"), port=int(port), log_level="warning")
+    hosts = WebHosts((*host_names(host, machine=socket.gethostname()), *allowed_hosts))
+    try:
+        access = web_access(web, REALM)
+        options = access.uvicorn_options()
+        trail = AuditTrail.open("pipelines", audit)
+    except (WebAccessError, AuditDestinationError) as error:
+        click.echo(f"ottla: {error}", err=True)
+        sys.exit(1)
+    click.echo(f"pipelines are told of at {access.scheme}://{listen}/pipelines")
+    guarded = trail.around(access.protect(app(state_directory(state)), role_for=role_for, hosts=hosts))
+    uvicorn.run(guarded, host=host.strip("[]"), port=int(port), log_level="warning", server_header=False, **options)
+    trail.close()
 
 
 def _pick(file: str, name: str | None) -> list[Pipeline]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from pathlib import Path
 
 import click
 
 from ottla.cli.access_rules import access_rules_option
-from ottla.cli.combinations import given, refuse_together
+from ottla.cli.combinations import given, named, refuse_together
 from ottla.cli.web_options import web_options
 
 
@@ -25,19 +26,30 @@ from ottla.cli.web_options import web_options
               help="Where to answer; port 0 takes a free one.")  # fmt: skip
 @click.option("--advertised-url", help="How other instances reach this one; from --listen when not given.")
 @click.option("--topic", default="_schemas", show_default=True, help="The compacted topic that holds everything.")
-@click.option("--group-id", default="schema-registry", show_default=True, help="The group that elects the writer.")
+@click.option("--group-id", default="schema-registry", show_default=True, callback=named,
+              help="The group that elects the writer.")  # fmt: skip
 @click.option("--alone", is_flag=True, help="Write without an election: no other instance is meant to.")
 @click.option("--replication-factor", default=3, show_default=True, help="Of the topic when it is made.")
 @click.option("--schema-max-bytes", default=1_000_000, show_default=True, help="The largest schema accepted.")
 @click.option("--client-property", "properties", multiple=True, metavar="NAME=VALUE",
-              help="A setting of librdkafka, such as security.protocol=SSL.")  # fmt: skip
+              help="A setting of librdkafka, such as security.protocol=SSL; `ps` shows it, so a password goes into a file.")  # fmt: skip
+@click.option("--client-config", type=click.Path(exists=True, dir_okay=False),
+              help="Settings of librdkafka, a NAME=VALUE line each; --client-property wins.")  # fmt: skip
 @web_options
 @access_rules_option
 @click.option("--forward-user", envvar="OTTLA_REGISTRY_FORWARD_USER", metavar="NAME:PASSWORD",
               help="Who forwards writes to the elected writer.")  # fmt: skip
+@click.option("--peer", "peers", multiple=True, metavar="URL",
+              help="Another instance, which forwarded writes and their credentials may go to; may be repeated.")  # fmt: skip
+@click.option("--peer-secret-file", type=click.Path(exists=True, dir_okay=False), envvar="OTTLA_REGISTRY_PEER_SECRET_FILE",
+              help="A secret that all instances share, by which they know each other's addresses.")  # fmt: skip
+@click.option("--allowed-host", "allowed_hosts", multiple=True, metavar="NAME",
+              help="A further host name that clients use for this registry; .example.org allows all names below it.")  # fmt: skip
 @click.option("--forward-ca", help="PEM certificates to trust when writes are forwarded over HTTPS.")
 @click.option("--until-stdin-closes", is_flag=True, hidden=True, help="End with the process that started this one.")
-def registry(listen: str, properties: tuple[str, ...], until_stdin_closes: bool, **options: object) -> None:  # noqa: FBT001 - click passes flags so
+def registry(
+    *, listen: str, properties: tuple[str, ...], client_config: str | None, until_stdin_closes: bool, **options: object
+) -> None:
     r"""Run a schema registry: Confluent's REST API over a compacted topic.
 
     Start as many as you like with the same --group-id; one of them writes, the others forward to it.
@@ -47,6 +59,7 @@ def registry(listen: str, properties: tuple[str, ...], until_stdin_closes: bool,
       ottla registry --bootstrap-servers 127.0.0.1:9092
       ottla registry -b kafka1:9092 -l 0.0.0.0:8081 --users users.txt
     """
+    from ottla.env.config.properties import parse_properties
     from ottla.registry.server import serve
     from ottla.registry.settings import RegistrySettings, RegistryStartError
 
@@ -57,11 +70,11 @@ def registry(listen: str, properties: tuple[str, ...], until_stdin_closes: bool,
     host, _, port = listen.rpartition(":")
     if not port.isdigit() or not host:
         raise click.UsageError(f"--listen {listen!r} is not HOST:PORT")
-    client_properties = {}
+    client_properties = parse_properties(Path(client_config).read_text("utf-8")) if client_config else {}
     for each in properties:
         name, separator, value = each.partition("=")
         if not separator:
-            raise click.UsageError(f"--client-property {each!r} is not NAME=VALUE")
+            raise click.UsageError(f"--client-property {name!r} is not NAME=VALUE")
         client_properties[name.strip()] = value.strip()
     settings = RegistrySettings(
         host=host.strip("[]"), port=int(port), client_properties=client_properties, **options  # type: ignore[arg-type]  # click gives each option its type

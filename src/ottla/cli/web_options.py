@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from ottla.security.web import WebAccess
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _FILE = click.Path(exists=True, dir_okay=False)
@@ -16,6 +19,12 @@ _OPTIONS = (
     click.option("--token-audience", multiple=True, help="An audience that tokens must name."),
     click.option("--tls-certificate", help="Serve HTTPS with this PEM certificate chain."),
     click.option("--tls-key", help="The PEM key of the certificate, where it is not in the same file."),
+    click.option(
+        "--audit",
+        multiple=True,
+        metavar="DESTINATION",
+        help="Record changes and refusals: topic[:NAME], file:PATH, syslog+udp://HOST:PORT, syslog+tcp://HOST:PORT, syslog+unix:PATH; may be repeated.",
+    ),
     click.option("--tls-client-ca", type=_FILE, help="Clients must show a certificate of these authorities (PEM)."),
 )
 
@@ -24,3 +33,11 @@ def web_options(command: _Command) -> _Command:
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
+
+
+def web_access(given: Mapping[str, Any], realm: str) -> WebAccess:
+    """Of the values that click gives for these options."""
+    from ottla.security.web import WebAccess
+
+    names = {"token_issuer": "issuer", "token_audience": "audience"}
+    return WebAccess.from_options(**{names.get(name, name): value for name, value in given.items()}, realm=realm)

@@ -18,6 +18,7 @@ from typing import Any
 
 from ottla.connect.converters import Converter, ConvertError
 from ottla.connect.schema_registry import framed, latest_schema, register_schema, schema_by_id, unframed
+from ottla.payloads.avro import AvroReader, parse_avro
 from ottla.tables.topics import TableError
 
 _NOT_A_NAME = re.compile(r"[^A-Za-z0-9_]")
@@ -43,22 +44,23 @@ def avro_converter(config: Mapping[str, str], side: str) -> Converter:
 
 
 def _read(registry: str, data: bytes | None) -> Any:
-    import fastavro
-
     if data is None:
         return None
     try:
         schema_id, rest = unframed(data)
-        return fastavro.schemaless_reader(io.BytesIO(rest), _parsed(schema_by_id(registry, schema_id)), None)
-    except (ValueError, EOFError, IndexError, TypeError, KeyError) as problem:
-        raise ConvertError(f"the value is no Avro of its schema: {type(problem).__name__} {problem}") from problem
+        return _reader(schema_by_id(registry, schema_id)).read(rest)
+    except (ValueError, RecursionError) as problem:
+        raise ConvertError(f"the value is no Avro of its schema: {problem}") from problem
+
+
+@functools.lru_cache(maxsize=1000)
+def _reader(text: str) -> AvroReader:
+    return AvroReader(json.loads(text))
 
 
 @functools.lru_cache(maxsize=1000)
 def _parsed(text: str) -> Any:
-    import fastavro
-
-    return fastavro.parse_schema(json.loads(text))
+    return parse_avro(json.loads(text))
 
 
 class _Writer:

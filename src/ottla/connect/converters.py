@@ -14,6 +14,7 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from ottla.payloads.json_text import read_json
 from ottla.tables.topics import TableError
 
 _NUMBERS = {"short": ">h", "integer": ">i", "long": ">q", "float": ">f", "double": ">d", "boolean": ">?"}
@@ -115,7 +116,7 @@ def _json_in(data: bytes | None, *, wrapped: bool) -> Any:
     if data is None:
         return None
     try:
-        value = json.loads(data)
+        value = read_json(data)
     except ValueError as problem:
         raise ConvertError(f"the value is no JSON: {problem}") from problem
     if not wrapped:

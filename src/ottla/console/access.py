@@ -25,7 +25,8 @@ from ottla.console.oidc import Identity, Provider, ProviderCalls
 from ottla.console.sessions import LoginSession, Sessions
 from ottla.security.grants import CONSUMER_GROUP, SUBJECT, TOPIC, GrantedUser, everywhere, granted
 from ottla.security.ruled_access import RuledAccess
-from ottla.security.web import WebAccessError, WebUser
+from ottla.security.web import TooManyFailures, WebAccessError, WebUser
+from ottla.security.web_hosts import WebHosts
 
 COOKIE = "ottla-console"
 _FAILED_LOGIN_S = 1.0
@@ -35,11 +36,16 @@ _RESOURCE_OF = {"topic": TOPIC, "group": CONSUMER_GROUP, "subject": SUBJECT}
 ANYBODY = everywhere(WebUser("", "admin"), authenticated=False)
 
 
+def address_of(request: Request) -> str:
+    """Of the peer."""
+    return request.client.host if request.client is not None else ""
+
+
 class AccessControl:
     def __init__(self, web: RuledAccess, *, read_only: bool, hosts: tuple[str, ...]) -> None:
         self._web = web
         self._read_only = read_only
-        self._hosts = frozenset(host.lower() for host in hosts)
+        self._hosts = WebHosts(hosts)
         self._secret = secrets.token_bytes(32)
         self.rules = web.rules
         self.sessions = Sessions()
@@ -58,10 +64,9 @@ class AccessControl:
     # Every request
 
     def check_host(self, request: Request) -> None:
-        host = (request.headers.get("host") or "").lower()
-        name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
-        if self._hosts and name not in self._hosts:
-            raise ConsoleError(f"this console is not served as {name!r}; add it with --allowed-host", status=421)
+        refused = self._hosts.refusal(request.method, request.headers, forms=True)
+        if refused is not None:
+            raise ConsoleError(refused.message, status=refused.status)
 
     async def identify(self, request: Request) -> GrantedUser | None:
         """Who asks, found once for a request; None: must log in first."""
@@ -70,9 +75,11 @@ class AccessControl:
             if not self.login_needed:
                 user: GrantedUser | None = ANYBODY
             elif shown is not None:
-                user = _with_rights(await self._web.user(shown))
+                user = _with_rights(await self._web.user(shown, address_of(request)))
             else:
                 user = await self._of_session(request.cookies.get(COOKIE, ""))
+        except TooManyFailures as error:
+            raise ConsoleError(f"{error}; try again in {error.retry_after_s} s", status=429) from error
         except WebAccessError as error:
             raise ConsoleError(str(error), status=500) from error
         request.state.user = user
@@ -157,9 +164,15 @@ class AccessControl:
 
     # Sessions
 
-    def login(self, name: str, password: str) -> str | None:
-        """The session cookie, or None; the caller waits `failed_login_s` before it says so."""
-        user = self._web.users.find(name, password) if self._web.users is not None else None
+    async def login(self, name: str, password: str, address: str) -> str | None:
+        """The session cookie, or None; the caller waits `failed_login_s` before it says so. Raises ConsoleError when the
+        address has failed too often or the users file cannot be read."""
+        try:
+            user = await self._web.check(name, password, address)
+        except TooManyFailures as error:
+            raise ConsoleError(f"{error}; try again in {error.retry_after_s} s", status=429) from error
+        except WebAccessError as error:
+            raise ConsoleError(str(error), status=500) from error
         return self.sessions.begin(name) if user is not None and self.rules.user(user) is not None else None
 
     def login_as(self, identity: Identity) -> str:

@@ -15,7 +15,10 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ottla.client.audit.events import FACTS
+from ottla.client.audit.trail import AuditTrail
 from ottla.console.access import AccessControl
 from ottla.console.cluster.acting import ActingUsers
 from ottla.console.cluster.gateway import Gateway
@@ -46,6 +49,7 @@ from ottla.console.settings import MAX_BODY_BYTES, ConsoleSettings
 from ottla.console.site import Site, site_of
 from ottla.console.web import HEADERS, OPEN_PATHS, PARTIAL_PAGES, error_response
 
+_READ_RECORDS = {messages.__name__, messages_live.__name__, sql.__name__}
 _STATIC = Path(__file__).parent / "static"
 _MAX_AFTER = 1_000
 _PAGES = (
@@ -59,6 +63,7 @@ def make_app(given: ConsoleSettings) -> Starlette:
     access = AccessControl(given.web_access(), read_only=given.read_only, hosts=given.allowed_hosts)
     acting_users = _acting_users(gateway, access, given)
     sampler = Sampler(gateway, given.sample_interval_s)
+    audit = AuditTrail.open("console", given.audit, gateway.librdkafka)
     site = Site(
         settings=given,
         gateway=gateway,
@@ -79,6 +84,7 @@ def make_app(given: ConsoleSettings) -> Starlette:
         if acting_users is not None:
             acting_users.close()
         gateway.close()
+        await asyncio.to_thread(audit.close)
 
     routes = [route for page in _PAGES for route in page.ROUTES]
     app = Starlette(
@@ -88,12 +94,22 @@ def make_app(given: ConsoleSettings) -> Starlette:
             Route("/readyz", _ready),
             Mount("/static", StaticFiles(directory=_STATIC), name="static"),
         ],
-        middleware=[Middleware(BaseHTTPMiddleware, dispatch=_guard)],
+        middleware=[Middleware(_Audited, audit), Middleware(BaseHTTPMiddleware, dispatch=_guard)],
         exception_handlers={ConsoleError: _said, 404: _not_found, 405: _not_found},  # type: ignore[dict-item]
         lifespan=life,
     )
     app.state.site = site
     return app
+
+
+class _Audited:
+    """Around everything else, so that refusals are recorded too."""
+
+    def __init__(self, app: ASGIApp, audit: AuditTrail) -> None:
+        self._app = audit.around(app)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app(scope, receive, send)
 
 
 def _acting_users(gateway: Gateway, access: AccessControl, given: ConsoleSettings) -> ActingUsers | None:
@@ -130,7 +146,11 @@ async def _guard(request: Request, go_on: Callable[[Request], Awaitable[Response
             request.state.site = await site.for_user(user)
         except ConsoleError as error:
             return _with_headers(error_response(request, error), path)
-    return _with_headers(await go_on(request), path)
+    response = await go_on(request)
+    if getattr(request.scope.get("endpoint"), "__module__", "") in _READ_RECORDS:
+        # The cluster sees the console read: who looked at records is known only here.
+        request.scope.setdefault(FACTS, {})
+    return _with_headers(response, path)
 
 
 def _with_headers(response: Response, path: str) -> Response:

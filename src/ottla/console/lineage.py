@@ -12,17 +12,20 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 from urllib.error import URLError
-from urllib.request import urlopen
+from urllib.request import Request
 from uuid import NAMESPACE_URL, uuid5
 
 from ottla.client.cluster import Cluster
 from ottla.client.configs import ResourceType, describe_configs
 from ottla.console.cluster.snapshot import Snapshot
 from ottla.console.drawing import Drawing, Node, draw
+from ottla.console.upstream import node_headers
+from ottla.env.http_request import open_request
 
 OWN_CLIENT_ID = "ottla-console"
 """What this console reads for its pages is nobody's flow."""
 HTTP_LISTENER = "ottla.http.listener"
+_CERTIFICATES = ("ottla.http.tls.certificate", "ottla.http.tls.key")
 _TIMEOUT_S = 2.0
 _MAX_BYTES = 8 * 1024 * 1024
 _WILDCARDS = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, never bound
@@ -69,18 +72,27 @@ def find_listeners(cluster: Cluster, snapshot: Snapshot) -> dict[int, str]:
     """Broker -> its HTTP address, of those that have one and answer."""
     found = {}
     for broker in (row for row in snapshot.brokers if row.answers):
-        for config in describe_configs(cluster, ResourceType.BROKER, [str(broker.id)]).get(str(broker.id), []):
-            if config.name == HTTP_LISTENER and config.value:
-                host, _, port = config.value.rpartition(":")
-                found[broker.id] = f"http://{broker.host if host.strip('[]') in _WILDCARDS else host}:{port}"
+        configs = describe_configs(cluster, ResourceType.BROKER, [str(broker.id)]).get(str(broker.id), [])
+        values = {config.name: config.value for config in configs if config.value}
+        host, _, port = values.get(HTTP_LISTENER, "").rpartition(":")
+        scheme = "https" if any(name in values for name in _CERTIFICATES) else "http"
+        if port:
+            found[broker.id] = f"{scheme}://{broker.host if host.strip('[]') in _WILDCARDS else host}:{port}"
     return found
 
 
-def gather(snapshot: Snapshot, listeners: dict[int, str], pipelines: Iterable[Mapping[str, Any]] = ()) -> Lineage:
+def gather(
+    snapshot: Snapshot,
+    listeners: dict[int, str],
+    pipelines: Iterable[Mapping[str, Any]] = (),
+    login: str | None = None,
+) -> Lineage:
+    """`login`: NAME:PASSWORD for the brokers' HTTP listeners."""
     lineage = Lineage()
     for broker, address in listeners.items():
         try:
-            with urlopen(f"{address}/lineage", timeout=_TIMEOUT_S) as answer:  # noqa: S310 - the broker's own address
+            request = Request(f"{address}/lineage", headers=node_headers(address, login))  # noqa: S310 - the broker's own address
+            with open_request(request, _TIMEOUT_S) as answer:
                 seen = json.loads(answer.read(_MAX_BYTES))
         except (URLError, TimeoutError, ConnectionError, ValueError):
             continue

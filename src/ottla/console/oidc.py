@@ -92,7 +92,8 @@ class _Keys:
     def current(self) -> Any:
         return self.keys
 
-    def ask_again(self) -> None:
+    def ask_again(self, kid: str | None = None) -> None:
+        del kid
         self.wanted = True
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections import OrderedDict
 from typing import Any
 from urllib.error import HTTPError, URLError
-from urllib.parse import quote, urlsplit, urlunsplit
-from urllib.request import Request, urlopen
+from urllib.parse import quote
+from urllib.request import Request
 
 from ottla.console.errors import ConsoleError
+from ottla.console.upstream import Upstream, upstream
 from ottla.env.http_answer import HTTPException, read_answer
+from ottla.env.http_request import open_request
 
 _TIMEOUT_S = 5.0
 _MAX_ANSWER = 64 * 1024 * 1024
@@ -21,16 +22,8 @@ _CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 
 class Registry:
     def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
-        if url and parts.scheme not in ("http", "https"):
-            raise ConsoleError(f"the registry's address must begin with http:// or https://, not {url!r}")
-        self._headers = {"Accept": _CONTENT_TYPE}
-        if parts.username is not None:
-            login = f"{parts.username}:{parts.password or ''}".encode()
-            self._headers["Authorization"] = "Basic " + base64.b64encode(login).decode()
-        host = parts.hostname or ""
-        address = f"{host}:{parts.port}" if parts.port else host
-        self.url = urlunsplit((parts.scheme, address, parts.path.rstrip("/"), "", "")) if url else ""
+        self.url, login = upstream(url, "the schema registry") if url else Upstream("", {})
+        self._headers = {"Accept": _CONTENT_TYPE, **login}
         self._by_id: OrderedDict[int, dict[str, Any]] = OrderedDict()
 
     @property
@@ -45,7 +38,7 @@ class Registry:
         headers = {**self._headers, **({"Content-Type": _CONTENT_TYPE} if data is not None else {})}
         request = Request(self.url + path, data=data, method=method, headers=headers)  # noqa: S310 - http(s) only, checked
         try:
-            with urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - http(s) only, checked when made
+            with open_request(request, _TIMEOUT_S) as answer:
                 return json.loads(read_answer(answer, _MAX_ANSWER))
         except HTTPError as error:
             raise ConsoleError(_reason(error), status=error.code) from error

@@ -40,7 +40,6 @@ def serve(
             log_level="warning",
             access_log=False,
             server_header=False,
-            limit_concurrency=500,
             timeout_graceful_shutdown=2,
             **settings.web_access().uvicorn_options(),
         )

@@ -29,6 +29,8 @@ class ConsoleSettings:
     registry_url: str = ""
     pipelines_url: str = ""
     """Where `ottla pipeline serve` answers."""
+    node_user: str | None = None
+    """NAME:PASSWORD for the brokers' HTTP listeners (lineage); sent over HTTPS or to loopback only."""
     read_only: bool = False
     users_file: str | None = None
     """With it everybody must log in; without it whoever reaches the port is an administrator."""
@@ -43,6 +45,8 @@ class ConsoleSettings:
     tls_client_ca: str | None = None
     allowed_hosts: tuple[str, ...] = ()
     """Host names a browser may use, against DNS rebinding; empty means loopback names and the address listened on."""
+    audit: tuple[str, ...] = ()
+    """Where changes and refusals are recorded: see `ottla.client.audit.sinks`."""
     sample_interval_s: float = 5.0
     name: str = "ottla"
 

@@ -33,6 +33,7 @@ _RECORD_OVERHEAD = 40
 """The most that a record has besides its key and value: lengths, attributes, deltas of time and offset."""
 
 _COMPLAINT_INTERVAL_MS = 1_000
+LOAD_RETRY_MS = 1_000
 
 AnyDecision: TypeAlias = Decision[Any, list[Answer]]
 """The records are the machine's own; the shard only hands them to its codec and back."""
@@ -112,8 +113,10 @@ class Shard(Generic[MachineT]):
             self._loader.log = self.partition.log
             done = self._loader.load_some(self._spec.load_buffer_size)
         except KafkaError as error:
-            log.error("shard.load_failed", partition=str(self.partition.topic_partition), reason=error.message)
-            self.close()
+            self._load_failed(error)
+            return
+        except OSError as error:
+            self._load_failed(self.partition.log.log_dir.storage_error(error))
             return
         if not done:
             self._timers.call_soon(self.load)
@@ -125,6 +128,14 @@ class Shard(Generic[MachineT]):
         # The deadlines of a shard that has loaded stay, also when the records of that event are refused.
         self.deadlines.begin()
         self._settle(decision)
+
+    def _load_failed(self, error: KafkaError) -> None:
+        """A disk that only refused, for want of descriptors, is asked again: we lead, and nobody else can load this."""
+        log.error("shard.load_failed", partition=str(self.partition.topic_partition), reason=error.message)
+        if error.code is ErrorCode.KAFKA_STORAGE_ERROR and not self.partition.log.log_dir.offline:
+            self._timers.call_later(LOAD_RETRY_MS, self.load)
+        else:
+            self.close()
 
     def close(self) -> None:
         """We do not lead any more: everybody who waits must look for the new coordinator."""

@@ -8,12 +8,14 @@ metadata or a later log of the same partition decides against it (`found_logs`).
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 
 from ottla.env.logging import get_logger
 from ottla.env.seams import RandomSource, Storage
 from ottla.log.file_names import DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX, unique_dir
 from ottla.log.log_directory import LogDirectory
 from ottla.log.partition_log import PartitionLog
+from ottla.log.removals import Removal
 from ottla.model.errors import KafkaError
 from ottla.model.ids import TimestampMs, TopicPartition
 
@@ -80,25 +82,19 @@ class DiscardedLogs:
             self._storage.remove_tree(directory)
             self._half_made.discard(directory)
 
-    def remove_due(self, now_ms: TimestampMs) -> int:
-        """Remove the folders whose delay is over; returns how many went."""
+    def removals(self, now_ms: TimestampMs) -> Iterator[Removal]:
+        """The folders whose delay is over. A folder that cannot be removed now is tried again at the next turn."""
         self._retry_renames(now_ms)
-        removed = 0
-        waiting = []
-        for due_ms, log_dir, directory in self._removals:
+        due = [each for each in self._removals if each[0] <= now_ms]
+        self._removals = [each for each in self._removals if each[0] > now_ms]
+        for due_ms, log_dir, directory in due:
             if log_dir.offline:
                 continue
-            if due_ms > now_ms:
-                waiting.append((due_ms, log_dir, directory))
-                continue
-            try:
-                self._storage.remove_tree(directory)
-                removed += 1
-            except OSError as error:
-                log_dir.storage_error(error)
-                waiting.append((due_ms, log_dir, directory))
-        self._removals = waiting
-        return removed
+            removal = Removal(self._storage.remove_tree, directory)
+            yield removal
+            if removal.error is not None:
+                log_dir.storage_error(removal.error)
+                self._removals.append((due_ms, log_dir, directory))
 
     def _retry_renames(self, now_ms: TimestampMs) -> None:
         waiting, self._renames = self._renames, []

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import errno
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from ottla.env.logging import get_logger
 from ottla.env.seams import KeyDestroyedError, RandomSource, Storage
 from ottla.log.directory_checkpoints import DirectoryCheckpoints
 from ottla.log.open_files import OpenFiles
+from ottla.log.removals import Removal, carried_out
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import ZERO_UUID, TimestampMs, Uuid
 
@@ -101,25 +102,27 @@ class LogDirectory:
         """Files that were taken out of the log (renamed `.deleted`): readers may still be sending from them."""
         self._deletions.extend((due_ms, path) for path in paths)
 
-    def remove_due_files(self, now_ms: TimestampMs) -> int:
-        """Remove what waited long enough (`file.delete.delay.ms`); returns how many files went.
-
-        A file that cannot be removed now is tried again at the next turn.
+    def removals(self, now_ms: TimestampMs) -> Iterator[Removal]:
+        """What waited long enough (`file.delete.delay.ms`). A file that cannot be removed now is tried again at the next
+        turn.
         """
-        removed = 0
         for _ in range(len(self._deletions)):
+            if not self._deletions:
+                return  # the directory failed meanwhile
             due_ms, path = self._deletions.popleft()
             if due_ms <= now_ms:
-                try:
-                    self.storage.remove(path)
-                    removed += 1
+                removal = Removal(self.storage.remove, path)
+                yield removal
+                if removal.error is None:
                     continue
-                except OSError as error:
-                    self.storage_error(error)
-                    if self.offline:
-                        break
+                self.storage_error(removal.error)
+                if self.offline:
+                    return
             self._deletions.append((due_ms, path))
-        return removed
+
+    def remove_due_files(self, now_ms: TimestampMs) -> int:
+        """As `removals`, here and now; returns how many files went."""
+        return carried_out(self.removals(now_ms))
 
 
 def cordon(directories: Iterable[LogDirectory], paths: Collection[str]) -> bool:

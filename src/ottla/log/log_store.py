@@ -7,6 +7,7 @@ goes offline with its partitions; the methods here skip it and go on.
 
 from __future__ import annotations
 
+import contextlib
 import os.path
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -44,6 +45,7 @@ from ottla.log.open_files import DEFAULT_OPEN_FILES, OpenFiles
 from ottla.log.partition_checkpoints import checkpoint, follow_cleaner_checkpoint, write_all
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import EVERYTHING, create_partition_log, load_partition_log
+from ottla.log.removals import Removal, carried_out
 from ottla.log.replica_log import DEFAULT_PRODUCER_ID_EXPIRATION_MS
 from ottla.log.retention import delete_old_segments
 from ottla.log.topic_keys import TopicKeys
@@ -87,7 +89,7 @@ class LogStore:
         self._compacted: set[TopicPartition] = set()
         """When the node started: partitions with an entry in a cleaner checkpoint."""
         self._discarded = DiscardedLogs(storage, random)
-        self.moves = LogMoves(self._logs, random, self._discarded, self._checkpoint_directory)
+        self.moves = LogMoves(self._logs, random, self._discarded, self._checkpoint_directory, self._forget_former)
         self._loaded = False
         self._keys = TopicKeys(self.online_directories)
         self.previous_broker_epoch = UNKNOWN_BROKER_EPOCH
@@ -237,14 +239,22 @@ class LogStore:
         *,
         directory: str | None = None,
     ) -> PartitionLog:
-        """A new log in `directory`, else in the online directory with the fewest partitions."""
+        """A new log in `directory`, else in the directory with the fewest partitions that takes it: a full one has few."""
         if partition in self._logs:
             raise ValueError(f"{partition} has a log already")
-        log_dir = self.directory(directory) if directory is not None else self._least_loaded()
+        *preferred, last = self._by_load() if directory is None else [self.directory(directory)]
+        for log_dir in preferred:
+            with contextlib.suppress(KafkaError):  # the next one may have room
+                return self._create_in(log_dir, partition, topic_id, config, now_ms)
+        return self._create_in(last, partition, topic_id, config, now_ms)
+
+    def _create_in(
+        self, log_dir: LogDirectory, partition: TopicPartition, topic_id: Uuid, config: TopicConfig, now_ms: TimestampMs
+    ) -> PartitionLog:
         log_dir.check_online()
         self._discarded.clear_name(log_dir, partition, now_ms)
         try:
-            log_dir.checkpoints.forget_absent(partition, partial(self._partitions_in, log_dir))
+            self._forget_former(log_dir, partition)
             log = create_partition_log(
                 log_dir, f"{log_dir.path}/{partition}", partition, config, now_ms=now_ms, topic_id=topic_id
             )
@@ -254,6 +264,10 @@ class LogStore:
         log.producer_id_expiration_ms = self.producer_id_expiration_ms
         self._logs[partition] = log
         return log
+
+    def _forget_former(self, log_dir: LogDirectory, partition: TopicPartition) -> None:
+        """A log of the partition is about to be created there: it starts without entries in the checkpoints."""
+        log_dir.checkpoints.forget_absent(partition, partial(self._partitions_in, log_dir))
 
     def _partitions_in(self, log_dir: LogDirectory) -> set[TopicPartition]:
         return {log.topic_partition for log in self._all_logs() if log.log_dir is log_dir}
@@ -277,18 +291,19 @@ class LogStore:
                 return log_dir
         raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not one of this node's log directories")
 
-    def _least_loaded(self) -> LogDirectory:
+    def _by_load(self) -> list[LogDirectory]:
+        """Where a new log may go, the directory with the fewest partitions first."""
         online = self.online_directories()
         if not online:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "All log directories are offline")
         open_ones = [log_dir for log_dir in online if not log_dir.cordoned] or online
         if len(open_ones) == 1:
-            return open_ones[0]
+            return open_ones
         counts = {log_dir.path: 0 for log_dir in open_ones}
         for log in self._all_logs():
             if log.log_dir.path in counts:
                 counts[log.log_dir.path] += 1
-        return min(open_ones, key=lambda log_dir: counts[log_dir.path])
+        return sorted(open_ones, key=lambda log_dir: counts[log_dir.path])
 
     def delete(self, partition: TopicPartition, now_ms: TimestampMs) -> None:
         """Take the partition out: its folder is renamed at once and removed by `remove_due_files`."""
@@ -357,11 +372,17 @@ class LogStore:
         """Those whose `flush.ms` is over: `prepare_flush` and sync them."""
         return [log for log in self.online_logs() if log.flush_due(now_ms)]
 
-    def remove_due_files(self, now_ms: TimestampMs) -> int:
-        """Remove deleted segments and partitions whose delay is over, and keys that could not be destroyed at once."""
+    def removals(self, now_ms: TimestampMs) -> Iterator[Removal]:
+        """Deleted segments and partitions whose delay is over: each is for a thread, before the next one is asked for.
+        Keys that could not be destroyed at once go first."""
         self._keys.destroy_remaining()
-        removed = sum(log_dir.remove_due_files(now_ms) for log_dir in self.online_directories())
-        return removed + self._discarded.remove_due(now_ms)
+        for log_dir in self.online_directories():
+            yield from log_dir.removals(now_ms)
+        yield from self._discarded.removals(now_ms)
+
+    def remove_due_files(self, now_ms: TimestampMs) -> int:
+        """As `removals`, here and now; returns how many went."""
+        return carried_out(self.removals(now_ms))
 
     # A checkpoint that only saves work after a crash need not wait for the disk: without `sync` a power cut may leave
     # an older one, and more of the log is looked through.

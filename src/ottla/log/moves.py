@@ -36,12 +36,16 @@ class LogMoves:
         random: RandomSource,
         discarded: DiscardedLogs,
         checkpoint: Callable[[LogDirectory], None],
+        forget_former: Callable[[LogDirectory, TopicPartition], None],
     ) -> None:
-        """`checkpoint` writes and syncs the checkpoints of one directory, or raises KafkaError."""
+        """`checkpoint` writes and syncs the checkpoints of one directory, or raises KafkaError. `forget_former` removes
+        what a former log of a partition left in the checkpoints of a directory, or raises OSError.
+        """
         self._logs = logs
         self._random = random
         self._discarded = discarded
         self._checkpoint = checkpoint
+        self._forget_former = forget_former
         self._copies: dict[TopicPartition, FutureCopy] = {}
         self._orphans: dict[TopicPartition, PartitionLog] = {}
         """Copies that a start found without the log that they were made from."""
@@ -79,6 +83,8 @@ class LogMoves:
         current = self._logs[partition]
         name = unique_dir(partition, self._random.token_bytes(16), FUTURE_DIR_SUFFIX)
         try:
+            # An entry that an earlier log of the partition left there would have a crash trust what was never synced.
+            self._forget_former(log_dir, partition)
             future = create_partition_log(
                 log_dir,
                 f"{log_dir.path}/{name}",
@@ -93,12 +99,6 @@ class LogMoves:
             raise log_dir.storage_error(error) from error
         future.producer_id_expiration_ms = current.producer_id_expiration_ms
         self._copies[partition] = FutureCopy(current, future)
-        try:
-            # An entry that an earlier log of the partition left there would have a crash trust what was never synced.
-            self._checkpoint(log_dir)
-        except KafkaError:
-            self.abandon(partition, now_ms)
-            raise
         return future
 
     def resume(self, future: PartitionLog, current: PartitionLog, now_ms: TimestampMs, *, start_over: bool) -> None:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from ottla.log import timestamps
 from ottla.log.epoch_cache import EpochCache
 from ottla.log.file_names import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
-from ottla.log.local_log import FlushPlan
 from ottla.log.log_directory import lacks_descriptors
 from ottla.log.producer_rebuild import end_transaction, marker_of
 from ottla.log.producer_state import Verification
@@ -71,23 +70,27 @@ class PartitionLog(SegmentExchange):
         version: int = FIRST_ZSTD_VERSION,
         guard: Verification | None = None,
         transaction_version: int = 0,
-        rewrite: Callable[[ValidatedBatches], ValidatedBatches] | None = None,
+        validated: ValidatedBatches | None = None,
+        on_loop: bool = False,
     ) -> AppendResult:
-        """Validate one produced buffer (`version` is Produce's), give it offsets and write it.
+        """Validate one produced buffer (`version` is Produce's), give it offsets and write it. What a worker has
+        validated comes as `validated`; with `on_loop`, LargeWalkError says that it should.
 
         KafkaError or RecordValidationError refuses it with nothing changed; KAFKA_STORAGE_ERROR says that the disk
         did. `guard` comes from `start_verification`, `transaction_version` from the coordinator that ends a transaction.
         """
-        if origin is _CLIENT:
+        if validated is not None:
+            pass
+        elif origin is _CLIENT:
             header = as_it_is(batches, version, self._as_it_is_bytes, now_ms + self._future_ms)
             if header is not None:
                 validated = _new_tuple(ValidatedBatches, (batches, [(0, header)], NO_TIMESTAMP))
             else:
-                validated = validate_produce(batches, self.topic_partition, self._config, now_ms, version=version)
+                validated = validate_produce(
+                    batches, self.topic_partition, self._config, now_ms, version=version, on_loop=on_loop
+                )
         else:
             validated = validate(batches, self.topic_partition, self._config, now_ms, origin=origin)
-        if rewrite is not None:
-            validated = rewrite(validated)
         return self.append_validated(validated, leader_epoch, now_ms, origin, guard, transaction_version)
 
     def append_validated(
@@ -264,12 +267,15 @@ class PartitionLog(SegmentExchange):
                 ) from error
             raise log_dir.storage_error(error) from error
 
-    def offset_for_timestamp(self, timestamp: TimestampMs) -> TimestampedOffset | None:
-        """The first record whose timestamp is >= `timestamp`, from the log start; None when there is none."""
-        return self._looked_up(lambda: timestamps.offset_for_timestamp(self, timestamp))
+    def offset_for_timestamp(
+        self, timestamp: TimestampMs, start: Offset = 0, *, on_loop: bool = False
+    ) -> TimestampedOffset | None:
+        """The first record whose timestamp is >= `timestamp`, from the log start; None when there is none. `start` and
+        `on_loop` as in `ottla.log.timestamps`."""
+        return self._looked_up(lambda: timestamps.offset_for_timestamp(self, timestamp, start, on_loop=on_loop))
 
-    def offset_of_max_timestamp(self) -> TimestampedOffset | None:
-        return self._looked_up(lambda: timestamps.offset_of_max_timestamp(self))
+    def offset_of_max_timestamp(self, *, on_loop: bool = False) -> TimestampedOffset | None:
+        return self._looked_up(lambda: timestamps.offset_of_max_timestamp(self, on_loop=on_loop))
 
     def _looked_up(self, lookup: Callable[[], TimestampedOffset | None]) -> TimestampedOffset | None:
         self._check_usable()
@@ -332,23 +338,21 @@ class PartitionLog(SegmentExchange):
         compaction removed, are not in the copy.
         """
         self._check_usable()
-        storage = self.log_dir.storage
-        try:
-            self._snapshots.replace(replaced.producers)
-            EpochCache(replaced.epochs.entries).write(storage, self.directory)
-            for segment in self._segments:
-                segment.flush_indexes()
-        except OSError as error:
-            raise self.log_dir.storage_error(error) from error
-        self.flush(now_ms)
         end_snapshot = self._snapshots.path(self.log_end_offset)
         paths = [f"{self.directory}/{name}" for name in (PARTITION_METADATA, LEADER_EPOCH_CHECKPOINT)]
-        directories = [self.directory, self.log_dir.path]
         try:
-            files = [self._active.shared_file()]
-            FlushPlan(storage, self.log_end_offset, 0, files, [end_snapshot, *paths], directories).sync()
+            self._snapshots.replace(replaced.producers)
+            EpochCache(replaced.epochs.entries).write(self.log_dir.storage, self.directory)
+            for segment in self._segments:
+                segment.flush_indexes()
+            plan = self._plan(self.log_end_offset, end_snapshot, *paths)
+        except OSError as error:
+            raise self.log_dir.storage_error(error) from error
+        try:
+            plan.sync()
         except OSError as error:
             raise self.flush_failed(error) from error
+        self.flushed(plan, now_ms)
 
     def promote(self, replaced: PartitionLog) -> None:
         """Take the partition's name after `prepare_promotion`. KafkaError leaves the copy a copy, or its directory

@@ -228,7 +228,7 @@ class ReplicaLog(LocalLog):
 
     def _plan(self, end: Offset, *paths: str) -> FlushPlan:
         """With all that is unsynced, and `paths`. OSError when it cannot be made; then the next one has the same."""
-        plan = self._flush_plan(end, [*self._unsynced_paths(), *paths])
+        plan = self._flush_plan(end, list(dict.fromkeys([*self._unsynced_paths(), *paths])))
         self._epochs.dirty = False  # either the plan is synced, or `flush_failed` is told
         return plan
 
@@ -346,6 +346,7 @@ class ReplicaLog(LocalLog):
         self.producers = rebuild_producer_state(
             self._snapshots, self._segments, self.log_start_offset, offset, now_ms, self.producer_id_expiration_ms
         )
+        self.producers.replicated_up_to(self.high_watermark)
 
     def _empty_segments(self, cut: _Cut) -> None:
         """The old segments stay in the list until the new one is there: a log has at least one."""

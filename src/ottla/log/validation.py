@@ -97,6 +97,7 @@ def as_it_is_limit(config: TopicConfig) -> int:
         or config.compression_type != "producer"
         or "compact" in config.cleanup_policy
         or config.message_timestamp_before_max_ms != _LONG_MAX
+        or config.ottla_validate_records
     ):
         return 0
     return min(config.max_message_bytes, config.internal_segment_bytes or config.segment_bytes)
@@ -134,9 +135,16 @@ def as_it_is(buf: bytearray | memoryview, version: int, limit: int, latest_ms: i
 
 
 def validate_produce(
-    buf: bytearray | memoryview, partition: TopicPartition, config: TopicConfig, now_ms: int, *, version: int
+    buf: bytearray | memoryview,
+    partition: TopicPartition,
+    config: TopicConfig,
+    now_ms: int,
+    *,
+    version: int,
+    on_loop: bool = False,
 ) -> ValidatedBatches:
-    """The one batch that a Produce request carries for a partition. Raises KafkaError or RecordValidationError."""
+    """The one batch that a Produce request carries for a partition. Raises KafkaError or RecordValidationError, and
+    LargeWalkError when its records would hold the loop for too long."""
     header = parse_header(buf, 0) if len(buf) >= HEADER_BYTES else None
     if header is None or not _is_exactly_one(header, len(buf), version):
         size = check_request(buf, version)
@@ -153,7 +161,7 @@ def validate_produce(
         )
     _check_size_and_crc(buf, 0, header, partition, config)
     _check_client_batch(header, partition)
-    return _timestamps_and_codec(buf, header, partition, config, now_ms)
+    return _timestamps_and_codec(buf, header, partition, config, now_ms, on_loop=on_loop)
 
 
 def response_message(error: KafkaError) -> str | None:
@@ -325,7 +333,13 @@ def _refused_batch(header: BatchHeader, partition: TopicPartition) -> KafkaError
 
 
 def _timestamps_and_codec(
-    buf: bytearray | memoryview, header: BatchHeader, partition: TopicPartition, config: TopicConfig, now_ms: int
+    buf: bytearray | memoryview,
+    header: BatchHeader,
+    partition: TopicPartition,
+    config: TopicConfig,
+    now_ms: int,
+    *,
+    on_loop: bool = False,
 ) -> ValidatedBatches:
     timestamp_type = LOG_APPEND_TIME if config.message_timestamp_type == "LogAppendTime" else CREATE_TIME
     codec = header.attributes & COMPRESSION_MASK
@@ -333,7 +347,7 @@ def _timestamps_and_codec(
     recompressed = wanted != codec and not (codec == 0 and header.is_control)
     max_timestamp = header.max_timestamp
     if recompressed or _records_matter(header, config, timestamp_type, now_ms):
-        walked = walk_records(buf, header, partition, config, timestamp_type, now_ms)
+        walked = walk_records(buf, header, partition, config, timestamp_type, now_ms, on_loop=on_loop)
         max_timestamp = walked.max_timestamp
         if codec and not recompressed and not walked.consecutive:
             # Kafka builds such a batch anew, out of records whose keys and values it has skipped: an exception.
@@ -353,7 +367,7 @@ def _timestamps_and_codec(
 
 def _records_matter(header: BatchHeader, config: TopicConfig, timestamp_type: int, now_ms: int) -> bool:
     """Whether a rule of this topic is about single records. Timestamps in range by the header's word are believed."""
-    if "compact" in config.cleanup_policy and not header.is_control:
+    if ("compact" in config.cleanup_policy or config.ottla_validate_records) and not header.is_control:
         return True
     if header.attributes & TIMESTAMP_TYPE_MASK:
         return True

@@ -6,10 +6,11 @@ is refused as a whole with the list, as Kafka does (KIP-467).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.protocol.compression import GZIP, LZ4, ZSTD
+from ottla.protocol.compression import GZIP, LZ4, ZSTD, TooLargeError
 from ottla.protocol.records import (
     COMPRESSION_MASK,
     CREATE_TIME,
@@ -20,10 +21,12 @@ from ottla.protocol.records import (
     RecordSpan,
     assemble_batch,
     batch_payload,
+    check_filled,
     encode_record,
+    next_spans,
     record_at,
-    record_spans,
 )
+from ottla.protocol.records_check import next_checked_spans
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -32,6 +35,12 @@ if TYPE_CHECKING:
     from ottla.model.ids import TopicPartition
 
 MAX_ERRORS_IN_MESSAGE = 3
+MAX_RECORD_ERRORS = 10_000
+"""Records that an answer names."""
+STEP_RECORDS = 1000
+LOOP_RECORDS = 1000
+LOOP_BYTES = 64 * 1024
+"""What is walked on the loop, uncompressed: 1 to 3 ms. More goes to a worker."""
 _NO_PRODUCER = -1
 _NO_EPOCH = -1
 
@@ -51,18 +60,30 @@ class RecordValidationError(KafkaError):
 
 class WalkedRecords(NamedTuple):
     payload: memoryview | bytes
-    spans: list[RecordSpan]
     max_timestamp: int
+    first_delta: int
+    """The timestamp of the first record, after the batch's base."""
+    min_delta: int
     consecutive: bool
     """Whether the offset deltas are 0, 1, 2 ...."""
 
 
+class LargeWalkError(Exception):
+    """More records than the loop may walk: nothing has been changed, and a worker can do the same."""
+
+
 def walk_records(
-    buf: Buffer, header: BatchHeader, partition: TopicPartition, config: TopicConfig, timestamp_type: int, now_ms: int
+    buf: Buffer,
+    header: BatchHeader,
+    partition: TopicPartition,
+    config: TopicConfig,
+    timestamp_type: int,
+    now_ms: int,
+    *,
+    on_loop: bool = False,
 ) -> WalkedRecords:
-    """Check every record of the batch at the start of `buf`."""
-    payload = batch_payload(buf, 0, header)
-    spans = record_spans(payload, header.record_count)
+    """Check every record of the batch at the start of `buf`; LargeWalkError when they are many and `on_loop`."""
+    payload = _payload(buf, header, on_loop=on_loop)
     keys_needed = "compact" in config.cleanup_policy and not header.is_control
     earliest = now_ms - config.message_timestamp_before_max_ms
     latest = now_ms + config.message_timestamp_after_max_ms
@@ -70,9 +91,13 @@ def walk_records(
     base_timestamp = header.base_timestamp
     max_timestamp = NO_TIMESTAMP
     consecutive = True
-    errors: list[RecordError] = []
+    errors = _Errors()
     bad_timestamp = False
-    for index, span in enumerate(spans):
+    first_delta = min_delta = 0
+    for index, span in enumerate(iterate_spans(payload, header, full=config.ottla_validate_records)):
+        if index == 0:
+            first_delta = min_delta = span[3]
+        min_delta = min(min_delta, span[3])
         timestamp = header.max_timestamp if stamped else base_timestamp + span[3]
         max_timestamp = max(max_timestamp, timestamp)
         if span[2] != index:
@@ -90,9 +115,49 @@ def walk_records(
         elif stamped:
             bad_timestamp = True
             errors.append(RecordError(index, _stamped_by_producer(payload, span, header, timestamp)))
-    if errors:
+    if errors.total:
         raise _refusal(errors, bad_timestamp=bad_timestamp)
-    return WalkedRecords(payload, spans, max_timestamp, consecutive)
+    return WalkedRecords(payload, max_timestamp, first_delta, min_delta, consecutive)
+
+
+def _payload(buf: Buffer, header: BatchHeader, *, on_loop: bool) -> memoryview | bytes:
+    if not on_loop:
+        return batch_payload(buf, 0, header)
+    if header.record_count > LOOP_RECORDS or header.batch_length > LOOP_BYTES:
+        raise LargeWalkError
+    try:
+        return batch_payload(buf, 0, header, limit=LOOP_BYTES)
+    except TooLargeError:
+        raise LargeWalkError from None
+
+
+def iterate_spans(payload: memoryview | bytes, header: BatchHeader, *, full: bool = False) -> Iterator[RecordSpan]:
+    """Step by step: the spans of 100 MB of small records would take 2 GB."""
+    pos = 0
+    compressed = header.compression != 0
+    for done in range(0, header.record_count, STEP_RECORDS):
+        count = min(STEP_RECORDS, header.record_count - done)
+        if full:
+            spans, pos = next_checked_spans(payload, pos, count, compressed=compressed)
+        else:
+            spans, pos = next_spans(payload, pos, count)
+        yield from spans
+    check_filled(payload, pos, header.record_count)
+
+
+class _Errors:
+    """What is wrong with records; all are counted, and so many named that the answer stays small."""
+
+    __slots__ = ("named", "total")
+
+    def __init__(self) -> None:
+        self.named: list[RecordError] = []
+        self.total = 0
+
+    def append(self, error: RecordError) -> None:
+        self.total += 1
+        if self.total <= MAX_RECORD_ERRORS:
+            self.named.append(error)
 
 
 def recompress(
@@ -104,12 +169,12 @@ def recompress(
         LZ4: config.compression_lz4_level,
         ZSTD: config.compression_zstd_level,
     }.get(codec)
-    shift = walked.spans[0][3]
+    shift = walked.first_delta
     _check_buildable(walked, header)
     append_time = timestamp_type == LOG_APPEND_TIME
     attributes = header.attributes & ~(COMPRESSION_MASK | TIMESTAMP_TYPE_MASK) | codec | (timestamp_type << 3)
     return assemble_batch(
-        walked.payload if walked.consecutive and not shift else _renumbered(walked, shift),
+        walked.payload if walked.consecutive and not shift else _renumbered(walked, header, shift),
         header.record_count,
         base_offset=header.base_offset,
         last_offset_delta=header.record_count - 1,
@@ -126,7 +191,7 @@ def recompress(
 
 def _check_buildable(walked: WalkedRecords, header: BatchHeader) -> None:
     """What is wrong only where a batch is built anew, as in Kafka: the exceptions of its builder have no code of their own."""
-    if header.base_timestamp + min(span[3] for span in walked.spans) < NO_TIMESTAMP:
+    if header.base_timestamp + walked.min_delta < NO_TIMESTAMP:
         problem = "A record has a negative timestamp"
     elif header.producer_id == _NO_PRODUCER:
         if not header.is_transactional:
@@ -139,9 +204,9 @@ def _check_buildable(walked: WalkedRecords, header: BatchHeader) -> None:
     raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, problem)
 
 
-def _renumbered(walked: WalkedRecords, shift: int) -> bytearray:
+def _renumbered(walked: WalkedRecords, header: BatchHeader, shift: int) -> bytearray:
     out = bytearray()
-    for index, span in enumerate(walked.spans):
+    for index, span in enumerate(iterate_spans(walked.payload, header)):
         timestamp_delta, _, key, value, headers, _ = record_at(walked.payload, span[0])
         encode_record(out, index, timestamp_delta - shift, key, value, headers)
     return out
@@ -163,16 +228,16 @@ def _stamped_by_producer(payload: memoryview | bytes, span: RecordSpan, header: 
     return f"Invalid timestamp type in message {record}. Producer should not set timestamp type to LogAppendTime."
 
 
-def _refusal(errors: list[RecordError], *, bad_timestamp: bool) -> RecordValidationError:
+def _refusal(errors: _Errors, *, bad_timestamp: bool) -> RecordValidationError:
     if bad_timestamp:
         message = "One or more records have been rejected due to invalid timestamp"
-        return RecordValidationError(ErrorCode.INVALID_TIMESTAMP, message, errors)
+        return RecordValidationError(ErrorCode.INVALID_TIMESTAMP, message, errors.named)
     shown = ", ".join(
         f"RecordError(batchIndex={error.batch_index}, message='{error.message}')"
-        for error in errors[:MAX_ERRORS_IN_MESSAGE]
+        for error in errors.named[:MAX_ERRORS_IN_MESSAGE]
     )
     message = (
-        f"One or more records have been rejected due to {len(errors)} record errors in total, "
+        f"One or more records have been rejected due to {errors.total} record errors in total, "
         f"and only showing the first three errors at most: [{shown}]"
     )
-    return RecordValidationError(ErrorCode.INVALID_RECORD, message, errors)
+    return RecordValidationError(ErrorCode.INVALID_RECORD, message, errors.named)

@@ -1,8 +1,8 @@
 """The metadata image: what the records of `__cluster_metadata` amount to.
 
-Only `ottla.metadata.replay` changes an image. Registrations are values: a change makes a new one, so whoever held the
-old one can compare. A node keeps two images: the controller's (everything appended) and the published one (everything
-committed).
+Only `ottla.metadata.replay` changes an image (for the order of quotas with `quota_order`). Registrations are values: a
+change makes a new one, so whoever held the old one can compare. A node keeps two images: the controller's (everything
+appended) and the published one (everything committed).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from ottla.metadata.features import ELR_VERSION, METADATA_VERSION, MINIMUM_METADATA_VERSION, Range
 from ottla.model.ids import NO_NODE, UNASSIGNED_DIRECTORY_ID, NodeId, TopicPartition, Uuid
-from ottla.model.java_order import maps_in_java_order
+from ottla.model.java_order import map_capacity, maps_by_bucket
 
 RESOURCE_TOPIC = 2
 RESOURCE_BROKER = 4
@@ -125,6 +125,8 @@ class MetadataImage:
     client_quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
     client_quotas_before: int = field(default=0, compare=False)
     """Entities before the last change: Kafka's map of quotas is made for that many, which its order depends on."""
+    client_quotas_former_capacity: int = field(default=0, compare=False)
+    """Capacity of Kafka's map before the last change; 0: the order of that map is in `client_quotas` (`quota_order.py`)."""
     acls: dict[Uuid, Any] = field(default_factory=dict)
     """id -> AccessControlEntryRecord"""
     scram: dict[tuple[int, str], Any] = field(default_factory=dict)
@@ -162,6 +164,7 @@ class MetadataImage:
             next_producer_id=self.next_producer_id,
             client_quotas={entity: dict(values) for entity, values in self.client_quotas.items()},
             client_quotas_before=self.client_quotas_before,
+            client_quotas_former_capacity=self.client_quotas_former_capacity,
             acls=dict(self.acls),
             scram=dict(self.scram),
             delegation_tokens=dict(self.delegation_tokens),
@@ -170,7 +173,12 @@ class MetadataImage:
 
     def quota_entities(self) -> list[QuotaEntity]:
         """In the order of Kafka's map."""
-        return maps_in_java_order(self.client_quotas, initial_capacity=max(1, self.client_quotas_before))
+        return maps_by_bucket(self.client_quotas, self.quota_capacity)
+
+    @property
+    def quota_capacity(self) -> int:
+        """Of Kafka's map of quotas."""
+        return map_capacity(len(self.client_quotas), max(1, self.client_quotas_before))
 
     def partition(self, topic: str, partition: int) -> PartitionRegistration | None:
         found = self.topics_by_name.get(topic)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
+from ottla.metadata import quota_order
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.features import METADATA_VERSION, SUPPORTED_FEATURES
 from ottla.metadata.image import RESOURCE_TOPIC, MetadataError, MetadataImage, PartitionRegistration, TopicImage
@@ -221,12 +222,10 @@ def _producer_ids(image: MetadataImage, delta: MetadataDelta, record: ProducerId
 
 
 def _client_quota(image: MetadataImage, delta: MetadataDelta, record: ClientQuotaRecord) -> None:
-    """Entities and their limits stand in the order of Kafka's maps, which are made anew with each delta: first what was
-    there, in the order of the old map, then what is new."""
+    """The limits of an entity stand in the order of Kafka's map, as the entities do (`quota_order.py`)."""
     entity = tuple(sorted((part.entity_type, part.entity_name) for part in record.entity))
     if not delta.client_quotas:
-        in_order = {known: image.client_quotas[known] for known in image.quota_entities()}
-        image.client_quotas, image.client_quotas_before = in_order, len(in_order)
+        quota_order.begin_delta(image)
     before = delta.client_quotas.setdefault(entity, tuple(image.client_quotas.get(entity, ())))
     values = image.client_quotas.setdefault(entity, {})
     if record.remove:
@@ -235,6 +234,7 @@ def _client_quota(image: MetadataImage, delta: MetadataDelta, record: ClientQuot
         values[record.key] = record.value
     if not values:
         del image.client_quotas[entity]
+        quota_order.on_entity_removed(image, delta.client_quotas)
         return
     kept = [key for key in before if key in values]
     new = strings_in_java_order(key for key in values if key not in before)

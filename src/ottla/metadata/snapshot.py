@@ -34,7 +34,8 @@ def image_records(image: MetadataImage) -> Iterator[Message]:
     for (resource_type, resource_name), values in image.configs.items():
         for name, value in values.items():
             yield ConfigRecord(resource_type, resource_name, name, value)
-    for entity, quotas in image.client_quotas.items():
+    for entity in image.quota_entities():
+        quotas = image.client_quotas[entity]
         parts = [EntityData(kind, name) for kind, name in entity]
         for key, quota in quotas.items():
             yield ClientQuotaRecord(parts, key, quota, remove=False)

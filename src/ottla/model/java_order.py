@@ -36,9 +36,14 @@ def strings_in_java_order(items: Iterable[str], *, initial_capacity: int = 0) ->
     return _in_java_order(items, java_hash, initial_capacity=initial_capacity)
 
 
-def maps_in_java_order(items: Iterable[MapT], *, initial_capacity: int) -> list[MapT]:
-    """Of objects whose hash is Objects.hash of one map, which is given by its entries."""
-    return _in_java_order(items, lambda entries: 31 + _map_hash(entries), initial_capacity=initial_capacity)
+def maps_by_bucket(items: Iterable[MapT], capacity: int) -> list[MapT]:
+    """Objects whose hash is Objects.hash of one map, which is given by its entries, in a map of this capacity."""
+    return sorted(items, key=lambda entries: _spread(31 + _map_hash(entries)) & capacity - 1)
+
+
+def map_capacity(size: int, initial_capacity: int) -> int:
+    """Of a map that was made with `initial_capacity` and got `size` entries."""
+    return _capacity(size, copied=False, initial=initial_capacity)
 
 
 def longs_in_java_order(items: Iterable[int]) -> list[int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -30,6 +31,7 @@ from pyspark.sql.types import (
 )  # fmt: skip
 
 from ottla.connect.schema_registry import framed, latest_schema, register_schema, schema_by_id, unframed
+from ottla.payloads.avro import AvroReader, parse_avro
 from ottla.pipelines.ports import Format
 from ottla.tables.topics import TableError
 
@@ -152,16 +154,18 @@ def _avro_reader(form: Format, subject: str) -> tuple[Callable[[bytes], Any], Da
     registry = form.registry
 
     def read(data: bytes) -> Any:
-        import fastavro
-
-        ours = fastavro.parse_schema(json.loads(text))
         if registry is None:
-            return fastavro.schemaless_reader(io.BytesIO(data), ours, None)
+            return _avro_values(text, None).read(data)
         schema_id, rest = unframed(data)
-        theirs = fastavro.parse_schema(json.loads(schema_by_id(registry, schema_id)))
-        return fastavro.schemaless_reader(io.BytesIO(rest), theirs, ours)
+        return _avro_values(schema_by_id(registry, schema_id), text).read(rest)
 
     return read, avro_to_spark(json.loads(text))
+
+
+@lru_cache(maxsize=1000)
+def _avro_values(theirs: str, ours: str | None) -> AvroReader:
+    """Compiled once in a worker, and not sent to it: the schemas' texts are."""
+    return AvroReader(json.loads(theirs), reader=None if ours is None else json.loads(ours))
 
 
 def _avro_writer(form: Format, subject: str) -> Callable[[dict[str, Any]], bytes]:
@@ -172,7 +176,7 @@ def _avro_writer(form: Format, subject: str) -> Callable[[dict[str, Any]], bytes
         import fastavro
 
         out = io.BytesIO()
-        fastavro.schemaless_writer(out, fastavro.parse_schema(json.loads(text)), row)
+        fastavro.schemaless_writer(out, parse_avro(json.loads(text)), row)
         return out.getvalue() if schema_id is None else framed(schema_id, out.getvalue())
 
     return write

@@ -145,10 +145,23 @@ def load_pipelines(path: str) -> list[Pipeline]:
         raise TableError(f"{path}{_line_in(path, problem)}: {type(problem).__name__}: {problem}") from problem
     finally:
         sys.path.pop(0)
+        _remember(os.path.dirname(os.path.abspath(path)))
     found = [value for value in vars(module).values() if isinstance(value, Pipeline)]
     if not found:
         raise TableError(f"{path} defines no pipeline: make one with Pipeline(NAME) and give it steps")
     return found
+
+
+STEP_FOLDERS: list[str] = []
+"""Folders of the files that were loaded: what their steps import later is found there, here and in Spark's workers."""
+
+
+def _remember(folder: str) -> None:
+    """Behind everything else, so that no file of the folder takes the place of an installed module."""
+    if folder not in STEP_FOLDERS:
+        STEP_FOLDERS.append(folder)
+    if folder not in sys.path:
+        sys.path.append(folder)
 
 
 def _line_in(path: str, problem: Exception) -> str:

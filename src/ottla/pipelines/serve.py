@@ -1,4 +1,7 @@
-"""`ottla pipeline serve`: what runs here, over HTTP, for the console: states, graphs, start and stop, views with offsets."""
+"""`ottla pipeline serve`: what runs here, over HTTP, for the console: states, graphs, start and stop, views with offsets.
+
+Readers see, writers (operators) start and stop; `ottla.security.web` has users, tokens, TLS and what a browser may send.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ from ottla.tables.topics import TableError
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+REALM = "ottla-pipelines"
 Handler = Callable[["Request"], Coroutine[Any, Any, Response]]
 
 
@@ -64,6 +68,7 @@ def app(state: str) -> Starlette:
 
     return Starlette(
         routes=[
+            Route("/healthz", _healthy),
             Route("/pipelines", _told(everything)),
             Route("/pipelines/{name}", _told(one)),
             Route("/pipelines/{name}/graph.{kind:str}", _told(drawn)),
@@ -71,6 +76,17 @@ def app(state: str) -> Starlette:
             Route("/pipelines/{name}/{action}", _told(control), methods=["POST"]),
         ]
     )
+
+
+def role_for(method: str, path: str) -> str | None:
+    """Only POST does something, whatever the path; a health check is for everybody."""
+    if path == "/healthz" and method in ("GET", "HEAD"):
+        return None
+    return "read" if method in ("GET", "HEAD") else "write"
+
+
+async def _healthy(_: Request) -> Response:
+    return Response("ok\n", media_type="text/plain")
 
 
 def _told(handler: Handler) -> Handler:

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OLDEST_JAVA = 17
+_STEPS = "OTTLA_STEPS_PATH"
+_SECRET = re.compile(r"secret|password|token|credential|access[._-]?key|\.sas\b|account[._]key", re.IGNORECASE)
+"""Names of Spark's settings whose values `ps` must not show."""
 _MISSING_FLAG = "--add-modules=jdk.incubator.vector"
 _CONFIG = {
     "spark.ui.enabled": "false",
@@ -61,7 +64,8 @@ def spark(
         use_java()
         local = not master or master.startswith("local")
         os.environ.setdefault("PYSPARK_PYTHON", _worker_python() if local else sys.executable)
-        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", _worker_python())  # the JVM runs it too: -c 'import pyspark'
+        os.environ[_STEPS] = os.pathsep.join(_step_folders())
         if local:
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings = dict(_CONFIG)
@@ -75,9 +79,11 @@ def spark(
                 "spark.sql.codegen.wholeStage": "false",
             }
         builder = SparkSession.builder.appName(name).master(master or "local[*]")
-        for key, value in {**settings, **(config or {})}.items():
-            builder = builder.config(key, value)
-        with _stderr_to(log_file):
+        whole = {**settings, **(config or {})}
+        hidden = {key: value for key, value in whole.items() if _SECRET.search(key)}
+        for key in whole.keys() - hidden.keys():
+            builder = builder.config(key, whole[key])
+        with _stderr_to(log_file), _in_a_file(hidden):
             session = builder.getOrCreate()
         session.sparkContext.setLogLevel("ERROR")
     from ottla.pipelines.datasource import OttlaDataSource
@@ -105,6 +111,40 @@ def _remote_session(address: str, config: Mapping[str, str]) -> SparkSession:
             f"the Spark Connect server {address} does not answer: {str(problem).splitlines()[0]}"
         ) from problem
     return session
+
+
+@contextmanager
+def _in_a_file(settings: Mapping[str, str]) -> Iterator[None]:
+    """Settings for a JVM that is started meanwhile, by a file that only its owner can read: PySpark writes all others on
+    the JVM's command line."""
+    if not settings:
+        yield
+        return
+    before = os.environ.get("PYSPARK_SUBMIT_ARGS")
+    descriptor, path = tempfile.mkstemp(prefix="ottla-spark-", suffix=".conf")  # 0600
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.writelines(f"{_escaped(key)}={_escaped(value)}\n" for key, value in settings.items())
+        words = f"--load-spark-defaults --properties-file {path} {before or 'pyspark-shell'}"
+        os.environ["PYSPARK_SUBMIT_ARGS"] = words
+        yield
+    finally:
+        os.remove(path)
+        if before is None:
+            del os.environ["PYSPARK_SUBMIT_ARGS"]
+        else:
+            os.environ["PYSPARK_SUBMIT_ARGS"] = before
+
+
+def _escaped(text: str) -> str:
+    """As java.util.Properties reads it."""
+    marked = re.sub(r"([\\=:#!\s])", r"\\\1", text).replace("\n", "n").replace("\r", "r")
+    return "".join(c if c.isascii() else "".join(f"\\u{unit:04x}" for unit in _utf16(c)) for c in marked)
+
+
+def _utf16(character: str) -> list[int]:
+    data = character.encode("utf-16-be")
+    return [int.from_bytes(data[at : at + 2], "big") for at in range(0, len(data), 2)]
 
 
 @contextmanager
@@ -165,17 +205,29 @@ def _wrapped(java: str) -> str:
 
 def _worker_python() -> str:
     """This Python, without Spark's zip of itself on its path: the installed package has bytecode, the zip has none, and a
-    worker starts in 0.28 s of CPU instead of 0.87 (2026-11-16). Spark gives a worker ten seconds to start."""
+    worker starts in 0.28 s of CPU instead of 0.87 (2026-11-16). Spark gives a worker ten seconds to start.
+
+    Spark starts it with `-m`, which would put the working directory first on the path of modules: `-P` keeps it off, and
+    the folders that steps may import from are named."""
     text = (
         "kept=\n"
         "IFS=:\n"
         'for p in $PYTHONPATH; do case "$p" in */pyspark.zip) ;; *) kept="${kept:+$kept:}$p" ;; esac; done\n'
         "unset IFS\n"
+        f'[ -z "${_STEPS}" ] || kept="${{kept:+$kept:}}${_STEPS}"\n'
         'export PYTHONPATH="$kept"\n'
-        f'exec "{sys.executable}" "$@"\n'
+        f'exec "{sys.executable}" -P "$@"\n'
     )
     name = hashlib.sha256(sys.executable.encode()).hexdigest()[:12]
     return _script(os.path.join(tempfile.gettempdir(), f"ottla-python-{os.getuid()}", name, "python3"), text)
+
+
+def _step_folders() -> list[str]:
+    """Those of pipeline files, and the working directory where this process imports from it by itself (a notebook)."""
+    from ottla.pipelines.pipeline import STEP_FOLDERS
+
+    here = os.getcwd()
+    return [*STEP_FOLDERS, *([here] if "" in sys.path or here in sys.path else [])]
 
 
 def _script(path: str, text: str) -> str:

@@ -1,7 +1,7 @@
 """Pipelines and connectors that run by themselves: each with a status file, a log and a process id.
 
 A state directory holds, for each pipeline, NAME.json (how it was started), NAME.status.json (what it last said of
-itself) and NAME.log. A process that is gone without having said goodbye is `dead`.
+itself) and NAME.log; NAME.options.json has the options that `ps` should not show. A process that is gone without having said goodbye is `dead`.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from typing import Any
 
-from ottla.system.processes import is_zombie, started_at
+from ottla.system.processes import is_zombie, own_command, started_at
 from ottla.tables.topics import TableError
 
 _NAME = re.compile(r"^[A-Za-z0-9._-]{1,200}$")
@@ -84,7 +83,7 @@ def start(state: str, name: str, words: list[str], command: Sequence[str] = _PIP
     known = read_json(status) or {}
     kept: dict[str, Any] = {fact: known[fact] for fact in ("class", "inputs", "outputs") if fact in known}
     write_json(status, {**kept, "name": name, "kind": kind, "state": "starting", "at": time.time()})
-    whole = [sys.executable, "-m", "ottla.cli.main", *command, *words]
+    whole = own_command(*command, *_hidden(words, definition.removesuffix(".json") + ".options.json"))
     whole += ["--quiet", "--status", status] if kind == "pipeline" else []
     with open(log, "ab") as output:
         process = subprocess.Popen(  # noqa: S603 - our own command
@@ -93,6 +92,25 @@ def start(state: str, name: str, words: list[str], command: Sequence[str] = _PIP
     definition_ = {"name": name, "command": list(command), "words": words, "cwd": cwd, "pid": process.pid}
     write_json(definition, definition_ | {"started": time.time()})
     return process.pid
+
+
+def _hidden(words: Sequence[str], path: str) -> list[str]:
+    """The words of a start without those that may hold a password: they go by a file that only its owner can read."""
+    shown: list[str] = []
+    options: dict[str, Any] = {}
+    remaining = iter(words)
+    for word in remaining:
+        if word in ("--property", "--conf"):
+            name, _, value = next(remaining).partition("=")
+            options[f"{word.removeprefix('--')}.{name.strip()}"] = value.strip()
+        elif word == "--remote":  # sc://HOST/;token=...
+            options["remote"] = next(remaining)
+        else:
+            shown.append(word)
+    if not options:
+        return shown
+    write_json(path, options)
+    return [*shown, "--settings", path]
 
 
 def stop(state: str, name: str, timeout_s: float = 60.0) -> bool:

@@ -13,6 +13,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.protocol.compressed_frames import lz4_frame_end, zstd_is_whole
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -82,6 +83,8 @@ def decompress(codec: int, data: Buffer, limit: int = MAX_DECOMPRESSED_BYTES) ->
                 raise too_large(limit)
     except failures as problem:
         raise undecodable(problem) from problem
+    if codec == ZSTD and not zstd_is_whole(memoryview(data).cast("B")):
+        raise undecodable(EOFError("the zstd data is cut off"))
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
@@ -89,8 +92,12 @@ def unknown_codec(codec: int) -> KafkaError:
     return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown compression type id: {codec}")
 
 
-def too_large(limit: int) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_RECORD, f"The batch decompresses to more than {limit} bytes")
+class TooLargeError(KafkaError):
+    """The batch decompresses to more than the reader allows."""
+
+
+def too_large(limit: int) -> TooLargeError:
+    return TooLargeError(ErrorCode.INVALID_RECORD, f"The batch decompresses to more than {limit} bytes")
 
 
 def undecodable(problem: BaseException) -> KafkaError:
@@ -137,7 +144,7 @@ def _decompress_lz4(data: Buffer, limit: int) -> bytes:
     room = min(limit, _LZ4_MAX_RATIO * len(view))
     out = bytearray(room)
     try:
-        size = cramjam.lz4.decompress_into(view, out)
+        size = cramjam.lz4.decompress_into(view[: lz4_frame_end(view)], out)
     except cramjam.DecompressionError as problem:
         raise (too_large(limit) if room == limit else undecodable(problem)) from problem
     with memoryview(out) as filled:

@@ -1,52 +1,61 @@
-"""Stored schemas as parsed ones: references looked up, circles refused, a bounded number kept."""
+"""Schemas with all that they refer to: references looked up in the state, pinned, circles refused, their number limited."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import msgspec
 
 from ottla.registry.errors import invalid_schema
-from ottla.registry.records import SchemaReference, SchemaValue
-from ottla.registry.schemas.parse import parse_schema
-from ottla.registry.schemas.parsed import Dependency, ParsedSchema, SchemaProblem
-from ottla.registry.state import RegistryState, digest
-from ottla.registry.subjects import in_context
+from ottla.registry.records import MAX_INT, SchemaReference, SchemaValue
+from ottla.registry.schema_work import Source
+from ottla.registry.schemas.budget import Budget
+from ottla.registry.schemas.parsed import Dependency, SchemaProblem
+from ottla.registry.state import RegistryState
+from ottla.registry.subjects import context_of, in_context
 
-MAX_PARSED = 1000
 MAX_REFERENCES = 500
 """Schemas that one may bring with it, those of its references included."""
+_MAX_DEPTH = 100
+_MAX_LOOKUPS = 20_000
+_LATEST = -1
 
 
 class Catalogue:
     def __init__(self, state: RegistryState) -> None:
         self._state = state
-        self._parsed: OrderedDict[tuple[str, str, bytes], ParsedSchema] = OrderedDict()
 
-    def stored(self, value: SchemaValue) -> ParsedSchema:
-        from ottla.registry.subjects import context_of
+    def stored(self, value: SchemaValue) -> Source:
+        return self.source(context_of(value.subject), value.schema_type, value.schema, value.references, deleted=True)
 
-        return self.parse(context_of(value.subject), value.schema_type, value.schema, value.references)
+    def pinned(
+        self, context: str, schema_type: str, references: tuple[SchemaReference, ...], *, deleted: bool
+    ) -> tuple[SchemaReference, ...]:
+        """Version -1 is the latest one of this moment: stored as that number, for tomorrow's may be another schema."""
+        if len(references) > MAX_REFERENCES:
+            raise invalid_schema(f"more than {MAX_REFERENCES} references", schema_type)
+        found = []
+        for reference in references:
+            if reference.version != _LATEST and not 1 <= reference.version <= MAX_INT:
+                text = f"the reference {reference.name} has the version {reference.version}: not in [1, 2^31-1]"
+                raise invalid_schema(text, schema_type)
+            try:
+                version = self._find(context, reference, deleted=deleted).version
+            except SchemaProblem as problem:
+                raise invalid_schema(str(problem), schema_type) from problem
+            found.append(msgspec.structs.replace(reference, version=version))
+        return tuple(found)
 
-    def parse(
-        self, context: str, schema_type: str, text: str, references: tuple[SchemaReference, ...] = ()
-    ) -> ParsedSchema:
-        """42201 with the reason when it is no schema, or a reference leads nowhere or in a circle."""
-        key = (context, schema_type, digest(text, references, None, None))
-        found = self._parsed.get(key)
-        if found is not None:
-            self._parsed.move_to_end(key)
-            return found
+    def source(
+        self, context: str, schema_type: str, text: str, references: tuple[SchemaReference, ...], *, deleted: bool
+    ) -> Source:
+        """42201 with the reason when a reference leads nowhere or in a circle. `deleted`: soft-deleted ones count."""
         if not text.strip():
             raise invalid_schema("Empty schema", schema_type)
+        into: dict[str, Dependency] = {}
         try:
-            dependencies: dict[str, Dependency] = {}
-            self._collect(context, references, dependencies, ())
-            parsed = parse_schema(schema_type, text, list(dependencies.values()))
+            self._collect(context, references, into, (), Budget(_MAX_LOOKUPS), deleted=deleted)
         except SchemaProblem as problem:
             raise invalid_schema(str(problem), schema_type) from problem
-        self._parsed[key] = parsed
-        if len(self._parsed) > MAX_PARSED:
-            self._parsed.popitem(last=False)
-        return parsed
+        return Source(schema_type, text, tuple(into.values()))
 
     def _collect(
         self,
@@ -54,25 +63,33 @@ class Catalogue:
         references: tuple[SchemaReference, ...],
         into: dict[str, Dependency],
         above: tuple[tuple[str, int], ...],
+        budget: Budget,
+        *,
+        deleted: bool,
     ) -> None:
-        """Depth first, so that each comes after what it needs."""
+        """Depth first, so that each comes after what it needs. A reference is to the context of who makes it."""
+        if len(above) > _MAX_DEPTH:
+            raise SchemaProblem(f"references nested more than {_MAX_DEPTH} deep")
         for reference in references:
-            target = (in_context(context, reference.subject), reference.version)
+            budget.spend()
+            value = self._find(context, reference, deleted=deleted)
+            target = (value.subject, value.version)
             if target in above:
                 raise SchemaProblem(f"the references go in a circle through {reference.subject} {reference.version}")
-            value = self._find(*target)
-            if value is None:
-                raise SchemaProblem(
-                    f'No schema reference found for subject "{reference.subject}" and version {reference.version}'
-                )
             if reference.name not in into:
-                self._collect(context, value.references, into, (*above, target))
+                inner = context_of(value.subject)
+                self._collect(inner, value.references, into, (*above, target), budget, deleted=deleted)
                 into[reference.name] = Dependency(reference.name, value.schema)
             if len(into) > MAX_REFERENCES:
                 raise SchemaProblem(f"more than {MAX_REFERENCES} references")
 
-    def _find(self, subject: str, version: int) -> SchemaValue | None:
-        if version == -1:
+    def _find(self, context: str, reference: SchemaReference, *, deleted: bool) -> SchemaValue:
+        subject, version = in_context(context, reference.subject), reference.version
+        if version == _LATEST:
             versions = self._state.versions(subject)
-            return versions[-1] if versions else None
-        return self._state.subjects.get(subject, {}).get(version)
+            found = versions[-1] if versions else None
+        else:
+            found = self._state.subjects.get(subject, {}).get(version)
+        if found is None or (found.deleted and not deleted):
+            raise SchemaProblem(f'No schema reference found for subject "{reference.subject}" and version {version}')
+        return found

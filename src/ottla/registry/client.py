@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
 from ottla.env.http_answer import HTTPException, read_answer
+from ottla.env.http_request import open_request
 from ottla.registry.errors import RegistryError
 
 _CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
@@ -43,7 +44,7 @@ class RegistryClient:
         if self._user:
             request.add_header("Authorization", "Basic " + base64.b64encode(self._user.encode()).decode())
         try:
-            with urllib.request.urlopen(request, timeout=self._timeout_s, context=self._tls) as response:  # noqa: S310 - as above
+            with open_request(request, self._timeout_s, self._tls) as response:
                 return json.loads(read_answer(response, _MAX_ANSWER_BYTES))
         except urllib.error.HTTPError as error:
             raise _error(error) from error

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from ottla.registry.errors import invalid_compatibility
+from ottla.registry.schemas.budget import Budget
 from ottla.registry.schemas.parsed import Incompatibility, ParsedSchema
 
+_Earlier = TypeVar("_Earlier")
 NONE = "NONE"
 BACKWARD = "BACKWARD"
 LEVELS = (
@@ -36,27 +38,32 @@ def level_named(name: object) -> str:
     return level
 
 
+def needed(level: str, earlier: Sequence[_Earlier]) -> Sequence[_Earlier]:
+    """Those of `earlier`, in order of version, that the level compares with."""
+    if level == NONE:
+        return ()
+    return earlier if level.endswith("_TRANSITIVE") else earlier[-1:]
+
+
 def check(level: str, schema: ParsedSchema, earlier: Sequence[Earlier]) -> list[Finding]:
     """`earlier` in order of version. All findings of the newest version that has any."""
-    if level == NONE:
-        return []
-    candidates = earlier if level.endswith("_TRANSITIVE") else earlier[-1:]
-    for version, other in reversed(candidates):
-        found = _against(level, schema, version, other)
+    for version, other in reversed(needed(level, earlier)):
+        found = against(level, schema, version, other, Budget())
         if found:
             return found
     return []
 
 
-def _against(level: str, schema: ParsedSchema, version: int, other: ParsedSchema) -> list[Finding]:
+def against(level: str, schema: ParsedSchema, version: int, other: ParsedSchema, budget: Budget) -> list[Finding]:
+    """Why the schema and one earlier version do not go together; TooComplex when the budget does not suffice."""
     if schema.schema_type != other.schema_type:
         text = f"the schema is {schema.schema_type}, version {version} is {other.schema_type}"
         return [Finding(version, BACKWARD, Incompatibility("SCHEMA_TYPE_CHANGED", "/", text))]
     found = []
     if level.startswith(("BACKWARD", "FULL")):
-        found += [Finding(version, BACKWARD, reason) for reason in schema.incompatibilities(other)]
+        found += [Finding(version, BACKWARD, reason) for reason in schema.incompatibilities(other, budget)]
     if level.startswith(("FORWARD", "FULL")):
-        found += [Finding(version, "FORWARD", reason) for reason in other.incompatibilities(schema)]
+        found += [Finding(version, "FORWARD", reason) for reason in other.incompatibilities(schema, budget)]
     return found
 
 

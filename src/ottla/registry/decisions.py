@@ -7,7 +7,7 @@ that (`writer.py`), asks again when it was not, and asks again after each record
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -30,6 +30,7 @@ from ottla.registry.errors import (
 from ottla.registry.queries import Queries, version_number
 from ottla.registry.records import (
     AVRO,
+    MAX_INT,
     JsonObject,
     Record,
     SchemaReference,
@@ -42,7 +43,7 @@ from ottla.registry.records import (
     schema_record,
     schema_tombstone,
 )
-from ottla.registry.schemas.parsed import ParsedSchema
+from ottla.registry.schema_work import Source, Work
 from ottla.registry.state import GLOBAL, digest
 from ottla.registry.subjects import context_of
 
@@ -58,8 +59,8 @@ class RegisterRequest(msgspec.Struct, rename="camel"):
     references: tuple[SchemaReference, ...] | None = ()
     metadata: JsonObject | None = None
     rule_set: JsonObject | None = None
-    id: int | None = None
-    version: int | None = None
+    id: Annotated[int, msgspec.Meta(ge=-1, le=MAX_INT)] | None = None
+    version: Annotated[int, msgspec.Meta(ge=-1, le=MAX_INT)] | None = None
 
 
 @dataclass(slots=True)
@@ -70,44 +71,53 @@ class Step:
     answer: Any = None
 
 
-def parsed(queries: Queries, subject: str, request: RegisterRequest, *, normalize: bool) -> tuple[ParsedSchema, str]:
-    """The schema of a request and the text that is stored for it."""
-    request.references = tuple(request.references or ())
-    schema_type = request.schema_type or AVRO
-    schema = queries.catalogue.parse(context_of(subject), schema_type, request.schema or "", request.references)
+def read(
+    queries: Queries, work: Work, subject: str, request: RegisterRequest, *, normalize: bool, deleted: bool = False
+) -> tuple[Source, str]:
+    """The schema of a request and the text that is stored for it. `deleted`: it may refer to what is soft deleted."""
+    schema_type, context = request.schema_type or AVRO, context_of(subject)
+    request.references = queries.catalogue.pinned(
+        context, schema_type, tuple(request.references or ()), deleted=deleted
+    )
+    source = queries.catalogue.source(context, schema_type, request.schema or "", request.references, deleted=deleted)
     configured = queries.config(subject, inherited=True).get("normalize") is True
-    return schema, schema.normalized() if normalize or configured else schema.canonical
+    return source, work.text(source, "normalized" if normalize or configured else "canonical")
 
 
 class Register:
-    def __init__(self, subject: str, request: RegisterRequest, *, normalize: bool) -> None:
-        self.subject, self.request, self.normalize = subject, request, normalize
+    def __init__(self, subject: str, request: RegisterRequest, work: Work, *, normalize: bool) -> None:
+        self.subject, self.request, self.work, self.normalize = subject, request, work, normalize
+        self._written: SchemaValue | None = None
 
     def __call__(self, queries: Queries) -> Step:
         subject, request = self.subject, self.request
-        schema, text = parsed(queries, subject, request, normalize=self.normalize)
-        existing = self._existing(queries, schema, text)
+        if self._written is not None:
+            return Step(answer=self._written)
+        imported = (request.id or 0) > 0
+        source, text = read(queries, self.work, subject, request, normalize=self.normalize, deleted=imported)
+        existing = self._existing(queries, source.schema_type, text)
         if existing is not None and request.id in {None, -1, existing.id}:
             return Step(answer=existing)
         mode = queries.mode(subject, inherited=True)
         _check_writable(mode, subject)
-        if (request.id or 0) > 0:
-            return self._imported(queries, schema, text, mode)
+        if imported:
+            return self._imported(queries, source.schema_type, text, mode)
         if mode == "IMPORT":
             raise not_permitted(f"Subject {subject} in context {context_of(subject)} is in import mode")
+        self.work.check_new(source)
         version = self._next_version(queries)
         if (request.version or 0) > 0 and request.version != version:
-            raise invalid_schema(f"Version is not one more than previous version {version - 1}", schema.schema_type)
-        level, findings = queries.findings(subject, schema, request.metadata)
+            raise invalid_schema(f"Version is not one more than previous version {version - 1}", source.schema_type)
+        level, findings = queries.findings(self.work, subject, source, request.metadata)
         if findings:
             raise incompatible(subject, shown(findings, level))
         context = queries.state.context(context_of(subject))
         known = context.by_digest.get(digest(text, request.references or (), request.metadata, request.rule_set))
-        return self._write(schema, text, context.max_id + 1 if known is None else known, version)
+        return self._write(source.schema_type, text, context.max_id + 1 if known is None else known, version)
 
-    def _existing(self, queries: Queries, schema: ParsedSchema, text: str) -> SchemaValue | None:
+    def _existing(self, queries: Queries, schema_type: str, text: str) -> SchemaValue | None:
         try:
-            return queries.look_up(self.subject, schema, text, self.request, deleted=False)
+            return queries.look_up(self.subject, schema_type, text, self.request, deleted=False)
         except RegistryError:
             return None
 
@@ -115,27 +125,31 @@ class Register:
         """A soft-deleted version keeps its number."""
         return max(queries.state.subjects.get(self.subject, {0: None})) + 1
 
-    def _imported(self, queries: Queries, schema: ParsedSchema, text: str, mode: str) -> Step:
+    def _imported(self, queries: Queries, schema_type: str, text: str, mode: str) -> Step:
         if mode != "IMPORT":
             where = f"Subject {self.subject} in context {context_of(self.subject)}"
             raise not_permitted(f"{where} is not in import mode")
         schema_id = self.request.id or 0
         for value in queries.state.by_id(context_of(self.subject), schema_id).values():
-            if value.schema != text or value.schema_type != schema.schema_type:
+            if value.schema != text or value.schema_type != schema_type:
                 raise not_permitted(
                     f"Overwrite new schema with id {schema_id} in context {context_of(self.subject)} is not permitted."
                 )
-        existing = self._existing(queries, schema, text)
+        existing = self._existing(queries, schema_type, text)
         if existing is not None and existing.id != schema_id:
             raise id_does_not_match()
-        return self._write(schema, text, schema_id, self.request.version or self._next_version(queries))
+        return self._write(schema_type, text, schema_id, self.request.version or self._next_version(queries))
 
-    def _write(self, schema: ParsedSchema, text: str, schema_id: int, version: int) -> Step:
+    def _write(self, schema_type: str, text: str, schema_id: int, version: int) -> Step:
         request = self.request
+        if max(schema_id, version) > MAX_INT:
+            what = "id" if schema_id > MAX_INT else "version"
+            raise not_permitted(f"The next {what} would be larger than 2^31-1: none is left for {self.subject}")
         value = SchemaValue(
-            self.subject, version, schema_id, False, schema.schema_type, tuple(request.references or ()),
+            self.subject, version, schema_id, False, schema_type, tuple(request.references or ()),
             request.metadata, request.rule_set, text,
         )  # fmt: skip
+        self._written = value
         return Step(schema_record(value))
 
 

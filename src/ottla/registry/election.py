@@ -1,7 +1,7 @@
 """One writer among several instances: the member of the consumer group that is given the topic's only partition.
 
 The group's coordinator on the broker is the referee, and its list of members is the address book: an instance's
-client.id is its URL. Being elected is a matter of who does the work; that nothing is written twice is the log's affair.
+client.id is its URL, signed or not (`peers.py`). Being elected is a matter of who does the work; that nothing is written twice is the log's affair.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ log = get_logger(__name__)
 
 
 class Election:
-    def __init__(self, settings: RegistrySettings, url: str, on_change: Callable[[bool], object]) -> None:
+    def __init__(self, settings: RegistrySettings, client_id: str, on_change: Callable[[bool], object]) -> None:
         self._settings = settings
-        self._url = url
+        self._client_id = client_id
         self._on_change = on_change
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="registry-election", daemon=True)
@@ -38,7 +38,7 @@ class Election:
     def _run(self) -> None:
         consumer = Consumer(
             {
-                **client_config(self._settings, self._url),
+                **client_config(self._settings, self._client_id),
                 "group.id": self._settings.group_id,
                 "enable.auto.commit": False,
                 "session.timeout.ms": self._settings.session_timeout_ms,
@@ -67,8 +67,8 @@ class Election:
             consumer.close()
 
 
-def writer_url(settings: RegistrySettings) -> str | None:
-    """The URL of the elected writer as the group's coordinator knows it; None while there is none."""
+def writer_id(settings: RegistrySettings) -> str | None:
+    """The client id of the elected writer as the group's coordinator knows it; None while there is none."""
     admin = AdminClient(client_config(settings, "ottla-registry"))
     try:
         described = admin.describe_consumer_groups([settings.group_id], request_timeout=settings.timeout_s)

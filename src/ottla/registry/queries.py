@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from ottla.registry.catalogue import Catalogue
-from ottla.registry.compatibility import BACKWARD, Earlier, Finding, check
+from ottla.registry.compatibility import BACKWARD, Finding, needed
 from ottla.registry.errors import (
     compatibility_not_configured,
     invalid_version,
@@ -16,13 +16,12 @@ from ottla.registry.errors import (
     subject_not_found,
     version_not_found,
 )
-from ottla.registry.records import AVRO, JsonObject, SchemaValue
-from ottla.registry.schemas.parsed import ParsedSchema
+from ottla.registry.records import AVRO, MAX_INT, JsonObject, SchemaReference, SchemaValue
+from ottla.registry.schema_work import Source, Work
 from ottla.registry.state import GLOBAL, RegistryState, digest, guid_of
 from ottla.registry.subjects import DEFAULT_CONTEXT, context_of, local_name, qualified
 
 READWRITE = "READWRITE"
-_MAX_VERSION = (1 << 31) - 1
 _Item = TypeVar("_Item")
 
 
@@ -36,7 +35,7 @@ def version_number(text: str) -> int | None:
     """A version of a path: None is the latest; 42202 when it is neither."""
     if text in {"latest", "-1"}:
         return None
-    if text.isascii() and text.isdigit() and 1 <= int(text) <= _MAX_VERSION:
+    if text.isascii() and text.isdigit() and len(text) <= 10 and 1 <= int(text) <= MAX_INT:
         return int(text)
     raise invalid_version(text)
 
@@ -84,22 +83,25 @@ class Queries:
         return value
 
     def look_up(
-        self, subject: str, schema: ParsedSchema, text: str, request: Any, *, deleted: bool, check_subject: bool = True
+        self, subject: str, schema_type: str, text: str, request: Any, *, deleted: bool, check_subject: bool = True
     ) -> SchemaValue:
         """The newest version with this very schema."""
         values = self.state.versions(subject, deleted=deleted)
         if not values and check_subject:
             raise subject_not_found(subject)
-        wanted = digest(text, request.references, request.metadata, request.rule_set)
-        plain = request.metadata is None and request.rule_set is None
+        wanted, extras = (text, request.references), digest("", (), request.metadata, request.rule_set)
         for value in reversed(values):
-            if value.schema_type != schema.schema_type:
+            if value.schema_type != schema_type or (value.schema, self._pinned(value)) != wanted:
                 continue
-            if plain and (value.schema, value.references) == (text, request.references):
-                return value
-            if digest(value.schema, value.references, value.metadata, value.rule_set) == wanted:
+            if digest("", (), value.metadata, value.rule_set) == extras:
                 return value
         raise schema_not_found()
+
+    def _pinned(self, value: SchemaValue) -> tuple[SchemaReference, ...]:
+        """Its references; earlier versions stored -1 for the latest one."""
+        if all(reference.version > 0 for reference in value.references):
+            return value.references
+        return self.catalogue.pinned(context_of(value.subject), value.schema_type, value.references, deleted=True)
 
     # Ids
 
@@ -177,7 +179,7 @@ class Queries:
         return str(self.config(subject, inherited=True).get("compatibilityLevel", BACKWARD))
 
     def findings(
-        self, subject: str, schema: ParsedSchema, metadata: JsonObject | None = None, only: str | None = None
+        self, work: Work, subject: str, source: Source, metadata: JsonObject | None = None, only: str | None = None
     ) -> tuple[str, list[Finding]]:
         """The level and what stands against it; `only` names one version (Confluent then drops TRANSITIVE)."""
         config = self.config(subject, inherited=True)
@@ -191,13 +193,8 @@ class Queries:
         if group:
             mine = _property(metadata, group)
             values = [value for value in values if _property(value.metadata, group) == mine]
-        earlier = [Earlier(value.version, self.catalogue.stored(value)) for value in self._needed(level, values)]
-        return level, check(level, schema, earlier)
-
-    def _needed(self, level: str, values: list[SchemaValue]) -> list[SchemaValue]:
-        if level == "NONE":
-            return []
-        return values if level.endswith("_TRANSITIVE") else values[-1:]
+        earlier = [(value.version, self.catalogue.stored(value)) for value in needed(level, values)]
+        return level, work.findings(level, source, earlier)
 
 
 def _property(metadata: JsonObject | None, name: str) -> Any:

@@ -28,6 +28,8 @@ PROTOBUF = "PROTOBUF"
 SCHEMA_TYPES = (JSON, PROTOBUF, AVRO)
 
 JsonObject = dict[str, Any]
+MAX_INT = (1 << 31) - 1
+"""Ids travel in four bytes, and so do versions in Java's clients."""
 
 
 class SchemaReference(msgspec.Struct, frozen=True):

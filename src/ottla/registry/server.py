@@ -10,12 +10,15 @@ from collections.abc import Callable
 
 import uvicorn
 
+from ottla.client.audit.sinks import AuditDestinationError
+from ottla.client.audit.trail import AuditTrail
 from ottla.registry.http.app import RegistryApp
-from ottla.registry.http.routes import role_for
 from ottla.registry.service import Registry
 from ottla.registry.settings import RegistrySettings, RegistryStartError
+from ottla.registry.topic import client_config
 from ottla.security.ruled_access import RuledAccess
 from ottla.security.web import WebAccess, WebAccessError
+from ottla.security.web_hosts import WebHosts, host_names
 
 
 class RegistryServer:
@@ -34,18 +37,25 @@ class RegistryServer:
         self._server: uvicorn.Server | None = None
         self._task: asyncio.Task[None] | None = None
         self._started = asyncio.Event()
+        self._audit = AuditTrail("registry", ())
 
     async def start(self) -> None:
         settings = self._settings
         try:
             access = web_access(settings)
+            self._audit = AuditTrail.open("registry", settings.audit, client_config(settings, "ottla-registry-audit"))
+            # Whoever is let in is a reader at least; what else a request needs is the role of its route.
             config = uvicorn.Config(
-                access.protect(RegistryApp(self.registry), role_for=role_for),
+                self._audit.around(
+                    access.protect(
+                        RegistryApp(self.registry), role_for=lambda _method, _path: "read", hosts=self._hosts()
+                    )
+                ),
                 log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=5, server_header=False,
                 date_header=False, ws="none", **access.uvicorn_options(),
             )  # fmt: skip
             config.load()
-        except WebAccessError as error:
+        except (WebAccessError, AuditDestinationError) as error:
             raise RegistryStartError(str(error)) from error
         except OSError as error:
             raise RegistryStartError(f"cannot use the TLS certificate {settings.tls_certificate}: {error}") from error
@@ -58,6 +68,10 @@ class RegistryServer:
         started.cancel()
         if self._task.done():
             self._task.result()
+
+    def _hosts(self) -> WebHosts:
+        names = host_names(self._settings.host, self.url, machine=socket.gethostname())
+        return WebHosts((*names, *self._settings.allowed_hosts))
 
     async def _serve(self, server: uvicorn.Server) -> None:
         # Signals are ours: uvicorn's own handling would end the process twice.
@@ -73,6 +87,7 @@ class RegistryServer:
             await asyncio.wait({self._task}, timeout=10)
         self._socket.close()
         await self.registry.stop()
+        await asyncio.to_thread(self._audit.close)
 
 
 def web_access(settings: RegistrySettings) -> WebAccess:

@@ -13,10 +13,12 @@ from confluent_kafka import KafkaException
 
 from ottla.env.logging import get_logger
 from ottla.registry.catalogue import Catalogue
-from ottla.registry.election import Election, writer_url
+from ottla.registry.election import Election, writer_id
 from ottla.registry.errors import RegistryError
 from ottla.registry.log import Message, SchemasLog
+from ottla.registry.peers import Peer, Peers
 from ottla.registry.queries import Queries
+from ottla.registry.schema_work import SchemaThread, Work
 from ottla.registry.settings import RegistrySettings, RegistryStartError
 from ottla.registry.state import RegistryState
 from ottla.registry.topic import TopicReader, TopicWriter, end_offset, ensure_topic
@@ -34,15 +36,21 @@ class Registry:
         self.url = url
         self.state = RegistryState()
         self.log = SchemasLog(self.state)
+        self.schemas = SchemaThread()
         self.queries = Queries(self.state, Catalogue(self.state))
         self._topic = TopicWriter(settings)
         self.writer = Writer(settings, self.log, self.queries, self._topic)
         self.is_writer = False
         self._reader: TopicReader | None = None
         self._election: Election | None = None
-        self._writer_url: str | None = None
+        self.peers = Peers.of(settings)
+        self._writer: Peer | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.forwards = ThreadPoolExecutor(FORWARD_THREADS, thread_name_prefix="forward")
+
+    def work(self) -> Work:
+        """For what one request asks of schemas."""
+        return Work(self.schemas)
 
     async def start(self) -> None:
         """Ready to answer: what was in the topic has been read."""
@@ -72,7 +80,9 @@ class Registry:
             self._repair_if_needed()
         else:
             self._election = Election(
-                self.settings, self.url, lambda won: loop.call_soon_threadsafe(self._on_election, won)
+                self.settings,
+                self.peers.client_id(self.url),
+                lambda won: loop.call_soon_threadsafe(self._on_election, won),
             )
             self._election.start()
         log.info("registry.started", url=self.url, subjects=len(self.state.subjects), topic=self.settings.topic)
@@ -108,7 +118,7 @@ class Registry:
             self._spawn(self._take_over())
         else:
             self.is_writer = False
-        self._writer_url = None
+        self._writer = None
 
     async def _take_over(self) -> None:
         """A new writer first reads what its predecessor wrote."""
@@ -120,11 +130,12 @@ class Registry:
         log.info("writer.elected", url=self.url)
         self._repair_if_needed()
 
-    async def find_writer(self, *, again: bool = False) -> str | None:
-        """The elected writer's URL."""
-        if self._writer_url is None or again:
-            self._writer_url = await asyncio.to_thread(writer_url, self.settings)
-        return self._writer_url
+    async def find_writer(self, *, again: bool = False) -> Peer | None:
+        """The elected writer, and whether its address is to be believed."""
+        if self._writer is None or again:
+            found = await asyncio.to_thread(writer_id, self.settings)
+            self._writer = None if found is None else self.peers.read(found)
+        return self._writer
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -140,3 +151,4 @@ class Registry:
                 await asyncio.to_thread(part.stop)
         await asyncio.to_thread(self._topic.close)
         self.forwards.shutdown(wait=False, cancel_futures=True)
+        self.schemas.stop()

@@ -44,3 +44,11 @@ class RegistrySettings:
     forward_user: str | None = None
     """NAME:PASSWORD that forwarded writes use where authentication is on."""
     forward_ca: str | None = None
+    audit: tuple[str, ...] = ()
+    """Where changes and refusals are recorded: see `ottla.client.audit.sinks`."""
+    peers: tuple[str, ...] = ()
+    """URLs of other instances: see `ottla.registry.peers`."""
+    peer_secret_file: str | None = None
+    """File with a secret that all instances share; each signs its address with it."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Further names that clients may use for this instance: see `ottla.security.web_hosts`."""

@@ -17,6 +17,7 @@ from ottla.registry.errors import operation_timeout, schema_too_large, store_err
 from ottla.registry.log import SchemasLog
 from ottla.registry.queries import Queries
 from ottla.registry.records import Record
+from ottla.registry.schema_work import Unprepared
 from ottla.registry.settings import RegistrySettings
 from ottla.registry.topic import TopicWriter
 
@@ -34,17 +35,25 @@ class Writer:
 
     async def carry_out(self, decision: Decision) -> Any:
         """The decision's answer, when all that it wrote is in the log and read back."""
-        async with self._lock:
-            races = 0
-            while races < MAX_RACES:
-                attempt = copy.copy(decision)
-                step = attempt(self._queries)
-                if step.record is None:
-                    return step.answer
-                if await self._append(step.record):
-                    decision = attempt
-                else:
-                    races += 1
+        while True:
+            try:
+                async with self._lock:
+                    return await self._decided(decision)
+            except Unprepared as missing:
+                # Nobody waits for the lock meanwhile. What changes in the state until then is asked for again.
+                await missing.work.do(missing.jobs)
+
+    async def _decided(self, decision: Decision) -> Any:
+        races = 0
+        while races < MAX_RACES:
+            attempt = copy.copy(decision)
+            step = attempt(self._queries)
+            if step.record is None:
+                return step.answer
+            if await self._append(step.record):
+                decision = attempt
+            else:
+                races += 1
         raise operation_timeout(f"Another writer was quicker {MAX_RACES} times")
 
     async def repair(self) -> None:

@@ -28,6 +28,8 @@ log = get_logger(__name__)
 
 FULL_DISK_PAUSE_MS = 1_000
 LAST_PIECE_BYTES = 1024 * 1024
+TURN_MS = 5.0
+"""How long a turn over all moves may hold the loop. The step that is under way then, at most one promotion, ends first."""
 
 
 class Stage(enum.Enum):
@@ -128,13 +130,27 @@ class ReplicaMoves:
     # Copying
 
     def advance(self, max_bytes: int) -> bool:
-        """Copy a little of each move, finish those that have caught up; whether there is more to do at once."""
+        """Copy up to about `max_bytes` of all moves together, promote those that are assigned; whether there is more to
+        do at once. Assigned moves come first and are not limited: the metadata is ahead of them.
+        """
+        copied, until_ms = self._logs.moves.copied_bytes, self._clock.monotonic_ms() + TURN_MS
         busy = False
-        for move in self:
+        for move in sorted(self, key=lambda each: each.stage is not Stage.ASSIGNED):
+            left = max_bytes - (self._logs.moves.copied_bytes - copied)
+            if self._clock.monotonic_ms() > until_ms or (left <= 0 and move.stage is not Stage.ASSIGNED):
+                return True
             if self._check_directories(move) and move.paused_until_ms <= self._clock.monotonic_ms():
-                self._try(move, max_bytes)
-                busy |= self._moves.get(move.partition.topic_partition) is move and not move.paused
+                self._try(move, LAST_PIECE_BYTES if move.stage is Stage.ASSIGNED else left)
+                busy |= self._comes_last(move) and not move.paused
         return busy
+
+    def _comes_last(self, move: Move) -> bool:
+        """The next turn begins with the others; whether the move is still under way."""
+        tp = move.partition.topic_partition
+        if self._moves.get(tp) is not move:
+            return False
+        self._moves[tp] = self._moves.pop(tp)
+        return True
 
     def _try(self, move: Move, max_bytes: int) -> None:
         stage = move.stage
@@ -174,12 +190,9 @@ class ReplicaMoves:
         return self._directories() if known else None
 
     def _on_accepted(self, move: Move) -> None:
-        """At once: the less time, the less can fail while the metadata is ahead."""
-        if self._moves.get(move.partition.topic_partition) is not move:
-            return  # its end has given the assignment back
-        move.stage = Stage.ASSIGNED
-        if self._check_directories(move):
-            self._try(move, LAST_PIECE_BYTES)
+        """The next turn promotes it. Not here: the controller's answer may be about two thousand replicas."""
+        if self._moves.get(move.partition.topic_partition) is move:  # else its end has given the assignment back
+            move.stage = Stage.ASSIGNED
 
     def _promote(self, move: Move) -> None:
         partition = move.partition

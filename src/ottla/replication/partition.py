@@ -138,18 +138,20 @@ class Partition:
         required_acks: int = -1,
         version: int = 13,
         guard: Verification | None = None,
-        rewrite: Callable[[ValidatedBatches], ValidatedBatches] | None = None,
+        validated: ValidatedBatches | None = None,
+        on_loop: bool = False,
     ) -> AppendResult:
-        """Append what a Produce request of `version` carries; `batches` is patched in place. `rewrite` may put another
-        batch in the place of the validated one, with the same range of offsets.
+        """Append what a Produce request of `version` carries; `batches` is patched in place. `validated` and
+        `on_loop` as the log's.
         """
         if self.leader_id != self._node_id:
             self.require_leader()
         if required_acks == -1 and len(self.isr) < len(self.replicas):
             self._require_min_isr()
         result = self.log.append_as_leader(
-            batches, leader_epoch=self.leader_epoch, now_ms=now_ms, version=version, guard=guard, rewrite=rewrite
-        )
+            batches, leader_epoch=self.leader_epoch, now_ms=now_ms, version=version, guard=guard,
+            validated=validated, on_loop=on_loop,
+        )  # fmt: skip
         if result.flush_due:
             # flush.messages asks for a sync before the answer; whoever sets it pays for it here, on the loop.
             self.log.flush(now_ms)

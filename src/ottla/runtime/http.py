@@ -1,85 +1,194 @@
 """A small HTTP/1.1 server for a node's own facts: GET, a fixed set of paths, one answer a connection, nothing else.
 
 A framework would cost a node more memory than the rest of it. Everything is bounded: the request's size and time, the
-number of connections, and only GET and HEAD are known.
+number of connections, and only GET and HEAD are known. At the limit of connections the one that has waited longest for
+its peer (for a handshake, a request, or to read its answer) makes room, so that idle peers never hide `/healthz`. TLS is
+begun here, after a connection was counted: a peer that does not shake hands is one of those that wait.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
 from ottla.env.logging import get_logger
+from ottla.security.web import TooManyFailures, WebAccess, WebAccessError
+from ottla.security.web_hosts import WebHosts
 
 log = get_logger(__name__)
 
+MAX_CONNECTIONS = 64
+REQUEST_S = 10.0
+OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+"""Answered to everybody: whoever watches a node has no login, and they say nothing but yes or no."""
 _MAX_REQUEST = 8 * 1024
-_REQUEST_SECONDS = 10.0
-_MAX_CONNECTIONS = 64
-_REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
+_ACCEPT_PAUSE_S = 0.2
+_REASONS = {
+    200: "OK", 400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed",
+    421: "Misdirected Request", 429: "Too Many Requests", 503: "Service Unavailable",
+}  # fmt: skip
 
 
 class HttpAnswer(NamedTuple):
     body: str
     content_type: str = "text/plain; charset=utf-8"
     status: int = 200
+    header: str = ""
+    """One more line of the head."""
 
 
 Answers = Mapping[str, Callable[[], HttpAnswer | Awaitable[HttpAnswer]]]
 
 
+class _Request(NamedTuple):
+    method: str
+    path: str
+    headers: dict[str, str]
+
+
 class HttpServer:
-    def __init__(self, sock: socket.socket, answers: Answers) -> None:
+    def __init__(
+        self,
+        sock: socket.socket,
+        answers: Answers,
+        *,
+        access: WebAccess | None = None,
+        hosts: WebHosts | None = None,
+        max_connections: int = MAX_CONNECTIONS,
+        request_s: float = REQUEST_S,
+    ) -> None:
         self._socket = sock
         self._answers = answers
-        self._server: asyncio.Server | None = None
-        self._open = 0
+        self._access = WebAccess() if access is None else access
+        self._hosts = hosts
+        self._tls = self._access.ssl_context()
+        self._max_connections = max_connections
+        self._request_s = request_s
+        self._accepting: asyncio.Task[None] | None = None
+        self._open: dict[socket.socket, asyncio.Task[None]] = {}
+        self._waiting: dict[socket.socket, None] = {}
+        """Connections that wait for their peer, the oldest first."""
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, sock=self._socket, limit=_MAX_REQUEST)
+        self._accepting = asyncio.ensure_future(self._accept())
+        self._accepting.add_done_callback(lambda _: self._socket.close())
 
     def stop(self) -> None:
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        for task in (self._accepting, *self._open.values()):
+            if task is not None:
+                task.cancel()
+        self._accepting = None
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._open >= _MAX_CONNECTIONS:
-            writer.close()
-            return
-        self._open += 1
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                sock, address = await loop.sock_accept(self._socket)
+            except OSError as error:  # no descriptor is left, for one
+                log.warning("http.not_accepted", reason=error.strerror or str(error))
+                await asyncio.sleep(_ACCEPT_PAUSE_S)
+                continue
+            if len(self._open) >= self._max_connections and not self._make_room():
+                sock.close()
+                continue
+            self._waiting[sock] = None
+            self._open[sock] = loop.create_task(self._serve(sock, str(address[0])))
+
+    def _make_room(self) -> bool:
+        oldest = next(iter(self._waiting), None)
+        if oldest is None:
+            return False
+        self._forget(oldest)
+        with contextlib.suppress(OSError):
+            oldest.shutdown(socket.SHUT_RDWR)  # its task sees the end of the connection
+        return True
+
+    def _forget(self, sock: socket.socket) -> None:
+        self._open.pop(sock, None)
+        self._waiting.pop(sock, None)
+
+    async def _serve(self, sock: socket.socket, address: str) -> None:
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=_MAX_REQUEST, loop=loop)
+        protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+        writer: asyncio.StreamWriter | None = None
         try:
-            async with asyncio.timeout(_REQUEST_SECONDS):
-                head = await reader.readuntil(b"\r\n\r\n")
-                answer, is_head = await self._answer(head)
-                writer.write(_frame(answer, is_head=is_head))
-                await writer.drain()
-        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, ConnectionError):
-            pass  # a peer that does not ask properly gets nothing
-        finally:
-            self._open -= 1
+            async with asyncio.timeout(self._request_s):
+                transport, _ = await loop.connect_accepted_socket(lambda: protocol, sock, ssl=self._tls)
+                writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+                await self._converse(sock, reader, writer, address)
             writer.close()
+        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, OSError):
+            if writer is not None:  # a peer that does not ask properly gets nothing
+                writer.transport.abort()
+        finally:
+            self._forget(sock)
 
-    async def _answer(self, head: bytes) -> tuple[HttpAnswer, bool]:
-        parts = head.split(b"\r\n", 1)[0].split(b" ")
-        if len(parts) != 3 or not parts[2].startswith(b"HTTP/1."):
-            return HttpAnswer("not HTTP\n", status=400), False
-        method, path = parts[0], parts[1].split(b"?", 1)[0].decode("latin-1")
-        if method not in (b"GET", b"HEAD"):
+    async def _converse(
+        self, sock: socket.socket, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, address: str
+    ) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        self._waiting.pop(sock, None)
+        answer, is_head = await self._answer(head, address)
+        if sock in self._open:
+            self._waiting[sock] = None
+            writer.write(_frame(answer, is_head=is_head))
+            await writer.drain()
+
+    async def _answer(self, head: bytes, address: str) -> tuple[HttpAnswer, bool]:
+        request = _parse(head)
+        if isinstance(request, HttpAnswer):
+            return request, False
+        is_head = request.method == "HEAD"
+        if request.method not in ("GET", "HEAD"):
             return HttpAnswer("only GET is known here\n", status=405), False
-        found = self._answers.get(path)
+        refused = await self._refusal(request, address)
+        if refused is not None:
+            return refused, is_head
+        found = self._answers.get(request.path)
         if found is None:
-            return HttpAnswer(f"there are only {', '.join(self._answers)}\n", status=404), method == b"HEAD"
+            return HttpAnswer(f"there are only {', '.join(self._answers)}\n", status=404), is_head
         answer = found()
-        return answer if isinstance(answer, HttpAnswer) else await answer, method == b"HEAD"
+        return answer if isinstance(answer, HttpAnswer) else await answer, is_head
+
+    async def _refusal(self, request: _Request, address: str) -> HttpAnswer | None:
+        if request.path in OPEN_PATHS:
+            return None
+        foreign = self._hosts.refusal(request.method, request.headers) if self._hosts is not None else None
+        if foreign is not None:
+            return HttpAnswer(f"{foreign.message}\n", status=foreign.status)
+        try:
+            user = await self._access.user(request.headers.get("authorization"), address)
+        except TooManyFailures as error:
+            return HttpAnswer(f"{error}\n", status=429, header=f"Retry-After: {error.retry_after_s}\r\n")
+        except WebAccessError as error:
+            return HttpAnswer(f"{error}\n", status=503)
+        if user is None:
+            return HttpAnswer("Unauthorized\n", status=401, header='WWW-Authenticate: Basic realm="ottla"\r\n')
+        return None
+
+
+def _parse(head: bytes) -> _Request | HttpAnswer:
+    first, *lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
+    parts = first.split(" ")
+    if len(parts) != 3 or not parts[2].startswith("HTTP/1."):
+        return HttpAnswer("not HTTP\n", status=400)
+    headers: dict[str, str] = {}
+    for line in lines:
+        name, _, value = line.partition(":")
+        if name.lower() == "host" and "host" in headers:
+            return HttpAnswer("two Host headers\n", status=400)
+        headers[name.lower()] = value.strip()
+    return _Request(parts[0], parts[1].partition("?")[0], headers)
 
 
 def _frame(answer: HttpAnswer, *, is_head: bool) -> bytes:
     body = answer.body.encode()
     head = (
-        f"HTTP/1.1 {answer.status} {_REASONS[answer.status]}\r\nContent-Type: {answer.content_type}\r\n"
+        f"HTTP/1.1 {answer.status} {_REASONS[answer.status]}\r\nContent-Type: {answer.content_type}\r\n{answer.header}"
         f"Content-Length: {len(body)}\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
     )
     return head.encode("latin-1") + (b"" if is_head else body)

@@ -9,11 +9,18 @@ from __future__ import annotations
 
 import json
 import os
+import threading
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 MAX_BYTES = 1024 * 1024
+PAUSE_S = 10.0
+"""Between a request that was answered and the next one that a token asks for."""
+FAILURE_PAUSE_S = 1.0
+MAX_AGE_S = 3600.0
+"""Keys that are taken out of the set are not trusted for longer than this."""
 
 
 class JwksError(ValueError):
@@ -47,7 +54,7 @@ class FileKeys:
             return self._keys
         return self._keys
 
-    def ask_again(self) -> None:
+    def ask_again(self, kid: str | None = None) -> None:
         """A changed file is seen at the next `current`."""
 
     def adopt(self, _: FileKeys | UrlKeys) -> None:
@@ -55,28 +62,70 @@ class FileKeys:
 
 
 class UrlKeys:
-    """`refresh` blocks: call it from a thread. `wanted` says whether a token asked for a key that is not here."""
+    """`refresh` blocks: call it from a thread. `wanted` says whether a token asked for a key that is not here.
 
-    def __init__(self, url: str, *, connect_timeout_s: float = 10) -> None:
+    A token that names a known key asks for nothing, and between two requests to the address lies a pause: tokens cost
+    nothing to make, so their number must not be the number of requests.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        connect_timeout_s: float = 10,
+        max_age_s: float = MAX_AGE_S,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._url = url
         self._timeout = connect_timeout_s
+        self._max_age_s = max_age_s
+        self._monotonic = monotonic
         self._keys: Any = None
-        self.wanted = True
+        self._known: frozenset[str] = frozenset()
+        self._asked = True
+        self._not_before = 0.0
+        self._fetched_at = 0.0
+        self._one_at_a_time = threading.Lock()
 
     def current(self) -> Any:
         return self._keys
 
-    def ask_again(self) -> None:
-        self.wanted = True
+    @property
+    def wanted(self) -> bool:
+        return self._asked and self._monotonic() >= self._not_before
+
+    def ask_again(self, kid: str | None = None) -> None:
+        """`kid`: the key that a token names, if it names one."""
+        if kid not in self._known:
+            self._asked = True
 
     def adopt(self, before: FileKeys | UrlKeys) -> None:
         """Start with the keys of the same address that are known already."""
         if isinstance(before, UrlKeys) and before._url == self._url:
-            self._keys, self.wanted = before._keys, before.wanted
+            self._keys, self._known, self._asked = before._keys, before._known, before._asked
+            self._not_before, self._fetched_at = before._not_before, before._fetched_at
 
     def refresh(self) -> None:
-        self._keys = parse_keys(_get(self._url, self._timeout))
-        self.wanted = False
+        self._not_before = self._monotonic() + FAILURE_PAUSE_S
+        keys = parse_keys(_get(self._url, self._timeout))
+        self._known = frozenset(str(key.kid) for key in keys.keys if key.kid is not None)
+        self._keys, self._asked = keys, False
+        self._fetched_at = self._monotonic()
+        self._not_before = self._fetched_at + PAUSE_S
+
+    def refresh_if_wanted(self) -> None:
+        """One thread asks; the others wait for it only where there are no keys yet."""
+        if not (self.wanted or self._is_old()) or not self._one_at_a_time.acquire(blocking=self._keys is None):
+            return
+        try:
+            if self.wanted or self._is_old():
+                self.refresh()
+        finally:
+            self._one_at_a_time.release()
+
+    def _is_old(self) -> bool:
+        now = self._monotonic()
+        return self._keys is not None and now - self._fetched_at >= self._max_age_s and now >= self._not_before
 
 
 def parse_keys(data: bytes) -> Any:

@@ -37,8 +37,8 @@ class KeySet(Protocol):
         """The key set, as joserfc reads it; None while there is none."""
         ...
 
-    def ask_again(self) -> None:
-        """A token names a key that is not in the set."""
+    def ask_again(self, kid: str | None = None) -> None:
+        """A token could not be verified: with the key `kid` if it names one."""
         ...
 
 
@@ -133,6 +133,7 @@ def _claims(text: str, rules: TokenRules) -> dict[str, Any]:
     parts = text.split(".")
     if len(parts) != 3:
         raise TokenRefused("not a signed token")
+    header: Any = None
     try:
         header = json.loads(urlsafe_b64decode(parts[0].encode()))
         if rules.unsecured and isinstance(header, dict) and header.get("alg") == "none" and not parts[2]:
@@ -144,8 +145,9 @@ def _claims(text: str, rules: TokenRules) -> dict[str, Any]:
             payload = jws.deserialize_compact(text, keys, algorithms=_ALGORITHMS).payload
         claims = json.loads(payload)
     except (JoseError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        if rules.keys is not None:
-            rules.keys.ask_again()
+        if rules.keys is not None and isinstance(header, dict):  # what is no token says nothing about our keys
+            kid = header.get("kid")
+            rules.keys.ask_again(kid if isinstance(kid, str) else None)
         raise TokenRefused(f"the token cannot be verified ({type(error).__name__})") from None
     if not isinstance(claims, dict):
         raise TokenRefused("the token holds no claims")

@@ -20,8 +20,8 @@ class RuledAccess(WebAccess):
     def open(self) -> bool:
         return super().open and not self.oidc
 
-    async def user(self, authorization: str | None) -> WebUser | None:
-        return self.rules.user(await super().user(authorization))
+    async def user(self, authorization: str | None, address: str = "") -> WebUser | None:
+        return self.rules.user(await super().user(authorization, address))
 
     def with_rules(self, path: str | None, *, console: bool = False) -> RuledAccess:
         """Raises WebAccessError for grants on a server that lets everybody in: nobody would be named by one."""

@@ -1,4 +1,4 @@
-"""Who may use the HTTP servers (registry, console): TLS, basic and bearer authentication, roles.
+"""Who may use the HTTP servers (registry, console, pipelines, a node's own): TLS, basic and bearer authentication, roles.
 
     access = WebAccess.from_options(users_file="users", tls_key="server.pem")
     app = access.protect(app, role_for=lambda method, path: "read" if method == "GET" else "write")
@@ -6,7 +6,8 @@
 
 Roles are `read`, `write` and `admin`, each holding the ones before it (`web_users.py` has the users file). A bearer token
 is a JWT signed by a key of the set at `jwks_url`; its claim `role` names the role. Without users and tokens everybody is
-let in, as by a listener without a login: that is for loopback.
+let in, as by a listener without a login: that is for loopback. An address that fails too often waits (`failed_logins.py`),
+and what a browser can be tricked into is refused before anybody is asked who they are (`web_hosts.py`).
 """
 
 from __future__ import annotations
@@ -14,16 +15,23 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import json
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
+from ottla.security.failed_logins import FailedLogins, TooManyFailures
+from ottla.security.web_hosts import WebHosts, headers_of
 from ottla.security.web_users import ANYBODY, WebAccessError, WebUser, WebUsers, check_password, hash_password, is_role
 
 __all__ = [
-    "ANYBODY", "WebAccess", "WebAccessError", "WebUser", "WebUsers", "check_password", "hash_password", "jwt_bearer",
+    "ANYBODY", "TooManyFailures", "WebAccess", "WebAccessError", "WebUser", "WebUsers", "check_password", "hash_password",
+    "jwt_bearer",
 ]  # fmt: skip
+
+if TYPE_CHECKING:
+    import ssl
 
 FAILURE_DELAY_S = 0.1
 
@@ -53,6 +61,7 @@ class WebAccess:
         self._tls_certificate = tls_certificate or tls_key
         self._tls_client_ca = tls_client_ca
         self._realm = realm
+        self.failures = FailedLogins()
 
     @classmethod
     def from_options(
@@ -95,7 +104,12 @@ class WebAccess:
         return "http" if self._tls_key is None else "https"
 
     def uvicorn_options(self) -> dict[str, Any]:
-        """TLS settings of uvicorn.run or uvicorn.Config; none without a key."""
+        """Settings of uvicorn.run or uvicorn.Config: bounded connections, and TLS where there is a key."""
+        from ottla.security.web_connections import bounded_protocol
+
+        return {"http": bounded_protocol(), **self._tls_options()}
+
+    def _tls_options(self) -> dict[str, Any]:
         if self._tls_key is None:
             return {}
         for path in (self._tls_certificate, self._tls_key, self._tls_client_ca):
@@ -108,8 +122,26 @@ class WebAccess:
             options |= {"ssl_ca_certs": str(self._tls_client_ca), "ssl_cert_reqs": ssl.CERT_REQUIRED}
         return options
 
-    async def user(self, authorization: str | None) -> WebUser | None:
-        """Of an Authorization header; None when it shows nobody."""
+    def ssl_context(self) -> ssl.SSLContext | None:
+        """For a server that is not uvicorn."""
+        options = self._tls_options()
+        if not options:
+            return None
+        import ssl
+
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        try:
+            context.load_cert_chain(options["ssl_certfile"], options["ssl_keyfile"])
+            if "ssl_ca_certs" in options:
+                context.load_verify_locations(options["ssl_ca_certs"])
+                context.verify_mode = ssl.CERT_REQUIRED
+        except (OSError, ssl.SSLError) as error:
+            raise WebAccessError(f"cannot use the TLS certificate {options['ssl_certfile']}: {error}") from error
+        return context
+
+    async def user(self, authorization: str | None, address: str = "") -> WebUser | None:
+        """Of an Authorization header; None when it shows nobody. Raises TooManyFailures when the address must wait."""
         if self.open:
             return ANYBODY
         scheme, _, value = (authorization or "").partition(" ")
@@ -118,33 +150,64 @@ class WebAccess:
                 name, _, password = base64.b64decode(value.strip(), validate=True).decode().partition(":")
             except (binascii.Error, UnicodeDecodeError):
                 return None
-            return await asyncio.get_running_loop().run_in_executor(None, self.users.find, name, password)
+            return await self.check(name, password, address)
         if scheme.lower() == "bearer" and self.bearer is not None:
-            return await asyncio.get_running_loop().run_in_executor(None, self.bearer, value.strip())
+            found = await asyncio.get_running_loop().run_in_executor(None, self.bearer, value.strip())
+            if found is None:
+                self.failures.check(address)
+                self.failures.failed(address)
+            return found
         return None
 
-    def protect(self, app: App, *, role_for: RoleFor) -> App:
+    async def check(self, name: str, password: str, address: str) -> WebUser | None:
+        """The user of a name and a password. Raises TooManyFailures when the address must wait: a password that was good a
+        minute ago is taken all the same, so that others behind the same address go on."""
+        if self.users is None:
+            return None
+        known = self.users.remembered(name, password)
+        if known is not None:
+            return known
+        async with self.failures.attempt(address):
+            found = await asyncio.get_running_loop().run_in_executor(None, self.users.find, name, password)
+            if found is None:
+                self.failures.failed(address)
+            return found
+
+    def protect(self, app: App, *, role_for: RoleFor, hosts: WebHosts | None = None) -> App:
         """An ASGI application that lets only those in who have the role; `scope["user"]` is the WebUser."""
 
         async def guarded(scope: Scope, receive: Receive, send: SendEvent) -> None:
             if scope["type"] not in ("http", "websocket"):
                 await app(scope, receive, send)
                 return
+            headers = headers_of(scope)
+            refused = hosts.refusal(scope.get("method", "GET"), headers) if hosts is not None else None
+            if refused is not None:
+                await refuse(scope, send, refused.status, message=refused.message)
+                return
             needed = role_for(scope.get("method", "GET"), scope["path"])
             if needed is None or self.open:
                 scope["user"] = ANYBODY
                 await app(scope, receive, send)
                 return
-            headers = dict(scope["headers"])
-            user = await self.user(headers.get(b"authorization", b"").decode("latin-1"))
+            try:
+                user = await self.user(headers.get("authorization"), client_of(scope))
+            except TooManyFailures as error:
+                wait = [(b"retry-after", str(error.retry_after_s).encode())]
+                await refuse(scope, send, 429, wait, message=str(error))
+                return
+            except WebAccessError as error:  # the users file has changed and cannot be read: nobody is let in
+                await refuse(scope, send, 503, message=str(error))
+                return
             if user is None:
-                await asyncio.sleep(FAILURE_DELAY_S if b"authorization" in headers else 0)
-                await _refuse(scope, send, 401, self._challenge())
-            elif not user.may(needed):
-                await _refuse(scope, send, 403, [])
-            else:
-                scope["user"] = user
+                await asyncio.sleep(FAILURE_DELAY_S if "authorization" in headers else 0)
+                await refuse(scope, send, 401, self._challenge(), message="Unauthorized")
+                return
+            scope["user"] = user
+            if user.may(needed):
                 await app(scope, receive, send)
+            else:
+                await refuse(scope, send, 403, message="Forbidden")
 
         return guarded
 
@@ -153,11 +216,19 @@ class WebAccess:
         return [(b"www-authenticate", f'{scheme} realm="{self._realm}"'.encode()) for scheme, there in schemes if there]
 
 
-async def _refuse(scope: Scope, send: SendEvent, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+def client_of(scope: Scope) -> str:
+    """The address of the peer."""
+    client = scope.get("client")
+    return str(client[0]) if client else ""
+
+
+async def refuse(
+    scope: Scope, send: SendEvent, status: int, headers: Iterable[tuple[bytes, bytes]] = (), *, message: str
+) -> None:
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1008})
         return
-    body = b'{"error_code":%d,"message":"%s"}' % (status, b"Unauthorized" if status == 401 else b"Forbidden")
+    body = json.dumps({"error_code": status, "message": message}).encode()
     start = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *headers]
     await send({"type": "http.response.start", "status": status, "headers": start})
     await send({"type": "http.response.body", "body": body})
@@ -176,11 +247,22 @@ def jwt_bearer(
         raise WebAccessError(str(error)) from error
     rules = TokenRules(keys=keys, issuer=issuer, audience=audience)
 
+    def claims_of(token: str) -> dict[str, Any]:
+        """Once more with fresh keys when the token names a key that is not known; fetching has its own limit."""
+        if not isinstance(keys, UrlKeys):
+            return token_claims(token, rules, int(time.time() * 1000))
+        keys.refresh_if_wanted()
+        try:
+            return token_claims(token, rules, int(time.time() * 1000))
+        except TokenRefused:
+            if not keys.wanted:
+                raise
+            keys.refresh_if_wanted()
+            return token_claims(token, rules, int(time.time() * 1000))
+
     def find(token: str) -> WebUser | None:
         try:
-            if isinstance(keys, UrlKeys) and keys.wanted:
-                keys.refresh()
-            claims = token_claims(token, rules, int(time.time() * 1000))
+            claims = claims_of(token)
         except (TokenRefused, JwksError):
             return None
         role = claims.get(role_claim, "read")

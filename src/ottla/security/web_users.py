@@ -3,7 +3,8 @@
     NAME:ROLE[,ROLE]:HASH     roles read, write, admin (the console's words for them: viewer, operator, admin)
     NAME:HASH or NAME:SECRET  the short form, with every right; a secret that holds a colon must be hashed
 
-A hash is `scrypt$SALT$HASH` (base64; `hash_password` makes it, `ottla console --hash-password` prints it) or
+A line that can be read in two ways is refused with its number: `NAME:ROLE` (a role without a password, or a password that
+is the name of a role) and a second line for the same name. A hash is `scrypt$SALT$HASH` (base64; `hash_password` makes it, `ottla console --hash-password` prints it) or
 `pbkdf2_sha256$ITERATIONS$SALT$HASH` (hex). The file is read again when it changes.
 """
 
@@ -116,29 +117,31 @@ class WebUsers:
             lines = self._path.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise WebAccessError(f"the users file {self._path} cannot be read: {_reason(error)}") from None
-        self._entries = {
-            entry.user.name: entry
-            for number, line in enumerate(lines, 1)
-            if line.strip() and not line.startswith("#")
-            for entry in [_entry(line.strip(), f"{self._path}, line {number}")]
-        }
+        self._entries = _entries(lines, self._path)
         self._seen = stamp
         self._remembered.clear()
 
     def find(self, name: str, password: str) -> WebUser | None:
         """Blocks for some 50 ms the first time; a good password is remembered for a minute, as a keyed hash."""
-        self._refresh()
-        key = hmac.digest(self._secret, f"{name}\0{password}".encode(), "sha256")
-        known = self._remembered.get(key)
-        if known is not None and known[0] > time.monotonic():
-            return known[1]
+        known = self.remembered(name, password)
+        if known is not None:
+            return known
         entry = self._entries.get(name, _NOBODY)
         if not entry.matches(password) or entry is _NOBODY:
             return None
         if len(self._remembered) >= MAX_REMEMBERED:
             self._remembered.clear()
-        self._remembered[key] = (time.monotonic() + REMEMBER_S, entry.user)
+        self._remembered[self._key(name, password)] = (time.monotonic() + REMEMBER_S, entry.user)
         return entry.user
+
+    def remembered(self, name: str, password: str) -> WebUser | None:
+        """Whoever showed this password in the last minute; costs no hashing of passwords."""
+        self._refresh()
+        known = self._remembered.get(self._key(name, password))
+        return known[1] if known is not None and known[0] > time.monotonic() else None
+
+    def _key(self, name: str, password: str) -> bytes:
+        return hmac.digest(self._secret, f"{name}\0{password}".encode(), "sha256")
 
     def named(self, name: str) -> WebUser | None:
         """Who has logged in before, as the file has them now: for sessions."""
@@ -151,11 +154,29 @@ def _reason(error: OSError | UnicodeDecodeError) -> str:
     return (error.strerror or "not readable") if isinstance(error, OSError) else "not UTF-8"
 
 
+def _entries(lines: list[str], path: Path) -> dict[str, _Entry]:
+    entries: dict[str, _Entry] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        where = f"{path}, line {number}"
+        entry = _entry(line.strip(), where)
+        if entry.user.name in entries:
+            raise WebAccessError(f"{where}: a second line for the user {entry.user.name!r}; keep one of them")
+        entries[entry.user.name] = entry
+    return entries
+
+
 def _entry(line: str, where: str) -> _Entry:
     name, *rest = line.split(":")
     if not name or not rest or len(rest) > 2 or not rest[-1]:
         raise WebAccessError(f"{where}: write NAME:ROLE:HASH or NAME:SECRET")
     if len(rest) == 1:
+        if all(is_role(word.strip().lower()) for word in rest[0].split(",")):
+            raise WebAccessError(
+                f"{where}: the user {name!r} has a role and no password; write NAME:ROLE:HASH, with a hash of "
+                "`ottla console --hash-password` (a password that is the name of a role is not taken in plain)"
+            )
         return _Entry(WebUser(name, "admin"), rest[0])
     roles = [role.strip() for role in rest[0].split(",")]
     if not all(map(is_role, roles)):

@@ -36,6 +36,7 @@ from ottla.server.quorum import QuorumMember
 from ottla.server.registration import Registration
 from ottla.server.replication import Replication
 from ottla.server.transactions import make_transactions
+from ottla.server.walk_threads import WalkThreads
 
 if TYPE_CHECKING:
     from ottla.broker.schema_validation import SchemaValidation
@@ -97,6 +98,7 @@ class BrokerPart:
             make_transactions=make_transactions,
             peers=self._peers,
             schemas=self._make_schemas(),
+            walks=WalkThreads(),
             leader_throttle=Throttle(
                 self._clock,
                 config.node_id,
@@ -110,6 +112,7 @@ class BrokerPart:
         config = self._config
         if not config.ottla_schema_registry_url:
             return None
+        from ottla.broker.schema_judgement import Limits
         from ottla.server.schemas import RegistrySchemas
 
         return RegistrySchemas(
@@ -117,6 +120,7 @@ class BrokerPart:
             lambda: self._node.bootstrap_servers,
             max_schemas=config.ottla_schema_validation_max_schemas,
             timeout_s=config.ottla_schema_registry_timeout_ms / 1000,
+            limits=Limits(config.ottla_schema_validation_max_record_bytes, config.ottla_schema_validation_max_ms),
         )
 
     def _make_replicas(self) -> Replicas:
@@ -234,6 +238,8 @@ class BrokerPart:
             self.broker.transactions.close()
         if self.broker.schemas is not None:
             self.broker.schemas.close()
+        if self.broker.walks is not None:
+            self.broker.walks.close()
         self._registration.stop()
         await self._replication.stop()
         self.broker.producer_ids.close()

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
-import sys
 from collections.abc import Sequence
+
+from ottla.system.processes import own_command
 
 STOP_TIMEOUT_S = 15
 
@@ -24,7 +25,7 @@ class Companions:
         # node, which stops its companions in order.
         self._processes.append(
             subprocess.Popen(  # noqa: S603 - as said
-                [sys.executable, "-m", "ottla.cli.main", *arguments], stdin=subprocess.PIPE, start_new_session=True
+                own_command(*arguments), stdin=subprocess.PIPE, start_new_session=True
             )
         )
 

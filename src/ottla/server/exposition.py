@@ -17,7 +17,7 @@ from ottla.broker.broker import Broker
 from ottla.protocol.generated.index import APIS
 from ottla.server.group_metrics import GROUP_METRICS, group_samples
 from ottla.server.metric import Metric, Sample
-from ottla.system.processes import open_descriptors, resident_bytes
+from ottla.system.processes import open_descriptors
 
 if TYPE_CHECKING:
     from ottla.broker.controller_server import ControllerServer
@@ -105,13 +105,14 @@ def expose(
     listeners: Iterable[Listener],
     *,
     active_controller: bool,
+    resident_bytes: int | None,
     lags: Iterable[Lag] = (),
 ) -> str:
+    """`resident_bytes`: the memory of the process, None where the system does not report it."""
     lines: list[str] = []
     last = ""
-    for name, labels, value in sorted(
-        _samples(server, listeners, lags, active=active_controller), key=lambda sample: sample[0]
-    ):
+    samples = [*_samples(server, listeners, lags, active=active_controller), *_process(server, resident_bytes)]
+    for name, labels, value in sorted(samples, key=lambda sample: sample[0]):
         if name != last:
             metric = _BY_NAME[name]
             lines += [f"# HELP {name} {metric.doc}", f"# TYPE {name} {metric.kind}"]
@@ -138,7 +139,6 @@ def _samples(
     yield from _cluster(server, active=active)
     for listener in listeners:
         yield "ottla_connections", {"listener": listener.name}, len(listener)
-    yield from _process(server)
 
 
 def _topics(metrics: BrokerMetrics) -> Iterator[Sample]:
@@ -234,7 +234,7 @@ def _clients(broker: Broker) -> Iterator[Sample]:
         yield "ottla_client_metric", {**told, "labels": ",".join(f"{key}={text}" for key, text in labels)}, value
 
 
-def _process(server: Broker | ControllerServer) -> Iterator[Sample]:
+def _process(server: Broker | ControllerServer, resident_bytes: int | None) -> Iterator[Sample]:
     from ottla import __version__
 
     usage = resource.getrusage(resource.RUSAGE_SELF)
@@ -243,7 +243,7 @@ def _process(server: Broker | ControllerServer) -> Iterator[Sample]:
     yield "process_cpu_seconds_total", {}, usage.ru_utime + usage.ru_stime
     yield "process_start_time_seconds", {}, _STARTED
     # What the system does not tell is left out.
-    if (memory := resident_bytes()) is not None:
-        yield "process_resident_memory_bytes", {}, memory
+    if resident_bytes is not None:
+        yield "process_resident_memory_bytes", {}, resident_bytes
     if (descriptors := open_descriptors()) is not None:
         yield "process_open_fds", {}, descriptors

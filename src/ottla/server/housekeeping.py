@@ -130,20 +130,21 @@ class Housekeeping:
     def _expire_producers(self) -> None:
         self._logs.remove_expired_producers(self._clock.time_ms())
 
-    def _remove_files(self) -> None:
-        self._logs.remove_due_files(self._clock.time_ms())
+    async def _remove_files(self) -> None:
+        """In a thread, one after the other: the file system takes its time for a large segment."""
+        loop = asyncio.get_running_loop()
+        for removal in self._logs.removals(self._clock.time_ms()):
+            await loop.run_in_executor(None, removal)
 
     async def _move(self) -> bool:
-        """A piece of each move, as large as replica.alter.log.dirs.io.max.bytes.per.second lets it be."""
+        """A piece of the moves, as large as replica.alter.log.dirs.io.max.bytes.per.second lets it be."""
         now_ms = self._clock.monotonic_ms()
         rate = self._config.replica_alter_log_dirs_io_max_bytes_per_second / 1000
         self._may_move = min(self._may_move + rate * (now_ms - self._move_checked_ms), MOVE_CHUNK_BYTES)
         self._move_checked_ms = now_ms
-        if self._may_move < 1:
-            return True
         moves = self._logs.moves
         before = moves.copied_bytes
-        left = self._replicas.moves.advance(int(self._may_move))
+        left = self._replicas.moves.advance(max(int(self._may_move), 0))
         self._may_move -= moves.copied_bytes - before
         for future in moves.futures_to_sync(MOVE_SYNC_BYTES):
             await self._flush(future, None)

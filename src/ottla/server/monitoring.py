@@ -9,31 +9,60 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.broker import Broker
 from ottla.broker.controller_server import ControllerServer
+from ottla.env.config.broker.config import BrokerConfig
 from ottla.runtime.http import HttpAnswer, HttpServer
 from ottla.runtime.listener import Listener
+from ottla.security.web import WebAccess, WebAccessError
+from ottla.security.web_hosts import WebHosts, host_names, is_loopback
+from ottla.server.errors import StartupError
+from ottla.system.processes import resident_bytes
 
 if TYPE_CHECKING:
     from ottla.server.group_lag import GroupLag
 
 
 _NOT_YET = HttpAnswer("starting\n", status=503)
+_NO_LOGIN = (
+    "lineage names clients and principals, and nobody has to log in here: set ottla.http.users.file, or let "
+    "ottla.http.listener be a loopback address\n"
+)
 
 
 class Monitoring:
     """Up before the node serves, so that it can say that it does not yet, and until it has handed its partitions over."""
 
     def __init__(
-        self, sock: socket.socket, listeners: Sequence[Listener], is_active_controller: Callable[[], bool]
+        self,
+        sock: socket.socket,
+        listeners: Sequence[Listener],
+        is_active_controller: Callable[[], bool],
+        config: BrokerConfig,
     ) -> None:
+        """Raises StartupError for a users file or a certificate that cannot be used."""
         self._told_of: Broker | ControllerServer | None = None
         self._stopping = False
         self._listeners = listeners
         self._is_active_controller = is_active_controller
         self._lag: GroupLag | None = None
-        self._server = HttpServer(
-            sock,
-            {"/metrics": self._metrics, "/healthz": self._healthy, "/readyz": self._ready, "/lineage": self._lineage},
-        )
+        host = config.ottla_http_listener.rpartition(":")[0]
+        try:
+            access = _access(config)
+            self._server = HttpServer(
+                sock,
+                {
+                    "/metrics": self._metrics,
+                    "/healthz": self._healthy,
+                    "/readyz": self._ready,
+                    "/lineage": self._lineage,
+                },
+                access=access,
+                hosts=_hosts(config, host),
+                max_connections=config.ottla_http_max_connections,
+                request_s=config.ottla_http_request_timeout_ms / 1000,
+            )
+        except WebAccessError as error:
+            raise StartupError(f"ottla.http.listener: {error}") from error
+        self._names_principals = not access.open or is_loopback(host)
 
     async def start(self) -> None:
         await self._server.start()
@@ -59,7 +88,13 @@ class Monitoring:
         if self._lag is None and isinstance(server, Broker):
             self._lag = GroupLag(server)
         lags = await self._lag.now() if self._lag is not None else []
-        text = expose(server, self._listeners, active_controller=self._is_active_controller(), lags=lags)
+        text = expose(
+            server,
+            self._listeners,
+            active_controller=self._is_active_controller(),
+            resident_bytes=await resident_bytes(),
+            lags=lags,
+        )
         return HttpAnswer(text, CONTENT_TYPE)
 
     def _healthy(self) -> HttpAnswer:
@@ -78,7 +113,24 @@ class Monitoring:
         return HttpAnswer("ready\n")
 
     def _lineage(self) -> HttpAnswer:
+        if not self._names_principals:
+            return HttpAnswer(_NO_LOGIN, status=403)
         if self._told_of is None:
             return _NOT_YET
         metrics = self._told_of.metrics
         return HttpAnswer(json.dumps(metrics.lineage() if metrics is not None else {}), "application/json")
+
+
+def _access(config: BrokerConfig) -> WebAccess:
+    return WebAccess.from_options(
+        users_file=config.ottla_http_users_file,
+        tls_certificate=config.ottla_http_tls_certificate,
+        tls_key=config.ottla_http_tls_key,
+        tls_client_ca=config.ottla_http_tls_client_ca,
+    )
+
+
+def _hosts(config: BrokerConfig, host: str) -> WebHosts:
+    advertised = [endpoint.host for endpoint in config.endpoints.advertised if endpoint.host]
+    names = host_names(host, *advertised, socket.gethostname())
+    return WebHosts((*names, *config.ottla_http_allowed_hosts), setting="ottla.http.allowed.hosts")

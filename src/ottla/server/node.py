@@ -160,7 +160,9 @@ class Node:
     async def _monitor(self, sock: socket.socket) -> Monitoring:
         from ottla.server.monitoring import Monitoring
 
-        monitoring = Monitoring(sock, self._listeners, lambda: self.quorum is not None and self.quorum.active)
+        monitoring = Monitoring(
+            sock, self._listeners, lambda: self.quorum is not None and self.quorum.active, self.config
+        )
         await monitoring.start()
         return monitoring
 

@@ -10,9 +10,9 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ottla.broker.schema_validation import NotLoaded, SchemaKey
+from ottla.broker.schema_judgement import Limits, NotLoaded, SchemaKey
 from ottla.env.logging import get_logger
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
@@ -20,6 +20,7 @@ from ottla.protocol.records import Record
 from ottla.registry.errors import RegistryError
 from ottla.registry.schemas.parse import parse_schema
 from ottla.registry.schemas.parsed import Dependency, SchemaProblem
+from ottla.registry.subjects import DEFAULT_CONTEXT, context_name, context_of, in_context
 
 if TYPE_CHECKING:
     from ottla.registry.client import RegistryClient
@@ -27,16 +28,30 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 _FORGET_MISSING_S = 5.0
 """An id that the registry does not have is asked for again after this time."""
+_FORGET_SLOW_S = 300.0
+"""A schema that took too long to check one record is not tried again before this time has passed."""
+_CHECK_THREADS = 2
+_LIMITS = Limits()
 _DIVERT_TIMEOUT_S = 30.0
 _THREADS = 4
 """For what waits for the registry, and for what waits for the quarantine topic. Not the loop's pool: disk syncs use it."""
 Check = Callable[[bytes], str | None]
+T = TypeVar("T")
 
 
 class RegistrySchemas:
     """ottla.broker.schema_validation.SchemaValidation over the registry's REST API."""
 
-    def __init__(self, url: str, bootstrap_servers: Callable[[], str], *, max_schemas: int, timeout_s: float) -> None:
+    def __init__(
+        self,
+        url: str,
+        bootstrap_servers: Callable[[], str],
+        *,
+        max_schemas: int,
+        timeout_s: float,
+        limits: Limits = _LIMITS,
+    ) -> None:
+        self.limits = limits
         self._url = url
         self._client: RegistryClient | None = None
         self._bootstrap_servers = bootstrap_servers
@@ -44,19 +59,36 @@ class RegistrySchemas:
         self._timeout_s = timeout_s
         self._ready: OrderedDict[SchemaKey, Check] = OrderedDict()
         self._missing: OrderedDict[SchemaKey, tuple[float, str]] = OrderedDict()
+        """Until when a schema counts as missing, and what is wrong with records that name it."""
         self._loading: dict[SchemaKey, asyncio.Task[None]] = {}
         self._producer: Any = None
         self._fetches = ThreadPoolExecutor(_THREADS, thread_name_prefix="schemas")
         self._diverts = ThreadPoolExecutor(_THREADS, thread_name_prefix="quarantine")
+        self._checks = ThreadPoolExecutor(_CHECK_THREADS, thread_name_prefix="schema-checks")
 
     def problem(self, key: SchemaKey, payload: bytes) -> str | None:
         check = self._ready.get(key)
         if check is not None:
-            return check(payload)
-        since = self._missing.get(key)
-        if since is not None and time.monotonic() - since[0] < _FORGET_MISSING_S:
-            return since[1]
+            return self._timed(key, check, payload)
+        until = self._missing.get(key)
+        if until is not None and time.monotonic() < until[0]:
+            return until[1]
         raise NotLoaded(key)
+
+    def _timed(self, key: SchemaKey, check: Check, payload: bytes) -> str | None:
+        """A schema that needs longer for one record than a whole batch may take is put out of use for a while."""
+        began = time.monotonic()
+        problem = check(payload)
+        if (time.monotonic() - began) * 1000 <= self.limits.batch_ms:
+            return problem
+        log.warning("schema.too_slow", schema=key.id, context=key.context, limit_ms=self.limits.batch_ms)
+        slow = f"its schema {key.id} takes longer than {self.limits.batch_ms} ms to check a record"
+        self._ready.pop(key, None)
+        self._forget(key, slow, _FORGET_SLOW_S)
+        return slow
+
+    async def run(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._checks, work)
 
     async def load(self, keys: set[SchemaKey]) -> None:
         for key in keys:
@@ -75,17 +107,22 @@ class RegistrySchemas:
         try:
             check = await asyncio.get_running_loop().run_in_executor(self._fetches, self._fetch, key)
         except RegistryError as error:
-            self._forget(key, f"its schema {key} is not in the registry: {error.message}")
+            self._forget(key, f"its schema {key.id} is not in the registry: {error.message}")
         except SchemaProblem as error:
-            self._forget(key, f"its schema {key} cannot be used: {error}")
+            self._forget(key, f"its schema {key.id} cannot be used: {error}")
+        except ConnectionError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a supervisor: whatever a foreign schema does, it is its records' error
+            log.warning("schema.unusable", schema=key.id, context=key.context, reason=repr(error)[:500])
+            self._forget(key, f"its schema {key.id} cannot be used: {type(error).__name__}")
         else:
             self._missing.pop(key, None)
             self._ready[key] = check
             if len(self._ready) > self._max_schemas:
                 self._ready.popitem(last=False)
 
-    def _forget(self, key: SchemaKey, problem: str) -> None:
-        self._missing[key] = (time.monotonic(), problem)
+    def _forget(self, key: SchemaKey, problem: str, seconds: float = _FORGET_MISSING_S) -> None:
+        self._missing[key] = (time.monotonic() + seconds, problem)
         if len(self._missing) > self._max_schemas:
             self._missing.popitem(last=False)
 
@@ -102,22 +139,24 @@ class RegistrySchemas:
 
     def _fetch(self, key: SchemaKey) -> Check:
         """In a thread: the schema, those that it refers to, and the parsing of all."""
-        kind = "ids" if isinstance(key, int) else "guids"
-        found = self._call("schemas", kind, str(key))
+        context = context_name(key.context) if key.context else DEFAULT_CONTEXT
+        where = () if context == DEFAULT_CONTEXT else ("contexts", context)
+        found = self._call(*where, "schemas", "ids" if isinstance(key.id, int) else "guids", str(key.id))
         dependencies: dict[str, Dependency] = {}
-        self._references(found, dependencies, 0)
+        self._references(found, context, dependencies, 0)
         schema = parse_schema(found.get("schemaType", "AVRO"), found["schema"], list(dependencies.values()))
         check: Check = schema.validator()
         return check
 
-    def _references(self, found: dict[str, Any], into: dict[str, Dependency], depth: int) -> None:
+    def _references(self, found: dict[str, Any], context: str, into: dict[str, Dependency], depth: int) -> None:
+        """A reference means a subject of the context in which it stands, unless it names another."""
         if depth > 50:
             raise SchemaProblem("the references go too deep")
         for reference in found.get("references", []):
             if reference["name"] not in into:
-                version = str(reference["version"])
-                target = self._call("subjects", reference["subject"], "versions", version, query={"deleted": "true"})
-                self._references(target, into, depth + 1)
+                subject, version = in_context(context, reference["subject"]), str(reference["version"])
+                target = self._call("subjects", subject, "versions", version, query={"deleted": "true"})
+                self._references(target, context_of(subject), into, depth + 1)
                 into[reference["name"]] = Dependency(reference["name"], target["schema"])
 
     async def divert(self, topic: str, source: TopicPartition, records: list[tuple[Record, str]]) -> None:
@@ -160,5 +199,5 @@ class RegistrySchemas:
         for task in list(self._loading.values()):
             task.cancel()
         self._producer = None
-        for threads in (self._fetches, self._diverts):
+        for threads in (self._fetches, self._diverts, self._checks):
             threads.shutdown(wait=False, cancel_futures=True)

@@ -33,6 +33,7 @@ from ottla.server.errors import StartupError
 from ottla.server.run import exit_code, read_properties
 from ottla.server.storage import is_formatted, random_uuid, run_format
 from ottla.server.up import DEFAULT_HOST, asked, console_command, free_ports, registry_command, write_properties
+from ottla.system.processes import own_command
 
 MAX_NODES = 100
 MAX_CONTROLLERS = 3
@@ -143,7 +144,7 @@ def _up(
 
 
 def _start(node: PlannedNode, output: IO[bytes]) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "ottla.cli.main", "server", "start", str(node.properties)]
+    command = own_command("server", "start", str(node.properties))
     # In a session of its own: Ctrl-C on the terminal is ours to pass on, in order.
     return subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)  # noqa: S603 - our own server
 
@@ -156,7 +157,7 @@ def _wait_until_up(
     for node_id, config in configs.items():
         endpoint = config.advertised_broker_listeners[0]
         address = (endpoint.host or "127.0.0.1", endpoint.port)
-        while not (answers(address) and is_ready(config.ottla_http_listener)):
+        while not (answers(address) and is_ready(_readiness(config))):
             if processes[node_id].poll() is not None:
                 raise StartupError(
                     f"node {node_id} did not start: see {Path(config.data_dirs[0]).parent / 'ottla.log'}"
@@ -179,6 +180,12 @@ def answers(address: tuple[str, int]) -> bool:
             return bool(connection.recv(4))
     except OSError:
         return False
+
+
+def _readiness(config: BrokerConfig) -> str:
+    """Where to ask; nowhere over HTTPS, which may want a client certificate that is not ours."""
+    secured = config.ottla_http_tls_certificate or config.ottla_http_tls_key
+    return "" if secured else config.ottla_http_listener
 
 
 def is_ready(http_listener: str) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import resource
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +16,15 @@ from typing import NamedTuple
 _PROC = "/proc"
 _STATE, _STARTED_TICKS = 0, 19
 """Fields of /proc/PID/stat, counted after the name of the program, which may itself contain spaces and brackets."""
+
+
+def own_command(*arguments: str) -> list[str]:
+    """`ottla ARGUMENTS` with this very Python. Every child of our own is started so.
+
+    `-P` keeps the working directory off the path of modules: with `-m` alone a file there, `click.py` for one, would run
+    inside the child. What `ps` shows to everybody is these words: a secret belongs into a file or the environment.
+    """
+    return [sys.executable, "-P", "-m", "ottla.cli.main", *arguments]
 
 
 class Process(NamedTuple):
@@ -65,14 +76,23 @@ def working_directory(pid: int) -> str | None:
         return next((field[1:] for field in fields if field.startswith("n/")), None)
 
 
-def resident_bytes() -> int | None:
-    """The memory of this process; None where the system does not say so."""
+async def resident_bytes() -> int | None:
+    """The memory of this process; None where the system does not say so. The loop does not wait for `ps`."""
+    resident = _resident_by_proc()
+    return await asyncio.to_thread(_resident_by_ps) if resident is None else resident
+
+
+def _resident_by_proc() -> int | None:
     try:
         with open(f"{_PROC}/self/statm", encoding="ascii") as statm:
             return int(statm.read().split()[1]) * resource.getpagesize()
     except OSError:
-        kibibytes = _output("ps", "-o", "rss=", "-p", str(os.getpid()), timeout_s=1).strip()
-        return int(kibibytes) * 1024 if kibibytes.isdigit() else None
+        return None
+
+
+def _resident_by_ps() -> int | None:
+    kibibytes = _output("ps", "-o", "rss=", "-p", str(os.getpid()), timeout_s=1).strip()
+    return int(kibibytes) * 1024 if kibibytes.isdigit() else None
 
 
 def open_descriptors() -> int | None:

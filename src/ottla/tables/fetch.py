@@ -109,7 +109,8 @@ class _Stream:
                     return
                 self._send(self.position)
                 continue
-            following, chunks = self._sorted(answer)
+            records = memoryview(answer.records) if answer.records is not None else memoryview(b"")
+            following, batches = self._sorted(answer, records)
             if following > self.position:
                 progress = time.monotonic()
             elif time.monotonic() - progress > plan.timeout_s:
@@ -120,7 +121,7 @@ class _Stream:
                 return
             if following < plan.end:
                 self._send(following)
-            for chunk in chunks:
+            for chunk in _chunks(records, batches):
                 last = chunk.headers[-1].next_offset
                 batch = decode_chunk(
                     chunk, plan.topic, plan.partition, plan.start, plan.end, with_headers=plan.with_headers
@@ -131,11 +132,10 @@ class _Stream:
             if following >= plan.end:
                 return
 
-    def _sorted(self, answer: PartitionData) -> tuple[int, list[Chunk]]:
+    def _sorted(self, answer: PartitionData, records: memoryview) -> tuple[int, list[tuple[int, BatchHeader]]]:
         """The offset to ask for next, and the batches that hold records to give out."""
         plan, following = self._plan, self.position
-        records = memoryview(answer.records) if answer.records is not None else memoryview(b"")
-        chunks: list[Chunk] = []
+        batches: list[tuple[int, BatchHeader]] = []
         filter_aborted = plan.isolation_level == READ_COMMITTED
         aborted = _Aborted(answer.aborted_transactions or []) if filter_aborted else None
         for at, header in iterate_batches(records):
@@ -151,10 +151,8 @@ class _Stream:
                 continue
             if header.is_control or header.record_count == 0:
                 continue
-            if not chunks or chunks[-1].size >= CHUNK_BYTES:
-                chunks.append(Chunk())
-            chunks[-1].add(records, at, header)
-        return following, chunks
+            batches.append((at, header))
+        return following, batches
 
     def _moved(self, answer: PartitionData) -> None:
         """Set where to go on after an error answer."""
@@ -239,6 +237,18 @@ class _Stream:
                 raise ConnectionFailed("the broker closed the connection")
             filled += got
         return buffer
+
+
+def _chunks(records: memoryview, batches: list[tuple[int, BatchHeader]]) -> Iterator[Chunk]:
+    """Decompressed one chunk at a time: a fetch of small batches may unpack to a thousand times its size."""
+    chunk = Chunk()
+    for at, header in batches:
+        chunk.add(records, at, header)
+        if chunk.size >= CHUNK_BYTES:
+            yield chunk
+            chunk = Chunk()
+    if chunk.headers:
+        yield chunk
 
 
 class _Aborted:

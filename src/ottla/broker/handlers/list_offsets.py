@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine
+from functools import partial
+from typing import Any, NamedTuple
+
 from ottla.broker.context import RequestContext
+from ottla.log.results import TimestampedOffset
+from ottla.log.timestamps import LargeSearchError
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import Offset
 from ottla.protocol.generated.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest
 from ottla.protocol.generated.list_offsets_response import (
     ListOffsetsPartitionResponse,
@@ -26,7 +34,9 @@ _CONSUMER = -1
 _DEBUG_CONSUMER = -2
 
 
-def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+def handle(
+    context: RequestContext, request: ListOffsetsRequest
+) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
     seen: set[tuple[str, int]] = set()
     twice: set[tuple[str, int]] = set()
     for topic in request.topics:
@@ -36,6 +46,7 @@ def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsR
     if request.isolation_level not in _ISOLATION_LEVELS:
         return _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR)
     topics: dict[str, ListOffsetsTopicResponse] = {}
+    later: list[_Search] = []
     for topic in request.topics:
         partitions = []
         for item in topic.partitions:
@@ -48,11 +59,72 @@ def handle(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsR
                 continue
             try:
                 partitions.append(_look_up(context, request, topic.name, item))
+            except LargeSearchError as large:
+                later.append(_Search(topic.name, item, ListOffsetsPartitionResponse(item.partition_index), large))
+                partitions.append(later[-1].response)
             except KafkaError as error:
                 partitions.append(ListOffsetsPartitionResponse(item.partition_index, int(error.code)))
         if partitions:  # a topic is told once, and not without partitions
             topics.setdefault(topic.name, ListOffsetsTopicResponse(topic.name, [])).partitions += partitions
-    return ListOffsetsResponse(topics=list(topics.values()))
+    response = ListOffsetsResponse(topics=list(topics.values()))
+    return _searched(context, request, response, later) if later else response
+
+
+class _Search(NamedTuple):
+    """A search that goes on elsewhere, and its place in the answer."""
+
+    topic: str
+    item: ListOffsetsPartition
+    response: ListOffsetsPartitionResponse
+    large: LargeSearchError
+
+
+async def _searched(
+    context: RequestContext, request: ListOffsetsRequest, response: ListOffsetsResponse, later: list[_Search]
+) -> ListOffsetsResponse:
+    for topic, item, place, large in later:
+        try:
+            found = await _search_on(context, request, topic, item, large)
+        except KafkaError as error:
+            found = ListOffsetsPartitionResponse(item.partition_index, int(error.code))
+        for name in ListOffsetsPartitionResponse.__slots__:
+            setattr(place, name, getattr(found, name))
+    return response
+
+
+async def _search_on(
+    context: RequestContext,
+    request: ListOffsetsRequest,
+    topic: str,
+    item: ListOffsetsPartition,
+    large: LargeSearchError,
+) -> ListOffsetsPartitionResponse:
+    """Each batch is walked elsewhere; then the log is looked at anew, for it may have changed."""
+    walks = context.broker.walks
+    if walks is None:
+        raise RuntimeError("a large search without walkers")
+    while True:
+        done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        walks.run(large.find, partial(_settle, done))
+        found = await done
+        if isinstance(found, Exception):
+            raise found
+        try:
+            return _look_up(context, request, topic, item, _Walked(found, large.next_offset))
+        except LargeSearchError as error:
+            large = error
+
+
+def _settle(done: asyncio.Future[Any], found: Any) -> None:
+    if not done.done():
+        done.set_result(found)
+
+
+class _Walked(NamedTuple):
+    """What was found in the batches before `next_offset`."""
+
+    found: TimestampedOffset | None
+    next_offset: Offset
 
 
 def _refused(request: ListOffsetsRequest, code: ErrorCode) -> ListOffsetsResponse:
@@ -67,7 +139,11 @@ def _refused(request: ListOffsetsRequest, code: ErrorCode) -> ListOffsetsRespons
 
 
 def _look_up(
-    context: RequestContext, request: ListOffsetsRequest, topic: str, item: ListOffsetsPartition
+    context: RequestContext,
+    request: ListOffsetsRequest,
+    topic: str,
+    item: ListOffsetsPartition,
+    walked: _Walked | None = None,
 ) -> ListOffsetsPartitionResponse:
     if item.timestamp < _EARLIEST_KNOWN:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
@@ -76,13 +152,15 @@ def _look_up(
     partition = context.broker.replicas.get(topic, item.partition_index)
     if request.replica_id != _DEBUG_CONSUMER:
         partition.require_leader(item.current_leader_epoch)
-    timestamp, offset, epoch = _offset(partition, item.timestamp, request, context.version)
+    timestamp, offset, epoch = _offset(context, partition, item.timestamp, request, walked)
     return ListOffsetsPartitionResponse(item.partition_index, 0, timestamp, offset, epoch)
 
 
-def _offset(partition: Partition, timestamp: int, request: ListOffsetsRequest, version: int) -> tuple[int, int, int]:
+def _offset(
+    context: RequestContext, partition: Partition, timestamp: int, request: ListOffsetsRequest, walked: _Walked | None
+) -> tuple[int, int, int]:
     """(timestamp, offset, leader epoch) of what is asked for; offset -1 when there is no such record."""
-    log = partition.log
+    log, version = partition.log, context.version
     # A latest offset never goes back: a new leader that does not know yet how far the old one committed says so.
     unknown_end = request.replica_id == _CONSUMER and partition.high_watermark_lags
     if timestamp == LATEST:
@@ -98,7 +176,13 @@ def _offset(partition: Partition, timestamp: int, request: ListOffsetsRequest, v
         return -1, start, epoch
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return -1, -1, -1
-    found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    on_loop = context.broker.walks is not None
+    if walked is not None and (walked.found is not None or timestamp == MAX_TIMESTAMP):
+        found = walked.found
+    elif timestamp == MAX_TIMESTAMP:
+        found = log.offset_of_max_timestamp(on_loop=on_loop)
+    else:
+        found = log.offset_for_timestamp(timestamp, walked.next_offset if walked is not None else 0, on_loop=on_loop)
     limit = partition.readable_end(READ_COMMITTED if request.isolation_level else 0)
     if unknown_end and (found is None or found.offset >= limit):
         raise _not_available(version)

@@ -5,7 +5,7 @@ The records field is a view of the receive buffer; it is patched and written wit
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -17,11 +17,11 @@ from ottla.broker.leadership import current_leader, leader_endpoints
 from ottla.broker.unverified import UnverifiedError, Verdict
 from ottla.broker.whole_produce import has_several_partitions, whole_refusal
 from ottla.log.validation import RefusedRequestError, check_request, response_message
-from ottla.log.validation_records import RecordValidationError
+from ottla.log.validation_records import LargeWalkError, RecordValidationError
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Offset, TopicPartition, Uuid
 from ottla.model.topic_names import INTERNAL_TOPICS
-from ottla.protocol.generated.produce_request import ProduceRequest, TopicProduceData
+from ottla.protocol.generated.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.generated.produce_response import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -33,7 +33,9 @@ from ottla.protocol.generated.produce_response import (
 from ottla.replication.partition import Partition
 
 if TYPE_CHECKING:
-    from ottla.broker.schema_validation import Misfits
+    from ottla.broker.large_produce import LargeBatch
+    from ottla.broker.schema_judgement import Misfits
+    from ottla.log.validation import ValidatedBatches
 
 FIRST_TOPIC_ID_VERSION = 13
 FIRST_LEADER_HINT_VERSION = 10
@@ -72,7 +74,7 @@ def handle(context: RequestContext, request: ProduceRequest) -> Any:
 
 
 def _handle(
-    context: RequestContext, request: ProduceRequest, misfits: Mapping[TopicPartition, Misfits]
+    context: RequestContext, request: ProduceRequest, misfits: Mapping[int, Misfits]
 ) -> ProduceResponse | Deferred | None:
     if request.transactional_id is not None:
         from ottla.broker.transactional_produce import verified
@@ -85,10 +87,18 @@ def _append(
     context: RequestContext,
     request: ProduceRequest,
     verdicts: Mapping[TopicPartition, Verdict] = MappingProxyType({}),
-    misfits: Mapping[TopicPartition, Misfits] = MappingProxyType({}),
+    misfits: Mapping[int, Misfits] = MappingProxyType({}),
 ) -> ProduceResponse | Deferred | None:
     append = Append(context, request, verdicts, misfits)
     response = ProduceResponse(append.topics())
+    if append.large:
+        return append.walk_large(partial(_answer, context, request, append, response))
+    return _answer(context, request, append, response)
+
+
+def _answer(
+    context: RequestContext, request: ProduceRequest, append: Append, response: ProduceResponse
+) -> ProduceResponse | Deferred | None:
     if request.acks == 0:
         if append.first_error is not None:
             raise CloseConnection(f"a produce request with acks=0 failed: {append.first_error.name}")
@@ -113,8 +123,8 @@ class Append:
     """One request's appends and what came of them."""
 
     __slots__ = (
-        "_acks", "_context", "_misfits", "_now_ms", "_request", "_transactional_id", "_verdicts", "_version", "first_error", "leader_errors",
-        "uncommitted",
+        "_acks", "_context", "_misfits", "_now_ms", "_on_loop", "_request", "_transactional_id", "_verdicts", "_version", "first_error",
+        "large", "leader_errors", "uncommitted",
     )  # fmt: skip
 
     def __init__(
@@ -122,7 +132,7 @@ class Append:
         context: RequestContext,
         request: ProduceRequest,
         verdicts: Mapping[TopicPartition, Verdict],
-        misfits: Mapping[TopicPartition, Misfits],
+        misfits: Mapping[int, Misfits],
     ) -> None:
         self._misfits = misfits
         self._context = context
@@ -132,7 +142,9 @@ class Append:
         self._verdicts = verdicts
         self._version = context.version
         self._now_ms = context.broker.clock.time_ms()
+        self._on_loop = context.broker.walks is not None
         self.first_error: ErrorCode | None = None
+        self.large: list[LargeBatch] = []
         self.leader_errors: set[int] = set()
         self.uncommitted: list[tuple[Partition, Offset, PartitionProduceResponse]] = []
 
@@ -146,7 +158,9 @@ class Append:
                 try:
                     if refusal is not None:
                         raise refusal
-                    partitions.append(self._partition(topic, data.index, data.records))
+                    partitions.append(self._partition(topic, data))
+                except LargeWalkError:
+                    partitions.append(self._later(topic, data))
                 except KafkaError as error:
                     found = error if several else whole_refusal(self._request) or error
                     partitions.append(self._failed(topic, data.index, found))
@@ -154,7 +168,34 @@ class Append:
             answers.append(TopicProduceResponse(topic.name, topic.topic_id, partitions))
         return answers if len(answers) == 1 and answers[0].partition_responses else _told_once(answers)
 
-    def _partition(self, topic: TopicProduceData, index: int, records: Any) -> PartitionProduceResponse:
+    def _later(self, topic: TopicProduceData, data: PartitionProduceData) -> PartitionProduceResponse:
+        from ottla.broker.large_produce import LargeBatch
+
+        batch = LargeBatch(topic, data, find_partition(self._context, topic, data.index))
+        self.large.append(batch)
+        return batch.response
+
+    def walk_large(self, finish: Callable[[], Any]) -> Deferred:
+        from ottla.broker.large_produce import walked
+
+        walks = self._context.broker.walks
+        if walks is None:
+            raise RuntimeError("a large walk without walkers")
+        return walked(self._context, walks, self.large, self._now_ms, self._append_walked, finish)
+
+    def _append_walked(self, batch: LargeBatch, found: ValidatedBatches | KafkaError) -> PartitionProduceResponse:
+        try:
+            if isinstance(found, KafkaError):
+                raise found
+            return self._partition(batch.topic, batch.data, found)
+        except KafkaError as error:
+            self._count_failure(batch.topic)
+            return self._failed(batch.topic, batch.data.index, error)
+
+    def _partition(
+        self, topic: TopicProduceData, data: PartitionProduceData, validated: ValidatedBatches | None = None
+    ) -> PartitionProduceResponse:
+        index, records = data.index, data.records
         partition = find_partition(self._context, topic, index)
         if records is None:
             raise KafkaError(ErrorCode.INVALID_RECORD)
@@ -170,7 +211,7 @@ class Append:
         guard = self._verdicts.get(partition.topic_partition) if self._verdicts else None
         if isinstance(guard, UnverifiedError):
             raise guard
-        misfits = self._misfits.get(partition.topic_partition) if self._misfits else None
+        misfits = self._misfits.get(id(data)) if self._misfits else None
         if misfits is not None:
             misfits.refuse()
         result = partition.append_as_leader(
@@ -179,7 +220,8 @@ class Append:
             required_acks=self._acks,
             version=self._version,
             guard=guard,
-            rewrite=None if misfits is None else misfits.taken_out,
+            validated=validated if misfits is None else misfits.prepared,
+            on_loop=self._on_loop,
         )
         metrics = self._context.broker.metrics
         if metrics is not None:

@@ -86,6 +86,8 @@ def made_client(properties: Mapping[str, str], *, producer: bool, **more: Any) -
     kind = "producer" if producer else "consumer"
     names = {name.replace("__", "."): value for name, value in more.items()}
     check_numbers(properties)
+    if not producer and not properties.get("group.id", "any").strip():  # librdkafka aborts the process
+        raise ClientNotMade("The configured group.id should not be an empty string or whitespace.")
     try:
         check_resolvable(parse_addresses(properties.get("bootstrap.servers", "")))
         config = {**librdkafka_config(properties, producer=producer), **names}

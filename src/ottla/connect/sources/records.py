@@ -7,10 +7,10 @@ waits: a line without its newline, a quoted CSV field that is not closed, a Parq
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
+from ottla.payloads.json_text import read_json
 from ottla.tables.topics import TableError
 
 FORMATS = ("text", "json", "csv", "parquet")
@@ -53,7 +53,7 @@ def _lines(file: BinaryIO, form: str, begin: int, *, take_last: bool) -> Iterato
 
 def _json(text: str) -> Any:
     try:
-        return json.loads(text)
+        return read_json(text)
     except ValueError:
         return text  # the converter or the dead letters decide
 

@@ -5,7 +5,6 @@ Decoding never fails: bytes that are not what they claim are shown as hex, with 
 
 from __future__ import annotations
 
-import io
 import json
 import struct
 from collections.abc import Callable
@@ -16,6 +15,8 @@ from ottla.console.errors import ConsoleError
 from ottla.console.messages.protobuf import decode_protobuf
 from ottla.console.registry_client import Registry
 from ottla.console.settings import MAX_SHOWN_BYTES
+from ottla.payloads.avro import AvroReader
+from ottla.payloads.json_text import read_json
 
 FORMATS = ("auto", "text", "json", "registry", "hex", "int", "base64")
 
@@ -69,8 +70,8 @@ class Decoder:
 
     def _json(self, data: bytes) -> Decoded:
         try:
-            tree = json.loads(data)
-        except (ValueError, RecursionError) as error:
+            tree = read_json(data)
+        except ValueError as error:
             return _hex(data, f"not JSON: {error}") if self._how == "json" else Decoded("text", "", note="not JSON")
         return Decoded("json", _cut(pretty(tree)), tree)
 
@@ -85,24 +86,23 @@ class Decoder:
             return _hex(data, f"schema {schema_id}: {error}")
 
 
-_BAD_DATA = (ValueError, KeyError, EOFError, IndexError, TypeError, struct.error, StopIteration, RecursionError)
+_BAD_DATA = (
+    ValueError, LookupError, ArithmeticError, AttributeError, EOFError, TypeError, struct.error, StopIteration,
+    RecursionError,
+)  # fmt: skip
 
 
 def _avro(_registry: Registry, _schema_id: int, schema: dict[str, Any], data: bytes) -> Decoded:
-    from fastavro import parse_schema, schemaless_reader
-
-    parsed = schema.get("parsed")
-    if parsed is None:
-        names: dict[str, Any] = {}
-        for text in schema["resolved"].values():
-            parse_schema(json.loads(text), named_schemas=names)
-        parsed = schema["parsed"] = parse_schema(json.loads(schema["schema"]), named_schemas=names)
-    tree = schemaless_reader(io.BytesIO(data), parsed, None)
+    reader = schema.get("reader")
+    if reader is None:
+        dependencies = [json.loads(text) for text in schema["resolved"].values()]
+        reader = schema["reader"] = AvroReader(json.loads(schema["schema"]), dependencies)
+    tree = reader.read(data)
     return Decoded("avro", _cut(pretty(tree)), tree, "")
 
 
 def _json_schema(_registry: Registry, _schema_id: int, _schema: dict[str, Any], data: bytes) -> Decoded:
-    tree = json.loads(data)
+    tree = read_json(data)
     return Decoded("json-schema", _cut(pretty(tree)), tree)
 
 

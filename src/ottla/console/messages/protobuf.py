@@ -19,7 +19,7 @@ def decode_protobuf(registry: Registry, schema_id: int, schema: dict[str, Any], 
     try:
         decoded = made.at(indexes).FromString(data[start:])
         return json_format.MessageToDict(decoded, preserving_proto_field_name=True)
-    except message.DecodeError as error:
+    except (message.DecodeError, json_format.Error) as error:
         raise ConsoleError(f"not a message of schema {schema_id}: {error}") from error
 
 

@@ -22,11 +22,11 @@ async def _look(request: Request) -> tuple[Snapshot, Lineage]:
     site = site_of(request)
     snapshot = await site.sampler.current()
     listeners = await site.gateway.ask(lambda cluster: find_listeners(cluster, snapshot))
-    pipelines = []
+    pipelines, node_user = [], site.settings.node_user
     if not site.user.rights.limited:  # as their own page: names of pipelines are about the whole cluster
         with contextlib.suppress(ConsoleError):  # that page says why
             pipelines = await site.gateway.in_thread(lambda: running(site))
-    lineage = await site.gateway.in_thread(lambda: gather(snapshot, listeners, pipelines))
+    lineage = await site.gateway.in_thread(lambda: gather(snapshot, listeners, pipelines, node_user))
     return snapshot, lineage.of(snapshot.topics) if site.limited else lineage
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from ottla.console.access import COOKIE, AccessControl
+from ottla.client.audit.events import FACTS
+from ottla.console.access import COOKIE, AccessControl, address_of
 from ottla.console.errors import ConsoleError
 from ottla.console.login_attempt import ATTEMPT_S, kept_attempt, local_path, new_attempt
 from ottla.console.oidc import Provider
@@ -39,7 +41,8 @@ async def login(request: Request) -> Response:
     site = site_of(request)
     given = await request.form(max_files=0, max_fields=5)
     name, password = str(given.get("name", "")), str(given.get("password", ""))
-    cookie = await site.gateway.in_thread(lambda: site.access.login(name, password))
+    request.scope[FACTS] = {"event": "login", "principal": f"User:{name}", "resources": ["/login"]}
+    cookie = await site.access.login(name, password, address_of(request))
     if cookie is None:
         await asyncio.sleep(site.access.failed_login_s)
         return _login_page(request, failed=True)
@@ -112,8 +115,13 @@ async def finish(request: Request) -> Response:
         raise ConsoleError("this login was not begun in this browser, or too long ago; log in again", status=403)
     given = request.query_params
 
+    facts: dict[str, Any] = {"event": "login", "resources": [_CALLBACK]}
+    request.scope[FACTS] = facts
+
     def exchange() -> str:
-        return site.access.login_as(provider.exchange(attempt, provider.check_answer(attempt, given)))
+        identity = provider.exchange(attempt, provider.check_answer(attempt, given))
+        facts["principal"] = f"User:{identity.name}"
+        return site.access.login_as(identity)
 
     try:
         cookie = await site.access.provider_calls.run(exchange)

@@ -6,7 +6,6 @@ import json
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import Request as HttpRequest
-from urllib.request import urlopen
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,7 +15,9 @@ from ottla.console.drawing import Drawing, Node, draw, layers
 from ottla.console.errors import ConsoleError
 from ottla.console.render import path_part
 from ottla.console.site import Site, site_of
+from ottla.console.upstream import upstream
 from ottla.console.web import back, form, page_response
+from ottla.env.http_request import open_request
 
 _TIMEOUT_S = 5.0
 _MAX_BYTES = 8 * 1024 * 1024
@@ -24,17 +25,15 @@ _ACTIONS = ("start", "stop")
 
 
 def call(site: Site, method: str, path: str) -> Any:
-    base = site.settings.pipelines_url.rstrip("/")
-    if not base:
+    if not site.settings.pipelines_url:
         raise ConsoleError(
             "The console was not told where pipelines are: run `ottla pipeline serve` and start it with --pipelines URL.",
             status=404,
         )
-    if not base.startswith(("http://", "https://")):
-        raise ConsoleError("the pipelines' address must begin with http:// or https://")
-    request = HttpRequest(base + path, method=method)  # noqa: S310 - http(s) only, checked above
+    base, headers = upstream(site.settings.pipelines_url, "the pipelines")
+    request = HttpRequest(base + path, method=method, headers=headers)  # noqa: S310 - http(s) only, checked by upstream
     try:
-        with urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - as above
+        with open_request(request, _TIMEOUT_S) as answer:
             return json.loads(answer.read(_MAX_BYTES) or b"null")
     except HTTPError as error:
         raise ConsoleError(f"pipelines answered {error.code}: {error.read(2000).decode(errors='replace')}") from error

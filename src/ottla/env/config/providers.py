@@ -6,6 +6,7 @@ Kafka.
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
@@ -63,26 +64,31 @@ class _Provider:
         self._allowed = [
             path.strip() for path in properties.get(f"{prefix}allowed.paths", "").split(",") if path.strip()
         ]
-        self._pattern = properties.get(f"{prefix}allowlist.pattern", "").strip()
+        for allowed in self._allowed:
+            if not posixpath.isabs(allowed):
+                raise ConfigError([f"{prefix}allowed.paths={allowed}: the path is not absolute"])
+        pattern = properties.get(f"{prefix}allowlist.pattern", "").strip() or ".*"
+        try:
+            self._pattern = re.compile(pattern)
+        except re.error as error:
+            raise ConfigError([f"{prefix}allowlist.pattern={pattern}: not a regular expression: {error}"]) from None
 
     def value(self, path: str, key: str) -> str | None:
         """None for a key that is not there or not allowed; ConfigError for a file that cannot be read."""
         if self._kind == ENVIRONMENT:
-            if self._pattern and not re.search(self._pattern, key):
-                return None
-            return self._environment.get(key)
+            return self._environment.get(key) if self._pattern.fullmatch(key) else None
         if not path or not self._is_allowed(path):
             return None
         if self._kind == DIRECTORY:
-            return self._read(f"{path}/{key}")
+            return None if "/" in key else self._read(f"{path}/{key}")
         text = self._read(path)
         if text is None:
             raise ConfigError([f"${{...:{path}:{key}}}: cannot read {path}"])
         return parse_properties(text).get(key)
 
     def _is_allowed(self, path: str) -> bool:
-        if ".." in path.split("/"):
-            return False
+        """Compared without `..`, as in Kafka."""
+        normal = posixpath.normpath(path)
         return not self._allowed or any(
-            path == allowed or path.startswith(allowed.rstrip("/") + "/") for allowed in self._allowed
+            f"{normal}/".startswith(f"{posixpath.normpath(allowed).rstrip('/')}/") for allowed in self._allowed
         )

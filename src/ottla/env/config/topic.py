@@ -170,6 +170,11 @@ class TopicSettings(Settings):
     )
 
     # Ottla's own: shown by DescribeConfigs only where they are set, so that a topic looks as Kafka's does.
+    ottla_validate_records: bool = setting(
+        BOOLEAN, False, None,
+        "Whether the records inside of a produced batch are read and refused as Apache Kafka does, not only its header.",
+        synonyms=_from("ottla.validate.records"), internal=True, undeclared=True,
+    )
     ottla_schema_validation: str = setting(
         STRING, "off", one_of("off", "refuse", "quarantine"),
         "What happens to records that do not match their schema: nothing, refused, or put aside.",
@@ -177,6 +182,10 @@ class TopicSettings(Settings):
     )
     ottla_schema_validation_fields: tuple[str, ...] = setting(
         LIST, ("value",), list_of(("key", "value")), "Which parts of a record carry a schema's id and are checked.",
+        internal=True, undeclared=True,
+    )
+    ottla_schema_validation_context: str = setting(
+        STRING, "", None, "The registry's context in which the ids of the records' schemas are; empty: the default one.",
         internal=True, undeclared=True,
     )
     ottla_schema_quarantine_topic: str = setting(

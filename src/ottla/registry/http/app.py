@@ -1,4 +1,7 @@
-"""The ASGI application: a request is read with a limit, routed, carried out here or by the writer, and answered once."""
+"""The ASGI application: a request is read with a limit, routed, carried out here or by the writer, and answered once.
+
+`scope["user"]` is whom `WebAccess.protect` has let in; whether they may is decided here, by the role of the route.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,15 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
+from ottla.client.audit.events import FACTS
 from ottla.env.logging import get_logger
 from ottla.registry.errors import RegistryError
 from ottla.registry.http.answers import CONTENT_TYPES, JSON_V1, MAX_BODY_BYTES, Answer, Request, failure
 from ottla.registry.http.forwarding import FORWARDED, OFFSET, Elected, forward
-from ottla.registry.http.routes import find_route, role_for
+from ottla.registry.http.routes import Route, find_route
 from ottla.registry.http.subject_rights import check_rights
 from ottla.registry.service import Registry
+from ottla.security.web_hosts import headers_of
 from ottla.security.web_users import WebUser
 
 log = get_logger(__name__)
@@ -28,7 +33,7 @@ class RegistryApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = headers_of(scope)
         try:
             found = await self._answer(scope, headers, receive)
         except RegistryError as error:
@@ -43,12 +48,19 @@ class RegistryApp:
         body = await _read_body(receive) if method in {"POST", "PUT", "DELETE"} else b""
         if body and method in {"POST", "PUT"}:
             _check_content_type(headers.get("content-type"))
-        return await self._carry_out(_request(scope, headers, body), scope["user"])
-
-    async def _carry_out(self, request: Request, user: WebUser) -> Answer:
-        registry = self._registry
+        request = _request(scope, headers, body)
         route = find_route(request)
-        check_rights(request, user, role_for(request.method, "/".join(request.path)))
+        if route.role != "read":
+            context = [] if request.context is None else [f":{request.context}:"]
+            scope[FACTS] = {"action": route.handler.__name__, "resources": [*context, *request.parts]}
+        user: WebUser = scope["user"]
+        if not user.may(route.role):
+            raise RegistryError(403, "Forbidden")
+        check_rights(request, user, route.role)
+        return await self._carry_out(route, request)
+
+    async def _carry_out(self, route: Route, request: Request) -> Answer:
+        registry = self._registry
         if not route.writes:
             return await route.handler(registry, request)
         if not registry.is_writer:

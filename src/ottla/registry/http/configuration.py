@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from ottla import __version__
-from ottla.registry.compatibility import level_named, shown
-from ottla.registry.decisions import MergeConfig, SetConfig, SetMode, parsed
+from ottla.registry.compatibility import Finding, level_named, shown
+from ottla.registry.decisions import MergeConfig, SetConfig, SetMode, read
 from ottla.registry.errors import RegistryError, association_not_found, invalid_mode, subject_not_found
 from ottla.registry.http.answers import Answer, Request, answer
 from ottla.registry.http.subjects import body_of, subject_of
@@ -90,11 +90,16 @@ async def check_all(registry: Registry, request: Request) -> Answer:
 
 async def _check(registry: Registry, request: Request, version: str | None) -> Answer:
     subject, body = subject_of(request), body_of(registry, request)
-    schema, _ = parsed(registry.queries, subject, body, normalize=request.flag("normalize"))
+    work = registry.work()
     if version in {"latest", "-1"} and not registry.state.versions(subject):
         # Nothing to be incompatible with.
         version = None
-    level, findings = registry.queries.findings(subject, schema, body.metadata, only=version)
+
+    def ask() -> tuple[str, list[Finding]]:
+        source, _ = read(registry.queries, work, subject, body, normalize=request.flag("normalize"))
+        return registry.queries.findings(work, subject, source, body.metadata, only=version)
+
+    level, findings = await work.answer(ask)
     found: dict[str, Any] = {"is_compatible": not findings}
     if request.flag("verbose"):
         found["messages"] = shown(findings, level)

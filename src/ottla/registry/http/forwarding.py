@@ -10,8 +10,10 @@ import time
 from urllib.parse import urlsplit
 
 from ottla.env.http_answer import read_answer
+from ottla.env.logging import get_logger
 from ottla.registry.errors import RegistryError, forwarding_failed, unknown_leader
 from ottla.registry.http.answers import JSON_V1, Answer, Request
+from ottla.registry.peers import Peer
 from ottla.registry.service import Registry
 from ottla.registry.settings import RegistrySettings
 
@@ -20,6 +22,11 @@ OFFSET = "x-ottla-offset"
 """On the writer's answer: how far the log must be read to contain what was written."""
 _PAUSE_S = 0.2
 _MAX_ANSWER_BYTES = 64 << 20
+_UNTRUSTED = (
+    "The elected writer {url} is neither a listed nor a signed peer, so the request and its credentials are not sent there: "
+    "start every instance with the same --peer-secret-file, or with --peer URL for each of the others"
+)
+log = get_logger(__name__)
 
 
 async def forward(registry: Registry, request: Request) -> Answer:
@@ -30,10 +37,15 @@ async def forward(registry: Registry, request: Request) -> Answer:
     while time.monotonic() < deadline:
         if registry.is_writer:
             raise Elected
-        url = await registry.find_writer(again=again)
-        again = True
-        if url is None or url == registry.url:
+        writer = await registry.find_writer(again=again)
+        url = writer.url if writer is not None else None
+        if writer is None or url is None or url == registry.url:
             problem = unknown_leader()
+        elif not _may_send(registry, writer, request):
+            problem = forwarding_failed(_UNTRUSTED.format(url=url))
+            if again:  # asked of the group a moment ago: this is the writer, and it is none of ours
+                log.warning("forward.refused", writer=url, reason="its address is neither listed nor signed")
+                raise problem
         else:
             try:
                 found = await asyncio.get_running_loop().run_in_executor(
@@ -50,8 +62,15 @@ async def forward(registry: Registry, request: Request) -> Answer:
                     await _catch_up(registry, found)
                     return found
                 problem = unknown_leader()
+        again = True
         await asyncio.sleep(_PAUSE_S)
     raise problem
+
+
+def _may_send(registry: Registry, writer: Peer, request: Request) -> bool:
+    """Credentials go to a trusted address only; without any, and without a word on peers, the group's word is enough."""
+    credentials = bool(registry.settings.forward_user) or "authorization" in request.headers
+    return writer.trusted or not (credentials or registry.peers.configured)
 
 
 class Elected(Exception):

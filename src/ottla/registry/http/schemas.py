@@ -28,8 +28,8 @@ def _subject_of(request: Request) -> str | None:
     return normal(subject) if subject else None
 
 
-def _string(registry: Registry, request: Request, value: SchemaValue) -> JsonObject:
-    found: JsonObject = {"schema": text_of(registry, request, value), "guid": guid_of(value)}
+async def _string(registry: Registry, request: Request, value: SchemaValue) -> JsonObject:
+    found: JsonObject = {"schema": await text_of(registry, request, value), "guid": guid_of(value)}
     if value.schema_type != AVRO:
         found["schemaType"] = value.schema_type
     if value.references:
@@ -76,12 +76,12 @@ async def types(_: Registry, __: Request) -> Answer:
 
 
 async def by_id(registry: Registry, request: Request) -> Answer:
-    return answer(_string(registry, request, _by_id(registry, request)))
+    return answer(await _string(registry, request, _by_id(registry, request)))
 
 
 async def schema_by_id(registry: Registry, request: Request) -> Answer:
     value = _by_id(registry, request)
-    return Answer(text_of(registry, request, value).encode())
+    return Answer((await text_of(registry, request, value)).encode())
 
 
 async def subjects_by_id(registry: Registry, request: Request) -> Answer:
@@ -100,7 +100,7 @@ async def versions_by_id(registry: Registry, request: Request) -> Answer:
 
 async def by_guid(registry: Registry, request: Request) -> Answer:
     value = _visible(registry, request, registry.queries.by_guid(request.parts[0]))
-    return answer(_string(registry, request, value))
+    return answer(await _string(registry, request, value))
 
 
 async def ids_by_guid(registry: Registry, request: Request) -> Answer:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.registry.decisions import DeleteSubject, DeleteVersion, Register, RegisterRequest, parsed
+from ottla.registry.decisions import DeleteSubject, DeleteVersion, Register, RegisterRequest, read
 from ottla.registry.errors import invalid_schema, schema_not_found, schema_too_large, subject_not_found
 from ottla.registry.http.answers import Answer, Request, answer
 from ottla.registry.queries import page, shown
@@ -26,11 +26,12 @@ def body_of(registry: Registry, request: Request) -> RegisterRequest:
     return body
 
 
-def text_of(registry: Registry, request: Request, value: SchemaValue) -> str:
+async def text_of(registry: Registry, request: Request, value: SchemaValue) -> str:
     """The schema in the format that is asked for."""
-    if request.query.get("format") == "serialized":
-        return registry.queries.catalogue.stored(value).serialized()
-    return value.schema
+    if request.query.get("format") != "serialized":
+        return value.schema
+    work, source = registry.work(), registry.queries.catalogue.stored(value)
+    return await work.answer(lambda: work.text(source, "serialized"))
 
 
 async def list_subjects(registry: Registry, request: Request) -> Answer:
@@ -45,13 +46,20 @@ async def look_up(registry: Registry, request: Request) -> Answer:
     subject, body = subject_of(request), body_of(registry, request)
     if not registry.state.versions(subject, deleted=request.flag("deleted")):
         raise subject_not_found(subject)
-    schema, text = parsed(registry.queries, subject, body, normalize=request.flag("normalize"))
-    value = registry.queries.look_up(subject, schema, text, body, deleted=request.flag("deleted"))
-    return answer(shown(value, schema=text_of(registry, request, value)))
+    work, deleted = registry.work(), request.flag("deleted")
+
+    def ask() -> SchemaValue:
+        normalize = request.flag("normalize")
+        source, text = read(registry.queries, work, subject, body, normalize=normalize, deleted=True)
+        return registry.queries.look_up(subject, source.schema_type, text, body, deleted=deleted)
+
+    value = await work.answer(ask)
+    return answer(shown(value, schema=await text_of(registry, request, value)))
 
 
 async def register(registry: Registry, request: Request) -> Answer:
-    decision = Register(subject_of(request), body_of(registry, request), normalize=request.flag("normalize"))
+    subject, body = subject_of(request), body_of(registry, request)
+    decision = Register(subject, body, registry.work(), normalize=request.flag("normalize"))
     value = await registry.writer.carry_out(decision)
     return answer({"id": value.id, "version": value.version, "guid": guid_of(value)})
 
@@ -64,12 +72,12 @@ async def list_versions(registry: Registry, request: Request) -> Answer:
 
 async def get_version(registry: Registry, request: Request) -> Answer:
     value = registry.queries.version(subject_of(request), request.parts[1], deleted=request.flag("deleted"))
-    return answer(shown(value, schema=text_of(registry, request, value)))
+    return answer(shown(value, schema=await text_of(registry, request, value)))
 
 
 async def get_schema(registry: Registry, request: Request) -> Answer:
     value = registry.queries.version(subject_of(request), request.parts[1], deleted=request.flag("deleted"))
-    return Answer(text_of(registry, request, value).encode())
+    return Answer((await text_of(registry, request, value)).encode())
 
 
 async def referenced_by(registry: Registry, request: Request) -> Answer:
@@ -89,7 +97,7 @@ async def latest_with_metadata(registry: Registry, request: Request) -> Answer:
     for value in reversed(values):
         properties = (value.metadata or {}).get("properties") or {}
         if key is None or properties.get(key) == wanted:
-            return answer(shown(value, schema=text_of(registry, request, value)))
+            return answer(shown(value, schema=await text_of(registry, request, value)))
     raise schema_not_found()
 
 

@@ -1,29 +1,38 @@
-"""Avro: parsed and judged by the Apache avro package, printed as Java prints it."""
+"""Avro: parsed by the Apache avro package, judged by `avro_explanation.py`, printed as Java prints it."""
 
 from __future__ import annotations
 
-import json
+import warnings
 from collections.abc import Callable, Sequence
-from io import BytesIO
 from typing import Any
 
-from avro.compatibility import ReaderWriterCompatibilityChecker, SchemaCompatibilityType
-from avro.errors import AvroException
+from avro.errors import AvroException, IgnoredLogicalType
 from avro.name import Names
 from avro.schema import make_avsc_object
 
+from ottla.payloads.avro import AvroError, AvroReader
 from ottla.registry.records import AVRO
+from ottla.registry.schemas.avro_defaults import invalid_default
 from ottla.registry.schemas.avro_explanation import Explanation
 from ottla.registry.schemas.avro_text import canonical_text
+from ottla.registry.schemas.budget import Budget
+from ottla.registry.schemas.json_text import load_json, one_line
 from ottla.registry.schemas.parsed import Dependency, Incompatibility, SchemaProblem
+
+warnings.filterwarnings("ignore", category=IgnoredLogicalType)
+"""A logical type that does not fit is ignored, as Avro says. Python would remember each text of a warning for ever."""
+_MAX_DEPTH = 200
+_STEPS_A_NODE = 5
+"""The avro package takes about this many microseconds for a node of the JSON."""
 
 
 class AvroSchema:
     schema_type = AVRO
 
-    def __init__(self, text: str, dependencies: Sequence[Dependency] = ()) -> None:
-        self._json = _loads(text)
-        self._dependencies = [_loads(dependency.schema) for dependency in dependencies]
+    def __init__(self, text: str, dependencies: Sequence[Dependency] = (), budget: Budget | None = None) -> None:
+        budget = budget or Budget()
+        self._json = _loads(text, budget)
+        self._dependencies = [_loads(dependency.schema, budget) for dependency in dependencies]
         names = Names()
         try:
             for dependency in self._dependencies:
@@ -31,7 +40,7 @@ class AvroSchema:
             self.schema: Any = make_avsc_object(self._json, names)
             self.canonical = canonical_text(self._json)
         except (AvroException, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise SchemaProblem(_one_line(error)) from error
+            raise SchemaProblem(one_line(error)) from error
 
     def normalized(self) -> str:
         return canonical_text(self._json, sort_extras=True)
@@ -39,44 +48,46 @@ class AvroSchema:
     def serialized(self) -> str:
         return self.canonical
 
-    def incompatibilities(self, writer: AvroSchema) -> list[Incompatibility]:
-        checker: Any = ReaderWriterCompatibilityChecker
-        result = checker().get_compatibility(self.schema, writer.schema)
-        if result.compatibility is SchemaCompatibilityType.compatible:
-            return []
-        reasons = Explanation().compare(self.schema, writer.schema, "/")
-        path = ", ".join(sorted(result.locations))
-        return reasons or [
-            Incompatibility(kind.name.upper(), path, "; ".join(sorted(result.messages)))
-            for kind in result.incompatibilities
-        ]
+    def incompatibilities(self, writer: AvroSchema, budget: Budget | None = None) -> list[Incompatibility]:
+        return Explanation(budget or Budget()).compare(self.schema, writer.schema, "/")
+
+    def check_new(self) -> None:
+        """As Confluent: a schema that is registered has good defaults; one that was imported or stored may not."""
+        try:
+            problem = invalid_default(self.schema)
+        except RecursionError as error:
+            raise SchemaProblem("the defaults are nested too deep") from error
+        if problem is not None:
+            raise SchemaProblem(problem)
 
     def validator(self) -> Callable[[bytes], str | None]:
-        from fastavro import parse_schema, schemaless_reader
-
-        named: dict[str, Any] = {}
-        for dependency in self._dependencies:
-            parse_schema(dependency, named_schemas=named)
-        parsed = parse_schema(self._json, named_schemas=named)
+        try:
+            reader = AvroReader(self._json, self._dependencies)
+        except AvroError as error:
+            raise SchemaProblem(one_line(error)) from error
 
         def check(payload: bytes) -> str | None:
-            stream = BytesIO(payload)
             try:
-                schemaless_reader(stream, parsed, None)
-            except (ValueError, EOFError, TypeError, KeyError, IndexError, OverflowError, MemoryError) as error:
-                return f"not Avro of its schema: {_one_line(error) or type(error).__name__}"
-            left = len(payload) - stream.tell()
-            return f"{left} bytes are left after the Avro value" if left else None
+                reader.read_whole(payload)
+            except AvroError as error:
+                return str(error)
+            return None
 
         return check
 
 
-def _loads(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise SchemaProblem(f"not JSON: {_one_line(error)}") from error
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:500]
+def _loads(text: str, budget: Budget) -> Any:
+    before = budget.spent
+    value = load_json(text, budget, max_depth=_MAX_DEPTH)
+    budget.spend((budget.spent - before) * (_STEPS_A_NODE - 1))
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, dict):
+            fields = each.get("fields")
+            # The avro package looks through all names before for each field.
+            budget.spend(len(fields) ** 2 // 200 if isinstance(fields, list) else 0)
+            waiting.extend(each.values())
+        elif isinstance(each, list):
+            waiting.extend(each)
+    return value

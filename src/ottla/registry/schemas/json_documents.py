@@ -1,4 +1,8 @@
-"""The documents of one JSON Schema: its own and those that it refers to, and how `$ref` finds its way among them."""
+"""The documents of one JSON Schema: its own and those that it refers to, and how `$ref` finds its way among them.
+
+A `Side` is a schema in its place: the document that its `$ref` start from, and the draft that says what its keywords
+mean. Keywords that the draft does not have are taken out here, so that no rule sees them.
+"""
 
 from __future__ import annotations
 
@@ -6,40 +10,95 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
+from ottla.registry.schemas.budget import Budget
+from ottla.registry.schemas.json_keywords import ANNOTATIONS, DRAFTS, IGNORED
+from ottla.registry.schemas.json_text import dump_json
+from ottla.registry.schemas.parsed import SchemaProblem
+
+_VALUES = frozenset({"enum", "const", "default", "examples"})
+_ANYTHING: dict[str, Any] = {}
+_NOTHING: dict[str, Any] = {"not": {}}
+
 
 class Documents:
-    def __init__(self, root: Any, others: Mapping[str, Any]) -> None:
+    def __init__(self, root: Any, others: Mapping[str, Any], budget: Budget | None = None) -> None:
         self._others = others
         self._root = root
         self._ids: dict[str, Any] = {}
+        self._dynamic: dict[str, list[tuple[Any, Any]]] = {}
+        """Each `$dynamicAnchor` with its schemas and their documents."""
+        self._effective: dict[int, tuple[Any, dict[str, Any]]] = {}
+        self._drafts: dict[int, str] = {}
         for document in (*others.values(), root):
-            self._collect(document, "")
+            self._collect(document, "", document, budget or Budget())
         base = root.get("$id") or root.get("id") if isinstance(root, dict) else None
         self._base = base if isinstance(base, str) else ""
+        self._draft = _draft_of(root) or "7"
 
-    def _collect(self, schema: Any, base: str) -> None:
-        """Every `$id` and `$anchor` of a document."""
+    @property
+    def root(self) -> Side:
+        return Side(self._root, self._root, self)
+
+    def same_text(self, other: Documents) -> bool:
+        """As text: in Python 1 == True, in JSON it is not."""
+        if self._root != other._root or self._others != other._others:
+            return False
+        return dump_json([self._root, self._others]) == dump_json([other._root, other._others])
+
+    def _collect(self, schema: Any, base: str, home: Any, budget: Budget) -> None:
+        """Every `$id`, `$anchor` and `$dynamicAnchor` of a document."""
+        budget.spend()
         if isinstance(schema, list):
             for item in schema:
-                self._collect(item, base)
+                self._collect(item, base, home, budget)
         if not isinstance(schema, dict):
             return
         own = schema.get("$id", schema.get("id"))
         if isinstance(own, str):
-            base = urljoin(base, own)
+            base = urljoin(base, own[:4096])
             self._ids.setdefault(base.rstrip("#"), schema)
+        home = _home(schema, home)
         anchor = schema.get("$anchor")
         if isinstance(anchor, str):
             self._ids.setdefault(f"{urldefrag(base).url}#{anchor}", schema)
+        dynamic = schema.get("$dynamicAnchor")
+        if isinstance(dynamic, str):
+            self._ids.setdefault(f"{urldefrag(base).url}#{dynamic}", schema)
+            self._dynamic.setdefault(dynamic, []).append((schema, home))
+        if schema.get("$recursiveAnchor") is True:
+            self._dynamic.setdefault("", []).append((schema, home))
         for name, value in schema.items():
-            if name not in {"enum", "const", "default", "examples"}:
-                self._collect(value, base)
+            if name not in _VALUES:
+                self._collect(value, base, home, budget)
+
+    def draft(self, home: Any) -> str:
+        """A document without `$schema` has the draft of the one that refers to it."""
+        found = self._drafts.get(id(home))
+        if found is None:
+            found = self._drafts[id(home)] = _draft_of(home) or self._draft
+        return found
+
+    def effective(self, schema: dict[str, Any], draft: str) -> dict[str, Any]:
+        """The schema without keywords that its draft ignores; the same object each time."""
+        alone = draft in {"4", "6", "7"} and isinstance(schema.get("$ref"), str) and len(schema) > 1
+        if not alone and IGNORED[draft].isdisjoint(schema):
+            return schema
+        known = self._effective.get(id(schema))
+        if known is None:
+            kept = {
+                name: value for name, value in schema.items()
+                if name not in IGNORED[draft] and (not alone or name == "$ref" or name in ANNOTATIONS)
+            }  # fmt: skip
+            if len(kept) == len(schema):
+                return schema
+            known = self._effective[id(schema)] = (schema, kept)
+        return known[1]
 
     def retrieve(self, uri: str) -> Any:
         """What jsonschema-rs asks for; ValueError when no reference has that name."""
         found = self._document(uri.removeprefix("json-schema:///"))
         if found is None:
-            raise ValueError(f"no reference is named {uri.removeprefix('json-schema:///')}")
+            raise ValueError(f"no reference is named {uri.removeprefix('json-schema:///')[:200]}")
         return found
 
     def _document(self, name: str) -> Any:
@@ -54,30 +113,103 @@ class Documents:
     def resolve(self, ref: str, home: Any) -> tuple[Any, Any]:
         """The schema that `ref` means inside the document `home`, and the document that it is in."""
         url, fragment = urldefrag(ref)
+        own = home.get("$id") if isinstance(home, dict) else None
+        base = urljoin(self._base, own) if isinstance(own, str) else self._base
         if not url:
             document = home
         else:
-            document = self._document(url)
+            document = self._document(urljoin(base, url))
             if document is None:
-                document = self._document(urljoin(self._base, url))
+                document = self._document(url)
             if document is None:
                 return True, home
         if not fragment:
             return document, document
         if not fragment.startswith("/"):
-            base = self._base if url == "" else url
-            return self._ids.get(f"{base}#{fragment}", self._ids.get(f"#{fragment}", True)), document
-        return _pointer(document, fragment), document
+            found = self._ids.get(f"{urljoin(base, url)}#{fragment}")
+            return self._ids.get(f"#{fragment}", True) if found is None else found, document
+        return _pointer(document, fragment)
+
+    def dynamic(self, ref: str, home: Any) -> list[tuple[Any, Any]]:
+        """All schemas that a `$dynamicRef` (or `$recursiveRef`) may mean, whatever the way to it."""
+        schema, document = self.resolve(ref, home)
+        name = urldefrag(ref).fragment
+        marked = isinstance(schema, dict) and (
+            schema.get("$dynamicAnchor") == name if name else schema.get("$recursiveAnchor") is True
+        )
+        return self._dynamic.get(name, []) if marked else [(schema, document)]
 
 
-def _pointer(document: Any, pointer: str) -> Any:
-    found = document
+class Anchored(dict[str, Any]):
+    """A schema of another document inside one of ours: its `$ref` stay at home."""
+
+    def __init__(self, schema: dict[str, Any], home: Any) -> None:
+        super().__init__(schema)
+        self.home = home
+
+
+class Side:
+    """A schema and the document that its `$ref` are looked up in."""
+
+    __slots__ = ("documents", "draft", "home", "schema")
+
+    def __init__(self, schema: Any, home: Any, documents: Documents) -> None:
+        self.documents = documents
+        if not isinstance(schema, dict):
+            schema = _NOTHING if schema is False else _ANYTHING
+        self.home = schema.home if isinstance(schema, Anchored) else _home(schema, home)
+        self.draft = documents.draft(self.home)
+        self.schema: dict[str, Any] = documents.effective(schema, self.draft)
+
+    def at(self, schema: Any) -> Side:
+        return Side(schema, self.home, self.documents)
+
+    @property
+    def anything(self) -> bool:
+        return self.schema.keys() <= ANNOTATIONS
+
+    @property
+    def nothing(self) -> bool:
+        return self.schema.get("not") in ({}, True)
+
+    def targets(self) -> list[Side]:
+        """What `$ref`, `$dynamicRef` or `$recursiveRef` may mean; nothing when there is none of them."""
+        for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
+            ref = self.schema.get(keyword)
+            if isinstance(ref, str):
+                found = [self.documents.resolve(ref, self.home)] if keyword == "$ref" else (
+                    self.documents.dynamic(ref, self.home)
+                )  # fmt: skip
+                if not all(isinstance(schema, dict | bool) for schema, _ in found):
+                    raise SchemaProblem(f"{ref[:200]} is no schema")
+                return [Side(schema, home, self.documents) for schema, home in found]
+        return []
+
+
+def _home(schema: dict[str, Any], home: Any) -> Any:
+    """A schema with an `$id` of its own inside a document is a document itself."""
+    own = schema.get("$id")
+    return schema if isinstance(own, str) and not own.startswith("#") else home
+
+
+def _draft_of(document: Any) -> str | None:
+    name = document.get("$schema") if isinstance(document, dict) else None
+    if not isinstance(name, str):
+        return None
+    return next((draft for mark, draft in DRAFTS.items() if mark in name), "2020-12")
+
+
+def _pointer(document: Any, pointer: str) -> tuple[Any, Any]:
+    found, home = document, document
     for raw in pointer.lstrip("/").split("/"):
         step = unquote(raw).replace("~1", "/").replace("~0", "~")
         if isinstance(found, dict):
             found = found.get(step, True)
-        elif isinstance(found, list) and step.isdigit() and int(step) < len(found):
+        elif (
+            isinstance(found, list) and step.isascii() and step.isdigit() and len(step) < 10 and int(step) < len(found)
+        ):
             found = found[int(step)]
         else:
-            return True
-    return found
+            return True, home
+        home = _home(found, home) if isinstance(found, dict) else home
+    return found, home

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from fractions import Fraction
 from typing import Any
 
 TYPES = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
@@ -20,13 +21,32 @@ ANNOTATIONS = frozenset(
 """Keywords that constrain nothing (format is an annotation to most validators)."""
 
 KNOWN = ANNOTATIONS | {
-    "type", "enum", "const", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "$ref",
+    "type", "enum", "const", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "$ref", "$dynamicRef", "$recursiveRef",
     "maxLength", "minLength", "pattern", "maximum", "minimum", "exclusiveMaximum", "exclusiveMinimum", "multipleOf",
     "required", "properties", "patternProperties", "additionalProperties", "unevaluatedProperties", "propertyNames",
     "maxProperties", "minProperties", "dependencies", "dependentRequired", "dependentSchemas",
     "items", "prefixItems", "additionalItems", "unevaluatedItems", "maxItems", "minItems", "uniqueItems", "contains",
     "maxContains", "minContains",
 }  # fmt: skip
+
+DRAFTS = {"draft-04": "4", "draft-06": "6", "draft-07": "7", "2019-09": "2019-09", "2020-12": "2020-12"}
+_SINCE_2020 = {"prefixItems", "$dynamicRef"}
+_SINCE_2019 = _SINCE_2020 | {
+    "dependentRequired", "dependentSchemas", "unevaluatedProperties", "unevaluatedItems", "minContains", "maxContains",
+    "$recursiveRef",
+}  # fmt: skip
+_SINCE_7 = _SINCE_2019 | {"if", "then", "else"}
+IGNORED = {
+    "4": frozenset(_SINCE_7 | {"const", "contains", "propertyNames"}),
+    "6": frozenset(_SINCE_7),
+    "7": frozenset(_SINCE_2019),
+    "2019-09": frozenset(_SINCE_2020),
+    "2020-12": frozenset({"additionalItems", "$recursiveRef"}),
+}
+"""Keywords that each draft does not have: they constrain nothing there."""
+REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+IN_PLACE = ("allOf", "anyOf", "oneOf")
+"""Keywords with a list of schemas for the same place of the document."""
 
 Change = tuple[str, bool]
 _UPPER = {"maxLength": "MAX_LENGTH", "maxProperties": "MAX_PROPERTIES", "maxItems": "MAX_ITEMS"}
@@ -93,10 +113,10 @@ def _limit(name: str, before: float | None, after: float | None, *, upper: bool)
 def _multiple(before: float | None, after: float | None) -> Change:
     if before is None or after is None:
         return ("MULTIPLE_OF_ADDED", False) if before is None else ("MULTIPLE_OF_REMOVED", True)
-    quotient = before / after
-    if math.isclose(quotient, round(quotient), rel_tol=1e-12) and round(quotient) >= 1:
+    quotient = Fraction(repr(before)) / Fraction(repr(after))
+    if quotient.denominator == 1:
         return "MULTIPLE_OF_REDUCED", True
-    return ("MULTIPLE_OF_EXPANDED", False) if (after / before).is_integer() else ("MULTIPLE_OF_CHANGED", False)
+    return ("MULTIPLE_OF_EXPANDED", False) if quotient.numerator == 1 else ("MULTIPLE_OF_CHANGED", False)
 
 
 def _bound(keyword: str, old: dict[str, Any], new: dict[str, Any]) -> Iterator[Change]:

@@ -3,204 +3,268 @@
 A schema is a conjunction: its own keywords, each member of allOf, one of anyOf, one of oneOf, not, if. Every part of
 the reader must follow from some part of the writer. What cannot be shown to follow is called incompatible: the rules
 are sound (but for defaults, which count as present, and oneOf, whose branches count as exclusive) and not complete.
-Steps are limited; a pair that needs more is incompatible.
+Each step is spent from a budget. A pair is compared once: what was refuted stays so, what was shown or is being shown
+counts as shown until something that relies on it is refuted.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
-from ottla.registry.schemas.json_documents import Documents
-from ottla.registry.schemas.json_keywords import ANNOTATIONS, KNOWN, OF_TYPE, TYPES, changes, types_of
+from ottla.registry.schemas.budget import Budget
+from ottla.registry.schemas.json_documents import Anchored, Documents, Side
+from ottla.registry.schemas.json_evaluated import plain
+from ottla.registry.schemas.json_keywords import ANNOTATIONS, KNOWN, OF_TYPE, REFERENCES, TYPES, changes, types_of
+from ottla.registry.schemas.json_patterns import Patterns
+from ottla.registry.schemas.json_sameness import Sameness
 from ottla.registry.schemas.json_structures import compare_array, compare_object
-from ottla.registry.schemas.json_values import accepted
+from ottla.registry.schemas.json_values import Values, listed_values
 from ottla.registry.schemas.parsed import Incompatibility
 
-MAX_STEPS = 20_000
+MAX_FOUND = 100
+"""Reasons that are listed; the verdict needs one."""
+_MAX_REFERENCES = 200
 _SUMS = ("anyOf", "oneOf")
-_COMBINED = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "enum", "const", "$ref"})
+_COMBINED = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "enum", "const", *REFERENCES})
+_UNEVALUATED = frozenset({"unevaluatedProperties", "unevaluatedItems"})
+_EVALUATING = frozenset(
+    {
+        *REFERENCES, *_UNEVALUATED, "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies",
+        "properties", "patternProperties", "additionalProperties", "items", "prefixItems", "additionalItems", "contains",
+        "minContains", "maxContains",
+    }
+)  # fmt: skip
+_LISTING = frozenset({"enum", "const"})
 
 
-class Anchored(dict[str, Any]):
-    """A schema of another document inside one of ours: its `$ref` stay at home."""
-
-    def __init__(self, schema: dict[str, Any], home: Any) -> None:
-        super().__init__(schema)
-        self.home = home
-
-
-class Side:
-    """A schema and the document that its `$ref` are looked up in."""
-
-    __slots__ = ("home", "schema")
-
-    def __init__(self, schema: Any, home: Any) -> None:
-        self.schema: dict[str, Any] = {} if schema is True else {"not": {}} if schema is False else schema
-        self.home = schema.home if isinstance(schema, Anchored) else home
-
-    def at(self, schema: Any) -> Side:
-        return Side(schema, self.home)
-
-    @property
-    def anything(self) -> bool:
-        return not (self.schema.keys() - ANNOTATIONS)
-
-    @property
-    def nothing(self) -> bool:
-        return self.schema.get("not") in ({}, True)
-
-    def own(self) -> dict[str, Any]:
-        """Its keywords without the combining ones."""
-        return {name: value for name, value in self.schema.items() if name not in _COMBINED}
+class _Refuted(Exception):
+    """The pair is not compatible; nobody wants to know why."""
 
 
 class Comparison:
-    def __init__(self, writer: Documents, reader: Documents) -> None:
+    def __init__(self, writer: Documents, reader: Documents, budget: Budget) -> None:
         self._documents = (writer, reader)
-        self._open: set[tuple[int, int]] = set()
-        self._steps = 0
+        self.budget = budget
+        self.patterns = Patterns(budget)
+        self._values = Values(budget)
+        self.same = Sameness(budget)
+        self._shown: dict[tuple[int, int, bool], None] = {}
+        """Pairs that hold if those do that are being compared, in the order of their comparison."""
+        self._refuted: set[tuple[int, int, bool]] = set()
+        self._derived: dict[tuple[int, str], tuple[Any, list[Side]]] = {}
+        """Schemas made on the way, by what they were made of: the same object each time, and kept, for its id counts."""
+        self._quiet = False
+        self.strict = False
+        """Inside not: no leniency, for what is lenient there is strict outside."""
         self.found: list[Incompatibility] = []
 
-    def run(self, writer: Any, reader: Any) -> list[Incompatibility]:
-        self.compare(Side(writer, writer), Side(reader, reader), "#/")
-        if self._steps > MAX_STEPS:
-            self.found.append(Incompatibility("TOO_COMPLEX", "#/", f"the comparison needs more than {MAX_STEPS} steps"))
+    def run(self) -> list[Incompatibility]:
+        writer, reader = self._documents
+        if not writer.same_text(reader):
+            self.compare(writer.root, reader.root, "#/")
         return self.found
 
     def add(self, kind: str, path: str, message: str) -> None:
-        self.found.append(Incompatibility(kind, path, message))
+        if self._quiet:
+            raise _Refuted
+        if len(self.found) < MAX_FOUND:
+            self.found.append(Incompatibility(kind, path[:500], message[:500]))
 
     def holds(self, writer: Side, reader: Side) -> bool:
         """Whether `reader` accepts all of `writer`; what is found is not kept."""
-        mark = len(self.found)
-        self.compare(writer, reader, "")
-        held = len(self.found) == mark
-        del self.found[mark:]
-        return held
+        quiet, self._quiet = self._quiet, True
+        try:
+            self.compare(writer, reader, "")
+        except _Refuted:
+            return False
+        else:
+            return True
+        finally:
+            self._quiet = quiet
 
     def compare(self, writer: Side, reader: Side, path: str) -> None:
-        self._steps += 1
-        if self._steps > MAX_STEPS:
-            self.add("TOO_COMPLEX", path, "the comparison was given up here")
+        self.budget.spend()
+        if reader.anything or writer.nothing or len(self.found) >= MAX_FOUND:
             return
-        if reader.anything or writer.nothing:
+        pair = (id(writer.schema), id(reader.schema), self.strict)
+        if pair in self._shown:
             return
-        # Schemas of the documents live as long as the comparison; what is made on the way is on the stack here.
-        pair = (id(writer.schema), id(reader.schema))
-        if pair in self._open:
-            return
-        self._open.add(pair)
+        if self._quiet and pair in self._refuted:
+            raise _Refuted
+        mark, before = len(self._shown), len(self.found)
+        self._shown[pair] = None
         try:
-            self._compare(self._resolved(writer, 0), self._resolved(reader, 1), path)
-        finally:
-            self._open.discard(pair)
+            self._compare(self._resolved(writer), self._resolved(reader), path)
+        except _Refuted:
+            self._take_back(mark, pair)
+            raise
+        if len(self.found) > before:
+            self._take_back(mark, pair)
 
-    def _resolved(self, side: Side, which: int) -> Side:
-        """Follow `$ref`; keywords beside it count too (drafts before 2019-09 ignore them, which is only wider)."""
-        for _ in range(32):
-            ref = side.schema.get("$ref")
-            if not isinstance(ref, str):
+    def _take_back(self, mark: int, pair: tuple[int, int, bool]) -> None:
+        while len(self._shown) > mark:
+            self._shown.popitem()
+        self._refuted.add(pair)
+
+    def derived(self, schema: Any, name: str, make: Callable[[], list[Side]]) -> list[Side]:
+        """What `make` gives, once for each schema."""
+        key = (id(schema), name)
+        known = self._derived.get(key)
+        if known is None:
+            known = self._derived[key] = (schema, make())
+            self.budget.spend(1 + sum(len(side.schema) for side in known[1]))
+        return known[1]
+
+    def _resolved(self, side: Side) -> Side:
+        """Follow references; keywords beside one count too (drafts before 2019-09 have taken them out)."""
+        for _ in range(_MAX_REFERENCES):
+            self.budget.spend()
+            targets = side.targets()
+            if len(targets) != 1:
                 return side
-            schema, home = self._documents[which].resolve(ref, side.home)
-            beside = {name: value for name, value in side.schema.items() if name != "$ref" and name not in ANNOTATIONS}
-            target = Side(schema, home)
+            [target] = targets
+            beside = {
+                name: value for name, value in side.schema.items() if name not in REFERENCES and name not in ANNOTATIONS
+            }
             if beside:
-                return Side({"allOf": [Anchored(target.schema, target.home), beside]}, side.home)
+                return self.derived(side.schema, "$ref", lambda: [_beside(side, target, beside)])[0]  # noqa: B023 - at once
             side = target
         return side
 
     def _compare(self, writer: Side, reader: Side, path: str) -> None:
-        if reader.anything or writer.nothing or _identical(writer, reader):
+        if reader.anything or writer.nothing or self.same.holds(writer, reader):
             return
         if reader.nothing:
             self.add("TYPE_CHANGED", path, "nothing is accepted here any more")
             return
+        if any(keyword in reader.schema for keyword in REFERENCES):
+            self.add("KEYWORD_CHANGED", path, "what a dynamic reference means here depends on the way to it")
+            return
         if self._finite(writer, reader, path):
             return
-        if "enum" in reader.schema or "const" in reader.schema:
+        if not _LISTING.isdisjoint(reader.schema):
             self._enumerated(writer, reader, path)
         self._own_keywords(writer, reader, path)
         for index, member in enumerate(reader.schema.get("allOf", ())):
             self._member(writer, reader.at(member), f"{path}allOf/{index}/")
         for keyword in _SUMS:
             if keyword in reader.schema:
-                self._sum(writer, [reader.at(branch) for branch in reader.schema[keyword]], keyword, path)
-        if "not" in reader.schema and not (
-            "not" in writer.schema and self.holds(reader.at(reader.schema["not"]), writer.at(writer.schema["not"]))
-        ):
+                self._sum(writer, reader, keyword, path)
+        if "not" in reader.schema:
+            self._not(writer, reader, path)
+        self._condition(writer, reader, path)
+
+    def _not(self, writer: Side, reader: Side, path: str) -> None:
+        """All that the reader forbids, the writer has forbidden."""
+        strict, self.strict = self.strict, True
+        try:
+            forbidden = [side for side in (writer, *self._members(writer)) if "not" in side.schema]
+            wanted = reader.at(reader.schema["not"])
+            held = any(self.holds(wanted, side.at(side.schema["not"])) for side in forbidden)
+        finally:
+            self.strict = strict
+        if not held:
             self.add("NOT_TYPE_EXTENDED", f"{path}not", "the schema forbids documents that the other one allows")
-        conditional = [reader.schema.get(name) for name in ("if", "then", "else")]
-        if conditional[0] is not None and conditional != [writer.schema.get(name) for name in ("if", "then", "else")]:
+
+    def _condition(self, writer: Side, reader: Side, path: str) -> None:
+        if "if" not in reader.schema or ("then" not in reader.schema and "else" not in reader.schema):
+            return
+        old, new = (self.derived(side.schema, "if", lambda side=side: [_condition_of(side)])[0]  # type: ignore[misc]  # bound now
+                    for side in (writer, reader))  # fmt: skip
+        if not self.same.holds(old, new):
             self.add("CONDITION_CHANGED", f"{path}if", "if, then and else must stay as they are")
 
     # Values
 
     def _finite(self, writer: Side, reader: Side, path: str) -> bool:
         """A writer with enum or const: simply try its values. True when that has settled it."""
-        values = _listed(writer.schema)
+        values = listed_values(writer.schema)
         if values is None:
             return False
-        if writer.schema.keys() - ANNOTATIONS - {"enum", "const"}:
-            documents = self._documents[0]
-            values = [v for v in values if accepted(writer.schema, v, documents, writer.home, unsure=True)]
-        listed = _listed(reader.schema)
-        if listed is not None and not reader.schema.keys() - ANNOTATIONS - {"enum", "const"}:
-            refused = [value for value in values if not any(_same(value, other) for other in listed)]
+        if writer.schema.keys() - ANNOTATIONS - _LISTING:
+            values = [value for value in values if self._values.accepted(writer, value, unsure=True)]
+        listed = listed_values(reader.schema)
+        if listed is not None and not reader.schema.keys() - ANNOTATIONS - _LISTING:
+            refused = self._values.missing(values, listed)
         else:
-            documents = self._documents[1]
-            refused = [v for v in values if not accepted(reader.schema, v, documents, reader.home, unsure=False)]
+            refused = [value for value in values if not self._values.accepted(reader, value, unsure=False)]
         if refused:
             kind = "TYPE_CHANGED"
             if listed is not None:
                 kind = "ENUM_ARRAY_NARROWED" if len(refused) < len(values) else "ENUM_ARRAY_CHANGED"
-            self.add(kind, f"{path}enum", f"the values {json.dumps(refused)[:200]} are not accepted any more")
+            shown = json.dumps(refused[:20])[:200]
+            self.add(kind, f"{path}enum", f"the values {shown} are not accepted any more")
         return True
 
     def _enumerated(self, writer: Side, reader: Side, path: str) -> None:
         """A writer that lists nothing itself: one of its allOf or every branch of a sum must list what is accepted."""
-        listed = Side({name: reader.schema[name] for name in ("enum", "const") if name in reader.schema}, reader.home)
-        ways = [[writer.at(member)] for member in writer.schema.get("allOf", ())]
-        ways += [_parts(writer, keyword) for keyword in _SUMS]
+        [listed] = self.derived(reader.schema, "enum", lambda: [
+            reader.at({name: reader.schema[name] for name in _LISTING if name in reader.schema})
+        ])  # fmt: skip
+        ways = [[member] for member in self._members(writer)]
+        ways += [self._parts(writer, keyword) for keyword in _SUMS]
         if not any(parts and all(self.holds(part, listed) for part in parts) for parts in ways):
             self.add("ENUM_ARRAY_ADDED", f"{path}enum", "only listed values are accepted now")
 
     # Combinations
 
+    def _members(self, side: Side) -> list[Side]:
+        return [side.at(member) for member in side.schema.get("allOf", ())]
+
     def _member(self, writer: Side, part: Side, path: str) -> None:
         """A member of the reader's allOf: it must follow from the writer as a whole or from one of its own members."""
-        if any(self.holds(writer.at(member), part) for member in writer.schema.get("allOf", ())):
+        if any(self.holds(member, part) for member in self._members(writer)):
             return
         self.compare(writer, part, path)
 
-    def _sum(self, writer: Side, branches: list[Side], keyword: str, path: str) -> None:
+    def _sum(self, writer: Side, reader: Side, keyword: str, path: str) -> None:
+        branches = [reader.at(branch) for branch in reader.schema[keyword]]
+        if self.strict and keyword == "oneOf" and len(branches) > 1:
+            # One branch may hold and another one too.
+            self.add("SUM_TYPE_NARROWED", f"{path}{keyword}", "oneOf inside not must stay as it is")
+            return
         if any(self.holds(writer, branch) for branch in branches):
             return
         for own in (*_SUMS, "type"):
-            parts = _parts(writer, own)
+            parts = self._parts(writer, own)
             if parts and all(any(self.holds(part, branch) for branch in branches) for part in parts):
                 return
-        if any(self.holds(writer.at(m), Side({keyword: [Anchored(b.schema, b.home) for b in branches]}, branches[0].home))
-               for m in writer.schema.get("allOf", ())):  # fmt: skip
+        [alone] = self.derived(reader.schema, keyword, lambda: [reader.at({keyword: reader.schema[keyword]})])
+        if any(self.holds(member, alone) for member in self._members(writer)):
             return
         had = any(own in writer.schema for own in _SUMS)
         kind = "SUM_TYPE_NARROWED" if had else "COMBINED_TYPE_CHANGED"
         self.add(kind, f"{path}{keyword}", f"no branch of {keyword} accepts all that the other schema accepts")
 
+    def _parts(self, writer: Side, keyword: str) -> list[Side]:
+        return self.derived(writer.schema, f"part {keyword}", lambda: _parts(writer, keyword))
+
     # The keywords of one schema
 
     def _own_keywords(self, writer: Side, reader: Side, path: str) -> None:
-        own = Side(reader.own(), reader.home)
+        evaluates = not _UNEVALUATED.isdisjoint(reader.schema) and self._evaluates_the_same(writer, reader)
+        if evaluates:
+            [own] = self.derived(reader.schema, "own, evaluated", lambda: [_own_evaluated(reader)])
+        else:
+            [own] = self.derived(reader.schema, "own", lambda: [_own(reader, self.budget)])
         if own.anything:
             return
-        others = [writer.at(m) for m in writer.schema.get("allOf", ())]
-        if any(self.holds(other, own) for other in others):
+        if any(self.holds(member, own) for member in self._members(writer)):
             return
         for keyword in _SUMS:
-            parts = _parts(writer, keyword)
+            parts = self._parts(writer, keyword)
             if parts and all(self.holds(part, own) for part in parts):
                 return
-        self._keywords(writer, own, path)
+        [known] = self.derived(writer.schema, "plain", lambda: [writer.at(plain(writer, self.budget, sure=False))])
+        self._keywords(known, own, path)
+
+    def _evaluates_the_same(self, writer: Side, reader: Side) -> bool:
+        """Whether all that unevaluatedProperties and unevaluatedItems look at is the same on both sides."""
+        old, new = (self.derived(side.schema, "evaluating", lambda side=side: [_evaluating(side)])[0]  # type: ignore[misc]  # bound now
+                    for side in (writer, reader))  # fmt: skip
+        return self.same.holds(old, new)
 
     def _keywords(self, writer: Side, reader: Side, path: str) -> None:
         old, new = writer.schema, reader.schema
@@ -216,8 +280,8 @@ class Comparison:
                 for keyword in keywords:
                     for kind, compatible in changes(keyword, old, new):
                         if not compatible:
-                            was, now = old.get(keyword), new.get(keyword)
-                            self.add(kind, f"{path}{keyword}", f"{keyword} was {json.dumps(was)}, is {json.dumps(now)}")
+                            was, now = json.dumps(old.get(keyword))[:200], json.dumps(new.get(keyword))[:200]
+                            self.add(kind, f"{path}{keyword}", f"{keyword} was {was}, is {now}")
         if "object" in before:
             compare_object(self, writer, reader, path)
         if "array" in before:
@@ -227,31 +291,27 @@ class Comparison:
                 self.add("KEYWORD_CHANGED", f"{path}{name}", f"{name} is not understood and has changed")
 
 
-def _identical(writer: Side, reader: Side) -> bool:
-    """The same text means the same, unless it points elsewhere. (In Python 1 == True; in JSON it is not.)"""
-    if writer.schema != reader.schema:
-        return False
-    old, new = (json.dumps(side.schema, sort_keys=True) for side in (writer, reader))
-    return old == new and ("$ref" not in old or writer.home is reader.home)
+def _beside(side: Side, target: Side, beside: dict[str, Any]) -> Side:
+    return side.at({**beside, "allOf": [Anchored(target.schema, target.home), *beside.get("allOf", ())]})
 
 
-def _listed(schema: dict[str, Any]) -> list[Any] | None:
-    """The values of enum or const; those of both where there are both."""
-    if "const" not in schema:
-        return schema.get("enum")
-    const = schema["const"]
-    return [const] if any(_same(const, value) for value in schema.get("enum", [const])) else []
+def _condition_of(side: Side) -> Side:
+    return side.at({name: side.schema[name] for name in ("if", "then", "else") if name in side.schema})
 
 
-def _same(left: Any, right: Any) -> bool:
-    """JSON's equality: 1 is 1.0 and is not true, at any depth."""
-    if isinstance(left, bool) or isinstance(right, bool):
-        return left is right
-    if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(_same, left, right))
-    if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(_same(left[name], right[name]) for name in left)
-    return bool(left == right)
+def _own(reader: Side, budget: Budget) -> Side:
+    """A schema's keywords without the combining ones."""
+    schema = plain(reader, budget, sure=True)
+    return reader.at({name: value for name, value in schema.items() if name not in _COMBINED})
+
+
+def _own_evaluated(reader: Side) -> Side:
+    dropped = _COMBINED | _UNEVALUATED
+    return reader.at({name: value for name, value in reader.schema.items() if name not in dropped})
+
+
+def _evaluating(side: Side) -> Side:
+    return side.at({name: value for name, value in side.schema.items() if name in _EVALUATING})
 
 
 def _parts(writer: Side, keyword: str) -> list[Side]:

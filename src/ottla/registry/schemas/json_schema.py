@@ -5,16 +5,20 @@ Without `$schema` the draft is 7, as Confluent has it. References are found by t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jsonschema_rs
 
+from ottla.payloads.json_text import read_json
 from ottla.registry.records import JSON
+from ottla.registry.schemas.budget import Budget
 from ottla.registry.schemas.json_documents import Documents
+from ottla.registry.schemas.json_patterns import OPTIONS, spend_patterns
 from ottla.registry.schemas.json_rules import Comparison
+from ottla.registry.schemas.json_text import dump_json, load_json, one_line
 from ottla.registry.schemas.json_values import DRAFT_7
+from ottla.registry.schemas.json_weight import weight
 from ottla.registry.schemas.parsed import Dependency, Incompatibility, SchemaProblem
 
 _MAX_DEPTH = 100
@@ -23,41 +27,48 @@ _MAX_DEPTH = 100
 class JsonSchema:
     schema_type = JSON
 
-    def __init__(self, text: str, dependencies: Sequence[Dependency] = ()) -> None:
-        self.document = _loads(text)
+    def __init__(self, text: str, dependencies: Sequence[Dependency] = (), budget: Budget | None = None) -> None:
+        budget = budget or Budget()
+        self.document = load_json(text, budget, max_depth=_MAX_DEPTH)
         if not isinstance(self.document, dict | bool):
             raise SchemaProblem("a JSON Schema is an object or a boolean")
-        self.documents = Documents(self.document, {d.name: _loads(d.schema) for d in dependencies})
+        others = {each.name: load_json(each.schema, budget, max_depth=_MAX_DEPTH) for each in dependencies}
+        spend_patterns([self.document, *others.values()], budget)
+        self.documents = Documents(self.document, others, budget)
         self._validator = self._compile()
-        self.canonical = _dumps(self.document)
+        weight(self.documents.root, budget)
+        self.canonical = dump_json(self.document)
 
     def _compile(self) -> Any:
         schema = self.document
         if isinstance(schema, dict) and "$schema" not in schema:
             schema = {"$schema": DRAFT_7, **schema}
         try:
-            return jsonschema_rs.validator_for(schema, retriever=self.documents.retrieve)
-        except (ValueError, TypeError, RecursionError) as error:
+            return jsonschema_rs.validator_for(schema, retriever=self.documents.retrieve, pattern_options=OPTIONS)
+        except (ValueError, TypeError, OverflowError, RecursionError) as error:
             raise SchemaProblem(_first_line(error)) from error
 
     def normalized(self) -> str:
-        return _dumps(self.document, sort_keys=True)
+        return dump_json(self.document, sort_keys=True)
 
     def serialized(self) -> str:
         return self.canonical
 
+    def check_new(self) -> None:
+        """Nothing: what is no schema is refused by the constructor."""
+
     def accepts(self, value: Any) -> bool:
         return bool(self._validator.is_valid(value))
 
-    def incompatibilities(self, writer: JsonSchema) -> list[Incompatibility]:
-        return Comparison(writer.documents, self.documents).run(writer.document, self.document)
+    def incompatibilities(self, writer: JsonSchema, budget: Budget | None = None) -> list[Incompatibility]:
+        return Comparison(writer.documents, self.documents, budget or Budget()).run()
 
     def validator(self) -> Callable[[bytes], str | None]:
         def check(payload: bytes) -> str | None:
             try:
-                value = json.loads(payload)
-            except (ValueError, RecursionError):
-                return "not JSON"
+                value = read_json(payload)
+            except ValueError as problem:
+                return f"not JSON: {_first_line(problem)}"
             if self._validator.is_valid(value):
                 return None
             error = next(iter(self._validator.iter_errors(value)))
@@ -67,26 +78,5 @@ class JsonSchema:
         return check
 
 
-def _loads(text: str) -> Any:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise SchemaProblem(f"not JSON: {_first_line(error)}") from error
-    if _depth(value, 0) > _MAX_DEPTH:
-        raise SchemaProblem(f"nested more than {_MAX_DEPTH} deep")
-    return value
-
-
-def _depth(value: Any, depth: int) -> int:
-    if depth > _MAX_DEPTH or not isinstance(value, dict | list):
-        return depth
-    inner = value.values() if isinstance(value, dict) else value
-    return max((_depth(item, depth + 1) for item in inner), default=depth)
-
-
-def _dumps(value: Any, *, sort_keys: bool = False) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, sort_keys=sort_keys)
-
-
 def _first_line(error: object) -> str:
-    return str(error).partition("\n")[0][:500]
+    return one_line(str(error)[:2000].partition("\n")[0])

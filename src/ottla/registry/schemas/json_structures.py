@@ -6,11 +6,12 @@ property to an open model is incompatible, for the other schema accepted anythin
 
 from __future__ import annotations
 
-import re
+import math
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ottla.registry.schemas.json_rules import Comparison, Side
+    from ottla.registry.schemas.json_documents import Side
+    from ottla.registry.schemas.json_rules import Comparison
 
 _FALSE: Any = False
 _TRUE: Any = True
@@ -34,32 +35,26 @@ def _names_hold(run: Comparison, writer: Side, reader: Side) -> bool:
 
 def rest_of(side: Side) -> Any:
     """The schema for members that nothing else names: True (open), False (closed) or a schema (partially open)."""
-    schema = side.schema
-    return schema.get("additionalProperties", schema.get("unevaluatedProperties", _TRUE))
+    return side.schema.get("additionalProperties", _TRUE)
 
 
-def _member(side: Side, name: str) -> list[Any]:
+def _member(run: Comparison, side: Side, name: str) -> list[Any]:
     """Every schema that a member called `name` must satisfy."""
     schema = side.schema
     found = [schema["properties"][name]] if name in schema.get("properties", {}) else []
-    found += [inner for pattern, inner in schema.get("patternProperties", {}).items() if _matches(pattern, name)]
+    found += [
+        inner for pattern, inner in schema.get("patternProperties", {}).items() if run.patterns.matches(pattern, name)
+    ]
     return found or [rest_of(side)]
-
-
-def _matches(pattern: str, name: str) -> bool:
-    try:
-        return re.search(pattern, name) is not None
-    except re.error:
-        # A pattern of ECMAScript that Python does not read: it might match.
-        return True
 
 
 def _properties(run: Comparison, writer: Side, reader: Side, path: str) -> None:
     old, new = writer.schema.get("properties", {}), reader.schema.get("properties", {})
+    run.budget.spend(len(old) + len(new))
     for name in sorted(old.keys() | new.keys()):
         at = f"{path}properties/{name}/"
-        wanted = [reader.at(schema) for schema in _member(reader, name)]
-        given = [writer.at(schema) for schema in _member(writer, name)]
+        wanted = [reader.at(schema) for schema in _member(run, reader, name)]
+        given = [writer.at(schema) for schema in _member(run, writer, name)]
         if all(target.anything for target in wanted) or any(source.nothing for source in given):
             continue
         if name in old and name in new:
@@ -91,7 +86,7 @@ def _required(run: Comparison, writer: Side, reader: Side, path: str) -> None:
     properties = reader.schema.get("properties", {})
     for name in sorted(set(reader.schema.get("required", ())) - before):
         schema = properties.get(name)
-        if isinstance(schema, dict) and "default" in schema:
+        if isinstance(schema, dict) and "default" in schema and not run.strict:
             continue
         if name in properties and name not in writer.schema.get("properties", {}):
             closed = not writer.at(rest_of(writer)).anything
@@ -120,7 +115,7 @@ def _patterns(run: Comparison, writer: Side, reader: Side, path: str) -> None:
         if pattern not in new:
             run.compare(writer.at(schema), reader.at(rest_of(reader)), f"{path}patternProperties/{pattern}/")
             for name, inner in reader.schema.get("properties", {}).items():
-                if name not in writer.schema.get("properties", {}) and _matches(pattern, name):
+                if name not in writer.schema.get("properties", {}) and run.patterns.matches(pattern, name):
                     run.compare(writer.at(schema), reader.at(inner), f"{path}properties/{name}/")
 
 
@@ -128,9 +123,8 @@ def _rest(run: Comparison, writer: Side, reader: Side, path: str) -> None:
     old, new = writer.at(rest_of(writer)), reader.at(rest_of(reader))
     if new.anything or old.nothing or run.holds(old, new):
         return
-    word = "additional" if "additionalProperties" in reader.schema else "unevaluated"
-    kind = f"{word.upper()}_PROPERTIES_{'REMOVED' if new.nothing else 'NARROWED'}"
-    run.add(kind, f"{path}{word}Properties", "fewer additional properties are accepted than before")
+    kind = f"ADDITIONAL_PROPERTIES_{'REMOVED' if new.nothing else 'NARROWED'}"
+    run.add(kind, f"{path}additionalProperties", "fewer additional properties are accepted than before")
 
 
 def _dependencies(run: Comparison, writer: Side, reader: Side, path: str) -> None:
@@ -145,24 +139,26 @@ def _dependencies(run: Comparison, writer: Side, reader: Side, path: str) -> Non
         elif not wanted <= given:
             kind = "DEPENDENCY_ARRAY_EXTENDED" if given <= wanted else "DEPENDENCY_ARRAY_CHANGED"
             run.add(kind, at, f"{name} asks for {sorted(wanted - given)} now")
-    for name, schema in sorted(new_schemas.items()):
+    for name, wanted_schemas in sorted(new_schemas.items()):
         at = f"{path}dependencies/{name}"
-        if name not in old_schemas:
-            if not reader.at(schema).anything:
-                run.add("DEPENDENCY_SCHEMA_ADDED", at, f"{name} brings a schema with it now")
-        else:
-            run.compare(writer.at(old_schemas[name]), reader.at(schema), f"{at}/")
+        for wanted_schema in map(reader.at, wanted_schemas):
+            given_schemas = [writer.at(schema) for schema in old_schemas.get(name, ())]
+            if not given_schemas:
+                if not wanted_schema.anything:
+                    run.add("DEPENDENCY_SCHEMA_ADDED", at, f"{name} brings a schema with it now")
+            elif not any(run.holds(given_schema, wanted_schema) for given_schema in given_schemas):
+                run.compare(given_schemas[0], wanted_schema, f"{at}/")
 
 
-def _split(schema: dict[str, Any]) -> tuple[dict[str, set[str]], dict[str, Any]]:
+def _split(schema: dict[str, Any]) -> tuple[dict[str, set[str]], dict[str, list[Any]]]:
     """Draft 7's dependencies and the two keywords that came after it."""
-    names: dict[str, set[str]] = {name: set(value) for name, value in schema.get("dependentRequired", {}).items()}
-    schemas: dict[str, Any] = dict(schema.get("dependentSchemas", {}))
+    names = {name: set(value) for name, value in schema.get("dependentRequired", {}).items()}
+    schemas = {name: [value] for name, value in schema.get("dependentSchemas", {}).items()}
     for name, value in schema.get("dependencies", {}).items():
         if isinstance(value, list):
-            names[name] = set(value)
+            names.setdefault(name, set()).update(value)
         else:
-            schemas[name] = value
+            schemas.setdefault(name, []).append(value)
     return names, schemas
 
 
@@ -172,13 +168,10 @@ def _split(schema: dict[str, Any]) -> tuple[dict[str, set[str]], dict[str, Any]]
 def items_of(side: Side) -> tuple[list[Any], Any]:
     """The schemas of the first items, and the one of the rest."""
     schema = side.schema
-    rest = schema.get("unevaluatedItems", _TRUE)
     if "prefixItems" in schema:
-        return schema["prefixItems"], schema.get("items", rest)
-    items = schema.get("items")
-    if isinstance(items, list):
-        return items, schema.get("additionalItems", rest)
-    return [], rest if items is None else items
+        return schema["prefixItems"], schema.get("items", _TRUE)
+    items = schema.get("items", _TRUE)
+    return (items, schema.get("additionalItems", _TRUE)) if isinstance(items, list) else ([], items)
 
 
 def compare_array(run: Comparison, writer: Side, reader: Side, path: str) -> None:
@@ -216,14 +209,13 @@ def _item_changed(given: Side, wanted: Side, at: str, *, added: bool) -> tuple[s
 
 
 def _contains(run: Comparison, writer: Side, reader: Side, path: str) -> None:
-    names = ("contains", "minContains", "maxContains")
-    old, new = ([side.schema.get(name) for name in names] for side in (writer, reader))
-    if new[0] is None or old == new:
+    old, new = writer.schema, reader.schema
+    if "contains" not in new:
         return
-    if old[0] is None or old[0] != new[0]:
+    if "contains" not in old or not run.same.holds(writer.at(old["contains"]), reader.at(new["contains"])):
         run.add("CONTAINS_CHANGED", f"{path}contains", "contains may be removed, but not added or changed")
         return
-    if (new[1] if new[1] is not None else 1) > (old[1] if old[1] is not None else 1):
+    if new.get("minContains", 1) > old.get("minContains", 1):
         run.add("MIN_CONTAINS_INCREASED", f"{path}minContains", "more items must match contains than before")
-    if new[2] is not None and (old[2] is None or new[2] < old[2]):
+    if "maxContains" in new and new["maxContains"] < old.get("maxContains", math.inf):
         run.add("MAX_CONTAINS_DECREASED", f"{path}maxContains", "fewer items may match contains than before")

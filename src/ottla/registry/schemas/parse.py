@@ -5,21 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ottla.registry.records import AVRO, JSON, PROTOBUF
+from ottla.registry.schemas.budget import Budget
 from ottla.registry.schemas.parsed import Dependency, ParsedSchema, SchemaProblem
 
 
-def parse_schema(schema_type: str, text: str, dependencies: Sequence[Dependency] = ()) -> ParsedSchema:
-    """SchemaProblem, one line, when the text is no schema of that type."""
+def parse_schema(
+    schema_type: str, text: str, dependencies: Sequence[Dependency] = (), budget: Budget | None = None
+) -> ParsedSchema:
+    """SchemaProblem, one line, when the text is no schema of that type, or needs more steps than it may."""
     if schema_type == AVRO:
         from ottla.registry.schemas.avro_schema import AvroSchema
 
-        return AvroSchema(text, dependencies)
+        return AvroSchema(text, dependencies, budget)
     if schema_type == JSON:
         from ottla.registry.schemas.json_schema import JsonSchema
 
-        return JsonSchema(text, dependencies)
+        return JsonSchema(text, dependencies, budget)
     if schema_type == PROTOBUF:
         from ottla.registry.schemas.protobuf_schema import ProtobufSchema
 
-        return ProtobufSchema(text, dependencies)
+        return ProtobufSchema(text, dependencies, budget)
     raise SchemaProblem(f"Invalid schema type {schema_type}")

@@ -39,7 +39,10 @@ class ParsedSchema(Protocol):
     def normalized(self) -> str:
         """The canonical form with everything in one order, for normalize=true."""
 
-    def incompatibilities(self, writer: Any) -> list[Incompatibility]:
+    def check_new(self) -> None:
+        """SchemaProblem for what is refused at registration only: a stored schema that breaks such a rule stays readable."""
+
+    def incompatibilities(self, writer: Any, budget: Any = None) -> list[Incompatibility]:
         """Why this schema as the reader cannot read what `writer`, of the same language, wrote. Empty: it can."""
 
     def serialized(self) -> str:

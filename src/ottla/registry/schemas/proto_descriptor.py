@@ -62,7 +62,7 @@ class _Conversion:
         proto.name = message.name
         set_options(proto.options, message.options)
         _check_unique(message, own)
-        oneofs = list(message.oneofs)
+        oneofs = {name: index for index, name in enumerate(message.oneofs)}
         for name in oneofs:
             proto.oneof_decl.add(name=name)
         for field in message.fields:
@@ -72,7 +72,7 @@ class _Conversion:
             else:
                 self._field(field, added, own)
             if field.oneof is not None:
-                added.oneof_index = oneofs.index(field.oneof)
+                added.oneof_index = oneofs[field.oneof]
         self._synthetic_oneofs(message, proto)
         for inner in message.messages:
             self._message(inner, proto.nested_type.add(), own)

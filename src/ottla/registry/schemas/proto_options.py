@@ -89,6 +89,8 @@ def _text(value: Any, field: Any) -> str:
 def _text_of(proto: UninterpretedOption) -> Option:
     name = ".".join(f"({part.name_part})" if part.is_extension else part.name_part for part in proto.name)
     for field, value in proto.ListFields():
+        if isinstance(value, bytes) and field.name != "string_value":
+            raise SchemaProblem(f"the option {name} is not UTF-8")
         if field.name == "aggregate_value":
             return Option(name, f"{{ {value} }}")
         if field.name == "string_value":

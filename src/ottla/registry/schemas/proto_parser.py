@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ottla.registry.schemas.budget import Budget
 from ottla.registry.schemas.parsed import SchemaProblem
 from ottla.registry.schemas.proto_tree import (
     Enum,
@@ -26,7 +27,7 @@ from ottla.registry.schemas.proto_tree import (
 _TOKEN = re.compile(
     r"""(?P<space>\s+|//[^\n]*|/\*.*?\*/)
     |(?P<string>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')
-    |(?P<number>(?:0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[fF]?(?!\w))
+    |(?P<number>(?:0[xX][0-9a-fA-F]++|(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?)[fF]?(?!\w))
     |(?P<word>\.?[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)
     |(?P<symbol>[{}\[\]()<>=;,:+\-/.])""",
     re.VERBOSE | re.DOTALL,
@@ -38,6 +39,9 @@ _KEY_TYPES = frozenset(
      "string"}
 )  # fmt: skip
 _MAX_NUMBER = 536_870_911
+_MAX_DIGITS = 22
+_MAX_NAME = 500
+"""Characters of a package: each name in a file is looked for in every scope of it."""
 
 
 class Token(NamedTuple):
@@ -46,13 +50,16 @@ class Token(NamedTuple):
     line: int
 
 
-def parse_proto(text: str) -> ProtoFile:
-    return _Parser(_tokens(text)).file()
+def parse_proto(text: str, budget: Budget | None = None) -> ProtoFile:
+    budget = budget or Budget()
+    return _Parser(_tokens(text, budget), budget).file()
 
 
-def _tokens(text: str) -> list[Token]:
+def _tokens(text: str, budget: Budget) -> list[Token]:
+    budget.read(text)
     tokens, pos, line = [], 0, 1
     while pos < len(text):
+        budget.spend()
         match = _TOKEN.match(text, pos)
         if match is None:
             raise SchemaProblem(f"line {line}: cannot read {text[pos : pos + 20]!r}")
@@ -70,8 +77,9 @@ def unquoted(text: str) -> str:
 
 
 class _Parser:
-    def __init__(self, tokens: list[Token]) -> None:
+    def __init__(self, tokens: list[Token], budget: Budget) -> None:
         self._tokens = tokens
+        self._budget = budget
         self._at = 0
         self._depth = 0
 
@@ -82,7 +90,7 @@ class _Parser:
         return self._tokens[self._at]
 
     def _problem(self, wanted: str) -> SchemaProblem:
-        found = self._next.text or "the end of the file"
+        found = self._next.text[:100] or "the end of the file"
         return SchemaProblem(f"line {self._next.line}: expected {wanted}, found {found!r}")
 
     def _take(self, text: str) -> None:
@@ -116,6 +124,8 @@ class _Parser:
         sign = -1 if self._skip("-") else 1
         text = self._of("number", wanted)
         try:
+            if len(text) > _MAX_DIGITS:
+                raise ValueError(text[:_MAX_DIGITS])
             return sign * (int(text, 8) if re.fullmatch(r"0[0-7]+", text) else int(text, 0))
         except ValueError as error:
             self._at -= 1
@@ -134,6 +144,8 @@ class _Parser:
         self._take("{")
         while not self._skip("}"):
             if not self._skip(";"):
+                # A line is printed through every block around it.
+                self._budget.spend(1 + self._depth)
                 read()
         self._depth -= 1
 
@@ -162,6 +174,8 @@ class _Parser:
         word = self._of("word", "a statement")
         if word == "package":
             file.package = self._of("word", "the package")
+            if len(file.package) > _MAX_NAME:
+                raise SchemaProblem(f"line {self._next.line}: a package of more than {_MAX_NAME} characters")
             self._take(";")
         elif word == "import":
             kind = self._of("word", "public or weak") if self._next.kind == "word" else ""

@@ -46,6 +46,9 @@ def _message(message: Message, header: str = "") -> Iterator[str]:
         yield from _indented(_reserved(message.reserved))
     groups = {inner.name: inner for inner in message.messages if inner.is_group}
     printed: set[str] = set()
+    members: dict[str, list[Field]] = {}
+    for field in message.fields:
+        members.setdefault(field.oneof or "", []).append(field)
     for field in message.fields:
         if field.oneof is None:
             yield from _indented(_field(field, groups.get(field.type)))
@@ -53,9 +56,8 @@ def _message(message: Message, header: str = "") -> Iterator[str]:
             printed.add(field.oneof)
             yield f"  oneof {field.oneof} {{"
             yield from _indented(_indented(_option_statements(message.oneofs.get(field.oneof, []))))
-            for member in message.fields:
-                if member.oneof == field.oneof:
-                    yield from _indented(_indented(_field(member, groups.get(member.type))))
+            for member in members[field.oneof]:
+                yield from _indented(_indented(_field(member, groups.get(member.type))))
             yield "  }"
     for extensions in message.extensions:
         yield f"  extensions {extensions};"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from ottla.registry.schemas.budget import Budget
 from ottla.registry.schemas.parsed import Incompatibility, SchemaProblem
 from ottla.registry.schemas.proto_names import Types, is_scalar, resolve
 from ottla.registry.schemas.proto_tree import Enum, Field, Message, ProtoFile
@@ -22,6 +23,10 @@ _GROUPS = {
     "float": "a float",
     "double": "a double",
 }
+
+
+MAX_FOUND = 100
+"""Reasons that are listed; the verdict needs one."""
 
 
 class Resolved(NamedTuple):
@@ -38,18 +43,20 @@ class _Kind(NamedTuple):
     detail: str
 
 
-def incompatibilities(writer: Resolved, reader: Resolved) -> list[Incompatibility]:
-    return _Comparison(writer, reader).run()
+def incompatibilities(writer: Resolved, reader: Resolved, budget: Budget) -> list[Incompatibility]:
+    return _Comparison(writer, reader, budget).run()
 
 
 class _Comparison:
-    def __init__(self, writer: Resolved, reader: Resolved) -> None:
+    def __init__(self, writer: Resolved, reader: Resolved, budget: Budget) -> None:
         self._writer, self._reader = writer, reader
+        self._budget = budget
         self._seen: set[tuple[str, str]] = set()
         self.found: list[Incompatibility] = []
 
     def add(self, kind: str, path: str, message: str) -> None:
-        self.found.append(Incompatibility(kind, path, message))
+        if len(self.found) < MAX_FOUND:
+            self.found.append(Incompatibility(kind, path[:500], message[:500]))
 
     def run(self) -> list[Incompatibility]:
         old, new = self._writer.file, self._reader.file
@@ -71,20 +78,22 @@ class _Comparison:
         if (before, after) in self._seen:
             return
         self._seen.add((before, after))
+        self._budget.spend(1 + len(old.fields) + len(new.fields) + len(old.messages) + len(new.messages))
         self._oneofs(old, new, path)
+        gone = _gone_oneofs(old, new)
         given = {field.number: field for field in old.fields}
         wanted = {field.number: field for field in new.fields}
         for number in sorted(given.keys() | wanted.keys()):
-            self._field_pair(old, new, given.get(number), wanted.get(number), (before, after), f"{path}/{number}")
+            self._field_pair(gone, given.get(number), wanted.get(number), (before, after), f"{path}/{number}")
         self._messages(old.messages, new.messages, before, after, f"{path}/")
 
     def _field_pair(
-        self, old: Message, new: Message, given: Field | None, wanted: Field | None, scopes: tuple[str, str], at: str
+        self, gone: set[str], given: Field | None, wanted: Field | None, scopes: tuple[str, str], at: str
     ) -> None:
         if given is not None and wanted is not None:
             self._field(given, wanted, scopes, at)
         elif given is not None:
-            if given.oneof is not None and not _oneof_gone(given.oneof, old, new):
+            if given.oneof is not None and given.oneof not in gone:
                 self.add("ONEOF_FIELD_REMOVED", at, f"the field {given.name} is gone from the oneof {given.oneof}")
             elif given.label == "required" and given.oneof is None:
                 self.add("REQUIRED_FIELD_REMOVED", at, f"the required field {given.name} is gone")
@@ -96,9 +105,11 @@ class _Comparison:
         origin = {
             field.number: f"oneof {field.oneof}" if field.oneof else f"field {field.number}" for field in old.fields
         }
-        for name in new.oneofs:
-            members = [field.number for field in new.fields if field.oneof == name and field.number in origin]
-            groups = {origin[number] for number in members}
+        joined: dict[str, set[str]] = {}
+        for field in new.fields:
+            if field.oneof is not None and field.number in origin:
+                joined.setdefault(field.oneof, set()).add(origin[field.number])
+        for name, groups in joined.items():
             if len(groups) > 1:
                 moved = sum(group.startswith("field") for group in groups)
                 kind = "MULTIPLE_FIELDS_MOVED_TO_ONEOF" if moved > 1 else "FIELD_MOVED_TO_EXISTING_ONEOF"
@@ -135,6 +146,7 @@ class _Comparison:
         return None
 
     def _kind(self, name: str, scope: str, side: Resolved) -> _Kind:
+        self._budget.spend(1 + scope.count("."))
         if is_scalar(name):
             return _Kind("scalar", _GROUPS[name])
         try:
@@ -149,7 +161,7 @@ class _Comparison:
             self.add("FIELD_NAMED_TYPE_CHANGED", at, f"the type was {before}, is {after}")
         elif isinstance(old, Message) and isinstance(new, Message):
             mark = len(self.found)
-            self._message(old, new, before, after, f"{at}/{new.name}")
+            self._message(old, new, before, after, f"{at}/{new.name}"[:1000])
             if len(self.found) > mark:
                 self.add("FIELD_NAMED_TYPE_CHANGED", at, f"the type {after} changed in a way that cannot be read")
 
@@ -164,10 +176,11 @@ def _join(scope: str, name: str) -> str:
     return f"{scope}.{name}" if scope else name
 
 
-def _oneof_gone(name: str, old: Message, new: Message) -> bool:
-    """Removed as a whole, no member left: readers simply never see it."""
+def _gone_oneofs(old: Message, new: Message) -> set[str]:
+    """Removed as a whole, no member left: readers simply never see them."""
     left = {field.number for field in new.fields}
-    return name not in new.oneofs and not any(f.oneof == name and f.number in left for f in old.fields)
+    kept = {field.oneof for field in old.fields if field.number in left}
+    return {name for name in old.oneofs if name not in new.oneofs and name not in kept}
 
 
 def _shown(field: Field) -> str:

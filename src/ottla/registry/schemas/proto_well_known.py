@@ -1,4 +1,4 @@
-"""Files that every Protobuf schema may import without a reference: Google's own, and Confluent's two."""
+"""Files that every Protobuf schema may import without a reference: Google's own, its common types, and Confluent's three."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import importlib
 from google.protobuf import descriptor_pb2
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
+from ottla.registry.schemas.proto_google_type import GOOGLE_TYPES
 from ottla.registry.schemas.proto_parser import parse_proto
 from ottla.registry.schemas.proto_tree import ProtoFile
 
@@ -19,7 +20,11 @@ _META = "".join(
     for target, name in (("File", "file"), ("Message", "message"), ("Field", "field"), ("Enum", "enum"),
                          ("EnumValue", "enum_value"))
 )  # fmt: skip
-_CONFLUENT = {
+_TEXTS = {
+    **GOOGLE_TYPES,
+    "confluent/type/variant.proto": (
+        'syntax = "proto3"; package confluent.type; message Variant { bytes metadata = 1; bytes value = 2; }'
+    ),
     "confluent/type/decimal.proto": (
         'syntax = "proto3"; package confluent.type;'
         "message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }"
@@ -32,7 +37,7 @@ _CONFLUENT = {
 
 
 def well_known_descriptor(path: str) -> FileDescriptorProto | None:
-    """One of Google's files, as the protobuf package has it."""
+    """One of Google's own files, as the protobuf package has it."""
     name = path.removeprefix("google/protobuf/").removesuffix(".proto")
     if path != f"google/protobuf/{name}.proto" or name not in _GOOGLE:
         return None
@@ -43,6 +48,6 @@ def well_known_descriptor(path: str) -> FileDescriptorProto | None:
 
 
 def well_known_tree(path: str) -> ProtoFile | None:
-    """One of Confluent's files."""
-    text = _CONFLUENT.get(path)
+    """One of Google's common types or of Confluent's files."""
+    text = _TEXTS.get(path)
     return None if text is None else parse_proto(text)

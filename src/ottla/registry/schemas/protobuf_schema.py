@@ -12,6 +12,8 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 
 from ottla.registry.records import PROTOBUF
+from ottla.registry.schemas.budget import Budget
+from ottla.registry.schemas.json_text import one_line
 from ottla.registry.schemas.parsed import Dependency, Incompatibility, SchemaProblem
 from ottla.registry.schemas.proto_descriptor import to_descriptor
 from ottla.registry.schemas.proto_from_descriptor import to_tree
@@ -28,16 +30,27 @@ _OWN_NAME = "default.proto"
 class ProtobufSchema:
     schema_type = PROTOBUF
 
-    def __init__(self, text: str, dependencies: Sequence[Dependency] = ()) -> None:
-        self.tree = read_proto(text)
-        self._imported = {each.name: read_proto(each.schema) for each in dependencies}
-        self._add_well_known(self.tree)
-        for tree in list(self._imported.values()):
-            self._add_well_known(tree)
-        self.types = self._all_types()
-        self._descriptor = to_descriptor(self.tree, _OWN_NAME, self.types)
-        self._pool = self._build()
-        self.canonical = print_proto(self.tree)
+    def __init__(self, text: str, dependencies: Sequence[Dependency] = (), budget: Budget | None = None) -> None:
+        budget = budget or Budget()
+        try:
+            self.tree = read_proto(text, budget)
+            self._imported = {each.name: read_proto(each.schema, budget) for each in dependencies}
+            self._add_well_known(self.tree)
+            for tree in list(self._imported.values()):
+                self._add_well_known(tree)
+            self.types = self._all_types(budget)
+            self._descriptor = to_descriptor(self.tree, _OWN_NAME, self.types)
+            self._pool = self._build()
+            self.canonical = print_proto(self.tree)
+            self.canonical.encode()
+            self._check_printed(budget)
+        except (TypeError, KeyError, IndexError, ValueError, OverflowError, RecursionError) as error:
+            raise SchemaProblem(one_line(error) or type(error).__name__) from error
+
+    def _check_printed(self, budget: Budget) -> None:
+        """What a descriptor holds and a .proto file cannot: a stored text must be readable again."""
+        if print_proto(parse_proto(self.canonical, budget)) != self.canonical:
+            raise SchemaProblem("the descriptor cannot be written as a .proto file")
 
     def _add_well_known(self, tree: ProtoFile) -> None:
         for each in tree.imports:
@@ -52,23 +65,23 @@ class ProtobufSchema:
             self._imported[each.path] = found
             self._add_well_known(found)
 
-    def _all_types(self) -> Types:
+    def _all_types(self, budget: Budget) -> Types:
         types: dict[str, Message | Enum] = {}
         for tree in (*self._imported.values(), self.tree):
-            types.update(tree.types())
+            for name, each in tree.types():
+                scopes = 1 + name.count(".")
+                budget.spend(scopes * (1 + len(each.fields) if isinstance(each, Message) else 1))
+                types[name] = each
         return types
 
     def _build(self) -> DescriptorPool:
         """Protobuf's own runtime has the last word on whether this is a schema."""
         pool = DescriptorPool()
         added: set[str] = set()
-        try:
-            for path in self._imported:
-                self._add_file(pool, path, added, ())
-            pool.Add(self._descriptor)
-            pool.FindFileByName(_OWN_NAME)
-        except (TypeError, KeyError, ValueError) as error:
-            raise SchemaProblem(" ".join(str(error).split())[:500]) from error
+        for path in self._imported:
+            self._add_file(pool, path, added, ())
+        pool.Add(self._descriptor)
+        pool.FindFileByName(_OWN_NAME)
         return pool
 
     def _add_file(self, pool: DescriptorPool, path: str, added: set[str], above: tuple[str, ...]) -> None:
@@ -93,8 +106,11 @@ class ProtobufSchema:
     def serialized(self) -> str:
         return base64.b64encode(self._descriptor.SerializeToString(deterministic=True)).decode()
 
-    def incompatibilities(self, writer: ProtobufSchema) -> list[Incompatibility]:
-        return incompatibilities(writer.resolved(), self.resolved())
+    def check_new(self) -> None:
+        """Nothing: what is no schema is refused by the constructor."""
+
+    def incompatibilities(self, writer: ProtobufSchema, budget: Budget | None = None) -> list[Incompatibility]:
+        return incompatibilities(writer.resolved(), self.resolved(), budget or Budget())
 
     def resolved(self) -> Resolved:
         packages = {name: tree.package for tree in (*self._imported.values(), self.tree) for name, _ in tree.types()}
@@ -132,16 +148,17 @@ class ProtobufSchema:
         return ".".join(names)
 
 
-def read_proto(text: str) -> ProtoFile:
+def read_proto(text: str, budget: Budget) -> ProtoFile:
     """Text, or base64 of a FileDescriptorProto as Python's serializer sends it."""
     stripped = text.strip()
     if stripped and not any(letter in stripped for letter in ";{ \n"):
         try:
+            budget.spend(1 + len(stripped) // 4)
             proto = FileDescriptorProto.FromString(base64.b64decode(stripped, validate=True))
             return to_tree(proto)
         except (binascii.Error, DecodeError, ValueError, KeyError, IndexError) as error:
             raise SchemaProblem("neither a .proto file nor base64 of a file descriptor") from error
-    return parse_proto(text)
+    return parse_proto(text, budget)
 
 
 def _message_indexes(payload: bytes) -> tuple[tuple[int, ...], int]:

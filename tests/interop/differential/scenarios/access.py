@@ -97,3 +97,18 @@ def acls_deleted_by_odd_filters(pair: Pair, version: int) -> None:
             asked = DeleteAclsFilter(kind, pair.name("never"), pattern, None, None, operation, permission)
             pair.send(DeleteAclsRequest([asked]), version)
     pair.send(DeleteAclsRequest([DeleteAclsFilter()]), version)
+
+
+@scenario(CreateAclsRequest, servers="access")
+def acls_created_with_odd_values(pair: Pair, version: int) -> None:
+    """A value of 0 (unknown) anywhere closes the connection; a value that means any, or nothing, is refused."""
+    for code in _CODES:
+        for field in range(4):
+            kinds = [2, 3, 3, 3]
+            kinds[field] = code
+            kind, pattern, operation, permission = kinds
+            asked = AclCreation(kind, pair.name("odd"), pattern, "User:odd", "*", operation, permission)
+            pair.send(CreateAclsRequest([asked]), version)
+    pair.send(CreateAclsRequest([]), version)
+    for side in pair.sides:  # in no order: the ids are random, and Kafka lists by them
+        side.ask(DeleteAclsRequest([DeleteAclsFilter(1, pair.name("odd"), 1, "User:odd", None, 1, 1)]), 3)

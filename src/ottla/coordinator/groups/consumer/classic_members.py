@@ -7,6 +7,7 @@ timeout to join again and then to sync.
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 from functools import partial
 
@@ -52,6 +53,7 @@ class ClassicMembers:
         try:
             self._validate_join(group, request)
             if not given_id:
+                request = copy(request)
                 request.member_id = self._shelf.new_uuid_text()
             if self._must_return_with_id(caller, request, given_id):
                 code = ErrorCode.MEMBER_ID_REQUIRED

@@ -6,6 +6,7 @@ coordinator's must give up all it has and begin anew, unless only an answer was 
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 
 from ottla.coordinator.decisions import Draft, GroupDecision, Waiter
@@ -56,6 +57,7 @@ class ConsumerHeartbeat:
             self._refuse_if_new(group, request.member_id)
         if not request.member_id:
             # Only version 0: later clients make their own.
+            request = copy(request)
             request.member_id = self._shelf.new_uuid_text()
         owned = _owned(request)
         member = self._member(group, request, owned, draft)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.env.config.checks import at_least, between, http_address, list_of
-from ottla.env.config.settings import BOOLEAN, DOUBLE, INT, LIST, PASSWORD, STRING, Settings, setting
+from ottla.env.config.settings import BOOLEAN, CLUSTER, DOUBLE, INT, LIST, PASSWORD, STRING, Settings, setting
 
 
 # One setting per paragraph reads as a table; the formatter would spread it over ten lines.
@@ -38,6 +38,34 @@ class OttlaSettings(Settings):
         STRING, "", None,
         "HOST:PORT where the node tells its metrics, health and lineage over HTTP; empty: nowhere.", undeclared=True,
     )
+    ottla_http_users_file: str | None = setting(
+        STRING, None, None,
+        "Who may read metrics and lineage over HTTP: a users file, NAME:ROLE:HASH a line; health stays open.",
+        undeclared=True,
+    )
+    ottla_http_tls_certificate: str | None = setting(
+        STRING, None, None, "PEM file with the certificate chain, for HTTPS on ottla.http.listener.", undeclared=True
+    )
+    ottla_http_tls_key: str | None = setting(
+        STRING, None, None, "PEM file with the key of the certificate, where it is not in the same file.",
+        undeclared=True,
+    )
+    ottla_http_tls_client_ca: str | None = setting(
+        STRING, None, None, "PEM file with the authorities whose certificates HTTPS clients must show.", undeclared=True
+    )
+    ottla_http_allowed_hosts: tuple[str, ...] = setting(
+        LIST, (), list_of(),
+        "Further host names for ottla.http.listener; loopback, addresses and the advertised names are known.",
+        undeclared=True,
+    )
+    ottla_http_max_connections: int = setting(
+        INT, 64, at_least(1), "HTTP connections at once; the one that has been idle longest makes room for a new one.",
+        undeclared=True,
+    )
+    ottla_http_request_timeout_ms: int = setting(
+        INT, 10_000, at_least(1), "How long an HTTP connection may take from its beginning to the end of its answer.",
+        undeclared=True,
+    )
     ottla_busy_poll_us: int = setting(
         INT, 200, between(0, 10_000),
         "How long to look for the next request before sleeping, while small ones come one upon the other.",
@@ -58,11 +86,25 @@ class OttlaSettings(Settings):
         INT, 10_000, at_least(1), "Audit events that may wait to be written; more are counted and dropped.",
         undeclared=True,
     )
+    ottla_validate_records: bool = setting(
+        BOOLEAN, False, None,
+        "Whether the records inside of a produced batch are read and refused as Apache Kafka does; topics may differ.",
+        mode=CLUSTER, undeclared=True,
+    )
     ottla_schema_registry_url: str | None = setting(
         STRING, None, None, "The schema registry that ottla.schema.validation of topics asks.", undeclared=True
     )
     ottla_schema_validation_max_schemas: int = setting(
         INT, 1000, at_least(1), "Schemas that are kept ready to check records with.", undeclared=True
+    )
+    ottla_schema_validation_max_record_bytes: int = setting(
+        INT, 4 * 1024 * 1024, at_least(1), "The largest key or value that is checked against a schema; larger ones are refused.",
+        undeclared=True,
+    )
+    ottla_schema_validation_max_ms: int = setting(
+        INT, 5000, at_least(1),
+        "How long the records of one batch may take to be checked against their schemas; the batch is refused after it.",
+        undeclared=True,
     )
     ottla_schema_registry_timeout_ms: int = setting(
         INT, 5000, at_least(1), "How long a produce waits for a schema that is not known yet.", undeclared=True

@@ -1,0 +1,79 @@
+"""The batches of a Produce whose records are too many for the loop: walked elsewhere, then appended like the others.
+
+The connection waits with its next request, so the order of a producer's batches stays. Everything that was checked
+before the walk is checked again with the append: leadership, transactions and settings may have changed meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ottla.broker.connection import CloseConnection
+from ottla.broker.context import RequestContext
+from ottla.broker.deferred import Deferred
+from ottla.broker.walks import Walks
+from ottla.log.validation import validate_produce
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.protocol.generated.produce_request import PartitionProduceData, TopicProduceData
+from ottla.protocol.generated.produce_response import PartitionProduceResponse
+from ottla.replication.partition import Partition
+
+
+class LargeBatch:
+    """One of them, and its place in the answer."""
+
+    __slots__ = ("data", "partition", "response", "topic")
+
+    def __init__(self, topic: TopicProduceData, data: PartitionProduceData, partition: Partition) -> None:
+        self.topic = topic
+        self.data = data
+        self.partition = partition
+        self.response = PartitionProduceResponse(data.index)
+
+    def fill(self, found: PartitionProduceResponse) -> None:
+        """The place in the answer is taken already; what came of the append goes into it."""
+        for name in PartitionProduceResponse.__slots__:
+            setattr(self.response, name, getattr(found, name))
+
+
+def walked(
+    context: RequestContext,
+    walks: Walks,
+    large: list[LargeBatch],
+    now_ms: int,
+    append: Callable[[LargeBatch, Any], PartitionProduceResponse],
+    finish: Callable[[], Any],
+) -> Deferred:
+    """`append` gets each batch with what the walk gave (batches or an error); then the answer of `finish`."""
+    deferred = Deferred()
+    waiting = len(large)
+
+    def done(batch: LargeBatch, found: Any) -> None:
+        nonlocal waiting
+        if isinstance(found, Exception) and not isinstance(found, KafkaError):
+            found = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the records cannot be walked: {found!r}")
+        batch.fill(append(batch, found))
+        waiting -= 1
+        if waiting:
+            return
+        try:
+            answer = finish()
+        except CloseConnection as error:
+            context.connection.refuse(str(error))
+            answer = None
+        if isinstance(answer, Deferred):
+            answer.then(deferred.resolve)
+        else:
+            deferred.resolve(answer)
+
+    for batch in large:
+        # The receive buffer is not ours any more when this goes on.
+        records = batch.data.records = bytearray(batch.data.records or b"")
+        log = batch.partition.log
+        work = partial(
+            validate_produce, records, batch.partition.topic_partition, log.config, now_ms, version=context.version
+        )
+        walks.run(work, partial(done, batch))
+    return deferred

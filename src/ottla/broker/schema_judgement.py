@@ -1,0 +1,199 @@
+"""The records of one batch held against their schemas: what a worker thread does for validation at the log.
+
+Nothing here touches a partition or the loop. A batch that cannot be read, takes too long, or whose schema fails in an
+unforeseen way is refused as a whole (`Misfits.failure`): what could not be checked is never appended.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from ottla.env.logging import get_logger
+from ottla.log.validation import ValidatedBatches, validate_produce
+from ottla.log.validation_records import RecordError, RecordValidationError, iterate_spans
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import TopicPartition
+from ottla.protocol.records import (
+    HEADER_BYTES,
+    MAGIC_V2,
+    Record,
+    assemble_batch,
+    batch_payload,
+    crc_matches,
+    iterate_records,
+    parse_header,
+)
+
+if TYPE_CHECKING:
+    from ottla.env.config import TopicConfig
+
+log = get_logger(__name__)
+QUARANTINE = "quarantine"
+_MAX_NAMED = 100
+"""Records that an answer names; the others of a batch are counted only."""
+_KEY_HEADER, _VALUE_HEADER = "__key_schema_id", "__value_schema_id"
+
+
+class SchemaKey(NamedTuple):
+    """How a record names its schema: an id within a context of the registry, or a guid, which is unique in all."""
+
+    context: str
+    id: int | str
+
+
+class NotLoaded(Exception):
+    """A schema that is not ready yet."""
+
+    def __init__(self, key: SchemaKey) -> None:
+        super().__init__(key)
+        self.key = key
+
+
+class Limits(NamedTuple):
+    """`ottla.schema.validation.max.record.bytes` and `ottla.schema.validation.max.ms`."""
+
+    record_bytes: int = 4 << 20
+    batch_ms: int = 5000
+
+
+class Checks(Protocol):
+    limits: Limits
+
+    def problem(self, key: SchemaKey, payload: bytes) -> str | None:
+        """What is wrong with `payload` under that schema; NotLoaded when it is not ready."""
+
+
+class CheckedBatch(NamedTuple):
+    """A partition's part of a request and the rules of its topic; `records` is ours and stays as it is."""
+
+    partition: TopicPartition
+    records: bytearray
+    mode: str
+    quarantine_topic: str
+    fields: tuple[str, ...]
+    context: str
+    config: TopicConfig
+
+
+class Misfits:
+    """The records of one batch that do not match."""
+
+    __slots__ = ("failure", "mode", "partition", "prepared", "problems", "quarantine_topic", "records")
+
+    def __init__(self, batch: CheckedBatch) -> None:
+        self.partition = batch.partition
+        self.mode = batch.mode
+        self.quarantine_topic = batch.quarantine_topic
+        self.problems: dict[int, str] = {}
+        self.records: list[tuple[Record, str]] = []
+        self.failure: KafkaError | None = None
+        self.prepared: ValidatedBatches | None = None
+        """What is appended in the batch's place, once the misfits have been put aside."""
+
+    def add(self, index: int, record: Record, problem: str) -> None:
+        self.problems[index] = problem
+        if self.mode == QUARANTINE:
+            self.records.append((record, problem))
+
+    def refuse(self) -> None:
+        """RecordValidationError unless they were put aside."""
+        if self.failure is not None:
+            raise self.failure
+        if self.mode == QUARANTINE:
+            return
+        named = [RecordError(index, text) for index, text in list(self.problems.items())[:_MAX_NAMED]]
+        text = f"{len(self.problems)} of the batch's records do not match their schema"
+        raise RecordValidationError(ErrorCode.INVALID_RECORD, text, named)
+
+    def prepare(self, batch: CheckedBatch, now_ms: int, version: int) -> None:
+        """In a worker too: the batch without them. The log's own verdict on the whole comes first."""
+        try:
+            validated = validate_produce(batch.records, batch.partition, batch.config, now_ms, version=version)
+            self.prepared = self._taken_out(validated)
+        except KafkaError as error:
+            self.failure = error
+
+    def _taken_out(self, validated: ValidatedBatches) -> ValidatedBatches:
+        """Offsets and sequence numbers of the others stay."""
+        header = parse_header(validated.buf, 0)
+        payload = batch_payload(validated.buf, 0, header)
+        body = bytearray()
+        for index, span in enumerate(iterate_spans(payload, header)):
+            if index not in self.problems:
+                body += payload[span[0] : span[1]]
+        kept = header.record_count - len(self.problems)
+        fresh = assemble_batch(
+            body, kept, base_offset=header.base_offset, last_offset_delta=header.last_offset_delta,
+            base_timestamp=header.base_timestamp, max_timestamp=header.max_timestamp,
+            attributes=header.attributes, leader_epoch=header.leader_epoch, producer_id=header.producer_id,
+            producer_epoch=header.producer_epoch, base_sequence=header.base_sequence,
+        )  # fmt: skip
+        return ValidatedBatches(fresh, [(0, parse_header(fresh, 0))], validated.log_append_time_ms)
+
+
+def judge(checks: Checks, batch: CheckedBatch, missing: set[SchemaKey]) -> Misfits | None:
+    """The misfits of a batch, None when there are none. Schemas that are not ready are added to `missing`."""
+    if not _is_whole(batch.records):
+        return None  # the log refuses it, and has Kafka's words for it
+    misfits = Misfits(batch)
+    deadline = time.monotonic() + checks.limits.batch_ms / 1000
+    try:
+        for index, record in enumerate(iterate_records(batch.records)):
+            problem = _problem(checks, record, batch, missing)
+            if problem is not None:
+                misfits.add(index, record, problem)
+            if time.monotonic() > deadline:
+                text = f"the records took longer than {checks.limits.batch_ms} ms to check (ottla.schema.validation.max.ms)"
+                misfits.failure = RecordValidationError(ErrorCode.INVALID_RECORD, text, [])
+                return misfits
+    except KafkaError as error:
+        misfits.failure = RecordValidationError(error.code, error.message, [])
+    except Exception as error:  # noqa: BLE001 - a supervisor: whatever a foreign schema or record does, it is its batch's error
+        log.warning("schema_validation.failed", partition=str(batch.partition), reason=repr(error)[:500])
+        text = f"the records cannot be checked: {type(error).__name__}"
+        misfits.failure = RecordValidationError(ErrorCode.INVALID_RECORD, text, [])
+    return misfits if misfits.problems or misfits.failure is not None else None
+
+
+def _is_whole(records: bytearray) -> bool:
+    if len(records) < HEADER_BYTES:
+        return False
+    header = parse_header(records, 0)
+    return (
+        header.magic == MAGIC_V2
+        and HEADER_BYTES <= header.size <= len(records)
+        and crc_matches(records, 0, header.size)
+    )
+
+
+def _problem(checks: Checks, record: Record, batch: CheckedBatch, missing: set[SchemaKey]) -> str | None:
+    limit = checks.limits.record_bytes
+    for field in batch.fields:
+        data, header = (record.key, _KEY_HEADER) if field == "key" else (record.value, _VALUE_HEADER)
+        if data is None:
+            continue  # a tombstone, or a record without a key, has no schema
+        if len(data) > limit:
+            return f"{field}: {len(data)} bytes; at most {limit} are checked (ottla.schema.validation.max.record.bytes)"
+        try:
+            key, start = _schema_key(data, record, header, batch.context)
+            problem = checks.problem(key, data[start:])
+        except NotLoaded as needed:
+            missing.add(needed.key)
+            continue
+        except ValueError as error:
+            problem = str(error)
+        if problem is not None:
+            return f"{field}: {problem}"
+    return None
+
+
+def _schema_key(data: bytes, record: Record, header: str, context: str) -> tuple[SchemaKey, int]:
+    """Confluent's wire format: a 0 and four bytes of id before the data, or a 1 and sixteen of guid in a header."""
+    for name, value in record.headers:
+        if name == header and value is not None and len(value) == 17 and value[0] == 1:
+            text = value[1:].hex()
+            return SchemaKey("", f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"), 0
+    if len(data) < 5 or data[0] != 0:
+        raise ValueError("it does not begin with a schema's id")
+    return SchemaKey(context, int.from_bytes(data[1:5], "big")), 5

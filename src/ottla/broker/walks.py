@@ -1,0 +1,13 @@
+"""Where the records of large batches are walked: not on the loop. The real machine gives threads; None means at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+
+class Walks(Protocol):
+    def run(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        """Call `work` elsewhere, then `done` on the loop with its result, or with the exception that it raised."""
+
+    def close(self) -> None: ...

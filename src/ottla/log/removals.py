@@ -1,0 +1,35 @@
+"""Files and folders whose time has come (`file.delete.delay.ms`): each is a blocking call that may run in a thread.
+
+To remove a gigabyte of cached pages takes a tenth of a second and more: a loop that did so for every segment of a deleted
+topic would miss its heartbeats. What decides is left to the log; a `Removal` touches only names that the log has given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+
+class Removal:
+    """Call it once, in any thread; whoever made it looks at `error` afterwards."""
+
+    __slots__ = ("_path", "_remove", "error")
+
+    def __init__(self, remove: Callable[[str], None], path: str) -> None:
+        self._remove = remove
+        self._path = path
+        self.error: OSError | None = None
+
+    def __call__(self) -> None:
+        try:
+            self._remove(self._path)
+        except OSError as error:
+            self.error = error
+
+
+def carried_out(removals: Iterable[Removal]) -> int:
+    """Remove here and now; how many went."""
+    removed = 0
+    for removal in removals:
+        removal()
+        removed += removal.error is None
+    return removed

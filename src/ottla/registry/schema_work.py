@@ -1,0 +1,163 @@
+"""Schemas are parsed, printed and compared in a thread of their own, never on the loop that answers.
+
+What is asked for is a job: texts in, text or findings out, no state of the registry. A request asks its `Work`; what
+is not done yet is raised as `Unprepared`, done in the thread, and the request asks again. Each job ends within the
+steps of its budget, and jobs of several requests take turns, so that a large comparison keeps nobody else waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple, TypeVar
+
+from ottla.registry.compatibility import Finding, against, needed
+from ottla.registry.errors import RegistryError, invalid_schema
+from ottla.registry.schemas.budget import MAX_REQUEST_STEPS, Budget
+from ottla.registry.schemas.parse import parse_schema
+from ottla.registry.schemas.parsed import Dependency, ParsedSchema, SchemaProblem
+
+MAX_PARSED = 1000
+MAX_PARSED_STEPS = 5_000_000
+"""Of all schemas that are kept parsed: their memory goes with it."""
+MAX_WAITING = 500
+"""Requests that wait for the thread; further ones are told to come again."""
+_AT_ONCE = 100
+_NEW = "new"
+"""The form of the job that checks what only a new schema must keep."""
+_Answer = TypeVar("_Answer")
+
+
+class Source(NamedTuple):
+    """A schema as text, with the text of all that it refers to."""
+
+    schema_type: str
+    text: str
+    dependencies: tuple[Dependency, ...] = ()
+
+
+class Job(NamedTuple):
+    """`form` of the schema as text, or, with `other`, the findings against that version at the level `form`."""
+
+    form: str
+    source: Source
+    version: int = 0
+    other: Source | None = None
+
+
+class Unprepared(Exception):
+    """Jobs that must be done before the request can be answered."""
+
+    def __init__(self, work: Work, jobs: Sequence[Job]) -> None:
+        super().__init__(f"{len(jobs)} jobs")
+        self.work = work
+        self.jobs = jobs
+
+
+class SchemaThread:
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix="schemas")
+        self._parsed: OrderedDict[Source, tuple[ParsedSchema, int]] = OrderedDict()
+        self._kept_steps = 0
+        self._waiting = 0
+
+    async def run(self, job: Job, budget: Budget) -> str | list[Finding]:
+        """RegistryError: 42201 with the reason when a schema is none, or needs too many steps."""
+        if self._waiting >= MAX_WAITING:
+            raise RegistryError(429, "Too many schemas are being checked. Try again later.")
+        self._waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, job, budget)
+        except SchemaProblem as problem:
+            raise invalid_schema(str(problem), job.source.schema_type) from problem
+        except RecursionError as error:
+            raise invalid_schema("nested too deep", job.source.schema_type) from error
+        finally:
+            self._waiting -= 1
+
+    def stop(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    # In the thread
+
+    def _run(self, job: Job, budget: Budget) -> str | list[Finding]:
+        schema = self._parse(job.source, budget)
+        if job.other is not None:
+            try:
+                other = self._parse(job.other, budget)
+            except SchemaProblem as problem:
+                raise SchemaProblem(f"version {job.version} cannot be compared: {problem}") from problem
+            return against(job.form, schema, job.version, other, budget.part())
+        if job.form == _NEW:
+            schema.check_new()
+            return ""
+        if job.form == "canonical":
+            return schema.canonical
+        return schema.normalized() if job.form == "normalized" else schema.serialized()
+
+    def _parse(self, source: Source, budget: Budget) -> ParsedSchema:
+        """A schema that is kept costs what it cost before: the verdict does not depend on what others have asked."""
+        known = self._parsed.get(source)
+        if known is not None:
+            self._parsed.move_to_end(source)
+            budget.spend(known[1])
+            return known[0]
+        part = budget.part()
+        schema = parse_schema(*source, part)
+        self._parsed[source] = (schema, part.spent)
+        self._kept_steps += part.spent
+        while len(self._parsed) > MAX_PARSED or (self._kept_steps > MAX_PARSED_STEPS and len(self._parsed) > 1):
+            self._kept_steps -= self._parsed.popitem(last=False)[1][1]
+        return schema
+
+
+class Work:
+    """What one request wants to know of schemas. Its steps are limited as a whole."""
+
+    def __init__(self, thread: SchemaThread) -> None:
+        self._thread = thread
+        self._budget = Budget(MAX_REQUEST_STEPS)
+        self._done: dict[Job, str | list[Finding]] = {}
+
+    def text(self, source: Source, form: str = "canonical") -> str:
+        """The schema in the form `canonical`, `normalized` or `serialized`; Unprepared when it is not known yet."""
+        job = Job(form, source)
+        if job not in self._done:
+            raise Unprepared(self, [job])
+        return str(self._done[job])
+
+    def check_new(self, source: Source) -> None:
+        """RegistryError, after Unprepared, for what is refused at registration only."""
+        self.text(source, _NEW)
+
+    def findings(self, level: str, source: Source, earlier: Sequence[tuple[int, Source]]) -> list[Finding]:
+        """`earlier` in order of version. All findings of the newest version that has any."""
+        missing: list[Job] = []
+        for version, other in reversed(needed(level, earlier)):
+            job = Job(level, source, version, other)
+            found = self._done.get(job)
+            if found is None:
+                missing.append(job)
+                if len(missing) == _AT_ONCE:
+                    break
+            elif found and not missing:
+                return list(found)  # type: ignore[arg-type]  # a job with another schema has findings
+        if missing:
+            raise Unprepared(self, missing)
+        return []
+
+    async def do(self, jobs: Sequence[Job]) -> None:
+        for job in jobs:
+            found = self._done[job] = await self._thread.run(job, self._budget)
+            if job.other is not None and found:
+                return
+
+    async def answer(self, ask: Callable[[], _Answer]) -> _Answer:
+        """What `ask` returns, once all that it asks for has been done."""
+        while True:
+            try:
+                return ask()
+            except Unprepared as missing:
+                await self.do(missing.jobs)

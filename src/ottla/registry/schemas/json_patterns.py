@@ -1,0 +1,61 @@
+"""Regular expressions of clients: run by jsonschema-rs, the engine that checks documents with them, under limits.
+
+Its engine is linear but for look-around and back references; those have a limit of steps. Python's `re` has none: one
+expression could keep the registry busy for hours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jsonschema_rs
+
+from ottla.registry.schemas.budget import CHARACTERS_A_STEP, Budget, TooComplex
+
+OPTIONS = jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000, size_limit=1 << 18, dfa_size_limit=1 << 18)
+"""For every validator: steps of one expression on one text, and bytes of one expression."""
+STEPS_A_PATTERN = 100
+"""An expression takes up to 256 KB of memory: a schema may have a few thousand."""
+
+
+class Patterns:
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._compiled: dict[str, Any] = {}
+        self._known: dict[tuple[str, str], bool] = {}
+
+    def matches(self, pattern: str, name: str) -> bool:
+        """Whether the expression is found in the name; TooComplex when that cannot be said within the limit."""
+        known = self._known.get((pattern, name))
+        if known is None:
+            self._budget.spend(2 + (len(pattern) + len(name)) // CHARACTERS_A_STEP)
+            known = self._known[pattern, name] = self._match(pattern, name)
+        return known
+
+    def _match(self, pattern: str, name: str) -> bool:
+        validator = self._compiled.get(pattern)
+        if validator is None:
+            self._budget.spend(STEPS_A_PATTERN)
+            validator = jsonschema_rs.Draft7Validator({"pattern": pattern}, pattern_options=OPTIONS)
+            self._compiled[pattern] = validator
+        if validator.is_valid(name):
+            return True
+        kinds = jsonschema_rs.ValidationErrorKind
+        if any(isinstance(error.kind, kinds.BacktrackLimitExceeded) for error in validator.iter_errors(name)):
+            raise TooComplex(f"too complex: the pattern {pattern[:100]} takes too many steps on {name[:100]}")
+        return False
+
+
+def spend_patterns(documents: Sequence[Any], budget: Budget) -> None:
+    """What the expressions of a schema cost, before they are compiled."""
+    waiting = list(documents)
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, dict):
+            inner = each.get("patternProperties")
+            count = isinstance(each.get("pattern"), str) + (len(inner) if isinstance(inner, dict) else 0)
+            budget.spend(1 + count * STEPS_A_PATTERN)
+            waiting.extend(each.values())
+        elif isinstance(each, list):
+            waiting.extend(each)

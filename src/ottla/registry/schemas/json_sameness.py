@@ -1,0 +1,106 @@
+"""Whether two schemas are the same: the same constraints in the same draft, and references that lead to the same again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+from ottla.registry.schemas.budget import Budget
+from ottla.registry.schemas.json_documents import Side
+from ottla.registry.schemas.json_keywords import ANNOTATIONS, REFERENCES
+
+_Pair = tuple[int, int]
+
+
+class Sameness:
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._digests: dict[int, tuple[Any, bytes]] = {}
+        self._tops: dict[int, tuple[Any, bytes]] = {}
+        self._pointing: dict[int, list[Side]] = {}
+        self._known: dict[_Pair, bool] = {}
+
+    def holds(self, one: Side, other: Side) -> bool:
+        """Walks all that the two refer to; what was found out of a pair is kept."""
+        start = (id(one.schema), id(other.schema))
+        above: dict[_Pair, _Pair | None] = {start: None}
+        waiting = [(one, other)]
+        while waiting:
+            left, right = waiting.pop()
+            pair = (id(left.schema), id(right.schema))
+            self._budget.spend()
+            known = self._known.get(pair)
+            targets = [] if known else self._targets(left, right)
+            if known is False or targets is None:
+                at: _Pair | None = pair
+                while at is not None:
+                    self._known[at] = False
+                    at = above[at]
+                return False
+            for below in targets:
+                key = (id(below[0].schema), id(below[1].schema))
+                if key not in above:
+                    above[key] = pair
+                    waiting.append(below)
+        self._known.update(dict.fromkeys(above, True))
+        return True
+
+    def _targets(self, left: Side, right: Side) -> list[tuple[Side, Side]] | None:
+        """What the references of both lead to, pair by pair; None when the two differ."""
+        if left.schema is right.schema and left.home is right.home:
+            return []
+        if left.draft != right.draft or self._constraints(left) != self._constraints(right):
+            return None
+        found = []
+        for one, other in zip(self._references(left), self._references(right), strict=True):
+            here, there = one.targets(), other.targets()
+            if len(here) != 1 or len(there) != 1:
+                return None  # a dynamic reference: what it means depends on the way to it
+            found.append((here[0], there[0]))
+        return found
+
+    def _references(self, side: Side) -> list[Side]:
+        known = self._pointing.get(id(side.schema))
+        if known is None:
+            constraining = {name: value for name, value in side.schema.items() if name not in ANNOTATIONS}
+            known = self._pointing[id(side.schema)] = list(self._walk(constraining, side))
+        return known
+
+    def _constraints(self, side: Side) -> bytes:
+        """Of all that constrains: definitions count where something refers to them."""
+        known = self._tops.get(id(side.schema))
+        if known is None:
+            found = b"".join(
+                f"{name!r}:".encode("utf-8", "surrogatepass") + self._digest(value) + b","
+                for name, value in sorted(side.schema.items())
+                if name not in ANNOTATIONS
+            )
+            known = self._tops[id(side.schema)] = (side.schema, found)
+        return known[1]
+
+    def _walk(self, value: Any, side: Side) -> Iterator[Side]:
+        """In the order of the names: two that differ in their order only are the same."""
+        self._budget.spend()
+        if isinstance(value, dict):
+            side = side.at(value)
+            if any(isinstance(value.get(keyword), str) for keyword in REFERENCES):
+                yield side
+            for _, inner in sorted(value.items()):
+                yield from self._walk(inner, side)
+        elif isinstance(value, list):
+            for inner in value:
+                yield from self._walk(inner, side)
+
+    def _digest(self, value: Any) -> bytes:
+        """Of the text with its keys in order, made of the digests of the parts. (In Python 1 == True; in JSON not.)"""
+        if not isinstance(value, dict | list):
+            return repr(value).encode("utf-8", "surrogatepass")
+        known = self._digests.get(id(value))
+        if known is None:
+            self._budget.spend(1 + len(value))
+            md5 = hashlib.md5(b"{" if isinstance(value, dict) else b"[", usedforsecurity=False)
+            for name, inner in sorted(value.items()) if isinstance(value, dict) else enumerate(value):
+                md5.update(repr(name).encode("utf-8", "surrogatepass") + b":" + self._digest(inner) + b",")
+            known = self._digests[id(value)] = (value, md5.digest())
+        return known[1]

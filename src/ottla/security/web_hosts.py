@@ -1,0 +1,107 @@
+"""Which requests a browser may have been tricked into: refused before anybody looks at who asks.
+
+- DNS rebinding: the `Host` header names this server. A page of a foreign name that resolves to this address is refused.
+  An IP address is taken: a browser sends an address only when the page's own address has it, and nobody rebinds that.
+- CSRF: a request that changes something comes from no page, or from a page of this server (`Origin`, `Sec-Fetch-Site`).
+- A body has a content type, and not one that an HTML form can send: such a form needs no permission of this server.
+
+Nothing here reads the clock, a file or the network.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping, MutableMapping
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+ANY = "*"
+READING = frozenset({"GET", "HEAD", "OPTIONS"})
+_FORMS = frozenset({"application/x-www-form-urlencoded", "multipart/form-data", "text/plain"})
+_FOREIGN = frozenset({"cross-site", "same-site"})
+
+
+class Refused(NamedTuple):
+    status: int
+    message: str
+
+
+class WebHosts:
+    def __init__(self, names: Iterable[str], *, setting: str = "--allowed-host") -> None:
+        """`names`: host names, `.example.org` for every name below it, `*` for all. `setting` is named in a refusal."""
+        given = {_bare(name) for name in (*LOOPBACK_NAMES, *names) if name}
+        self._any = ANY in given
+        self._names = frozenset(name for name in given if not name.startswith("."))
+        self._suffixes = tuple(name for name in given if name.startswith("."))
+        self._setting = setting
+
+    def knows(self, host: str) -> bool:
+        name = _bare(host)
+        return self._any or name in self._names or name.endswith(self._suffixes or ("\0",)) or _is_address(name)
+
+    def refusal(self, method: str, headers: Mapping[str, str], *, forms: bool = False) -> Refused | None:
+        """Why a request is not answered; None when it is. `headers` have names in lower case. `forms`: this server takes
+        HTML forms, and protects them by a token of its own."""
+        host = headers.get("host")
+        if host is not None and not self.knows(host):
+            return Refused(421, f"this server is not known as {_bare(host)!r}: allow the name with {self._setting}")
+        if method in READING:
+            return None
+        if _is_foreign(headers, null_is_ours=forms):
+            return Refused(403, "a page of another site sent this request; a change must come from this server's pages")
+        return None if forms else _content_type(headers)
+
+
+def host_names(listen_host: str, *more: str, machine: str = "") -> tuple[str, ...]:
+    """Names of a server: where it listens, its advertised addresses, and the machine's name where it listens everywhere."""
+    everywhere = _bare(listen_host) in ("", "0.0.0.0", "::")  # noqa: S104 - compared with, never bound
+    hosts = (urlsplit(one).hostname or "" if "://" in one else one for one in more)
+    return tuple(name for name in (machine if everywhere else listen_host, *hosts) if name)
+
+
+def headers_of(scope: MutableMapping[str, Any]) -> dict[str, str]:
+    """The headers of an ASGI request, names in lower case."""
+    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+
+
+def is_loopback(host: str) -> bool:
+    name = _bare(host)
+    return name == "localhost" or (_is_address(name) and ipaddress.ip_address(name.partition("%")[0]).is_loopback)
+
+
+def _bare(host: str) -> str:
+    """Without port, brackets and the dot of the root, in lower case."""
+    name = host.strip().lower()
+    if name.startswith("["):
+        return name[1:].partition("]")[0]
+    if name.count(":") == 1:
+        name = name.partition(":")[0]
+    return name.rstrip(".") if name != "." else name
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name.partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
+def _is_foreign(headers: Mapping[str, str], *, null_is_ours: bool) -> bool:
+    """A form of our own page has the origin `null` where the page sends no referrer (Fetch, "append a request Origin
+    header"); then `Sec-Fetch-Site` and the form's token tell."""
+    origin = headers.get("origin")
+    if origin is not None and not (null_is_ours and origin == "null"):
+        return origin.partition("://")[2].lower() != (headers.get("host") or "").lower()
+    return headers.get("sec-fetch-site", "").strip().lower() in _FOREIGN
+
+
+def _content_type(headers: Mapping[str, str]) -> Refused | None:
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    has_body = headers.get("content-length", "0").strip() != "0" or "transfer-encoding" in headers
+    if kind in _FORMS or (has_body and not kind):
+        shown = kind or "no content type"
+        return Refused(415, f"HTTP 415 Unsupported Media Type: {shown}; send Content-Type: application/json "
+                            "(curl: -H 'Content-Type: application/json')")  # fmt: skip
+    return None

@@ -1,0 +1,39 @@
+"""The threads that walk the records of large batches (`ottla.broker.walks`).
+
+Two, and not the loop's pool: disk syncs use that. Decompression runs without the interpreter's lock, the walk gives it
+back every few milliseconds, so that the loop goes on. A thread holds one batch of at most 100 MiB at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+_THREADS = 2
+
+
+class WalkThreads:
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="walks")
+        self._closed = False
+
+    def run(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        loop = asyncio.get_running_loop()
+
+        def finished(future: Future[Any]) -> None:
+            if not future.cancelled() and not self._closed:
+                loop.call_soon_threadsafe(settled, future)
+
+        def settled(future: Future[Any]) -> None:
+            if not self._closed:
+                error = future.exception()
+                done(future.result() if error is None else error)
+
+        self._threads.submit(work).add_done_callback(finished)
+
+    def close(self) -> None:
+        """What is not walked yet is not appended: its producer gets no answer, and sends it to the next leader."""
+        self._closed = True
+        self._threads.shutdown(wait=False, cancel_futures=True)

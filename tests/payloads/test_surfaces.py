@@ -1,0 +1,58 @@
+"""The record that ended a broker and a console, at each place that reads foreign Avro or JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ottla.connect import avro
+from ottla.connect.converters import ConvertError, converter
+from ottla.console.messages.decode import Decoder
+from ottla.payloads.avro import AvroError
+from ottla.payloads.json_text import MAX_JSON_DEPTH, read_json
+from tests.payloads.fuzz import OneSchema
+
+LIST = json.dumps({"type": "record", "name": "N", "fields": [{"name": "n", "type": ["null", "N"]}]})
+DEEP = b"\x02" * 20_000 + b"\0"
+HEAD = b"\0\0\0\0\x01"
+DEEP_JSON = b"[" * 900 + b"]" * 900
+
+
+def test_the_console_shows_it_as_bytes_with_the_reason() -> None:
+    shown = Decoder(OneSchema("AVRO", LIST), "registry").decode(HEAD + DEEP)
+    assert shown.kind == "hex"
+    assert "nests more than 200" in shown.note
+    assert Decoder(OneSchema("AVRO", LIST)).decode(HEAD + b"\x02\0").tree == {"n": {"n": None}}
+
+
+def test_the_console_shows_deep_json_as_text() -> None:
+    assert Decoder(OneSchema("JSON", "{}")).decode(DEEP_JSON).kind == "text"
+    assert "nested more than" in Decoder(OneSchema("JSON", "{}"), "json").decode(DEEP_JSON).note
+
+
+def test_a_connector_has_an_error_of_that_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(avro, "schema_by_id", lambda _registry, _id: LIST)
+    config = {"value.converter": "avro", "value.converter.schema.registry.url": "http://127.0.0.1:9"}
+    read = converter(config, "value").read
+    assert read(HEAD + b"\x02\0") == {"n": {"n": None}}
+    with pytest.raises(ConvertError, match="nests more than 200"):
+        read(HEAD + DEEP)
+    with pytest.raises(ConvertError, match="nested more than"):
+        converter({"value.converter": "json"}, "value").read(DEEP_JSON)
+
+
+def test_a_pipeline_has_an_error_of_that_record() -> None:
+    from ottla.pipelines.codecs import _avro_values
+
+    for ours in (None, LIST):
+        assert _avro_values(LIST, ours).read(b"\x02\0") == {"n": {"n": None}}
+        with pytest.raises(AvroError, match="nests more than 200"):
+            _avro_values(LIST, ours).read(DEEP)
+
+
+def test_json_at_its_limit() -> None:
+    assert read_json("[" * MAX_JSON_DEPTH + "]" * MAX_JSON_DEPTH)
+    with pytest.raises(ValueError, match="nested more than"):
+        read_json("[" * (MAX_JSON_DEPTH + 1) + "]" * (MAX_JSON_DEPTH + 1))
+    assert len(read_json("[" + "{}," * 1000 + "[]]")) == 1001

@@ -1,0 +1,114 @@
+"""A node's HTTP listener against idle peers, strangers and foreign names."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import socket
+import ssl
+from pathlib import Path
+
+import pytest
+
+from ottla.security.web import hash_password
+from ottla.server.errors import StartupError
+from ottla.testing import Broker
+from tests.security.secured import Certificates
+from tests.security.test_web_limits import is_closed
+from tests.support.ports import free_port
+
+
+def ask(address: str, path: str, login: str | None = None, host: str | None = None, tls: ssl.SSLContext | None = None) -> tuple[int, str]:  # fmt: skip
+    name, _, port = address.rpartition(":")
+    connection = (
+        http.client.HTTPSConnection(name, int(port), timeout=60, context=tls)
+        if tls is not None
+        else http.client.HTTPConnection(name, int(port), timeout=60)
+    )
+    headers = {} if host is None else {"Host": host}
+    if login is not None:
+        headers["Authorization"] = "Basic " + base64.b64encode(login.encode()).decode()
+    connection.request("GET", path, headers=headers)
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    connection.close()
+    return answer.status, text
+
+
+@pytest.mark.parametrize("head", [b"", b"GET /healthz HTT"])
+def test_idle_connections_do_not_hide_the_health(head: bytes) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    with Broker(properties={"ottla.http.listener": address}):
+        host, _, port = address.rpartition(":")
+        idle = [socket.create_connection((host, int(port)), 60) for _ in range(70)]
+        for peer in idle[-10:]:
+            peer.sendall(head)
+        assert [ask(address, "/healthz")[0] for _ in range(3)] == [200] * 3
+        assert is_closed(idle[0])
+        for peer in idle:
+            peer.close()
+
+
+def test_a_peer_that_reads_nothing_and_one_that_asks_nothing_are_let_go() -> None:
+    address = f"127.0.0.1:{free_port()}"
+    own = {"ottla.http.listener": address, "ottla.http.request.timeout.ms": "300"}
+    with Broker(properties=own):
+        host, _, port = address.rpartition(":")
+        with socket.create_connection((host, int(port)), 60) as silent:
+            assert is_closed(silent)
+
+
+@pytest.mark.timeout(180)
+def test_users_and_tls(tmp_path: Path) -> None:
+    certificates = Certificates(tmp_path)
+    (tmp_path / "users").write_text(f"prometheus:read:{hash_password('scrape')}\n")
+    address = f"127.0.0.1:{free_port()}"
+    own = {
+        "ottla.http.listener": address,
+        "ottla.http.users.file": str(tmp_path / "users"),
+        "ottla.http.tls.certificate": str(certificates.issue("node")),
+    }
+    context = ssl.create_default_context(cafile=str(certificates.authority_file))
+    with Broker(properties=own):
+        for path in ("/metrics", "/lineage", "/nowhere"):
+            assert ask(address, path, tls=context)[0] == 401
+            assert ask(address, path, "prometheus:wrong", tls=context)[0] == 401
+        for path in ("/healthz", "/readyz"):
+            assert ask(address, path, tls=context)[0] == 200
+        assert "kafka_server" in ask(address, "/metrics", "prometheus:scrape", tls=context)[1]
+        assert "produce" in json.loads(ask(address, "/lineage", "prometheus:scrape", tls=context)[1])
+        with pytest.raises((OSError, http.client.HTTPException)):
+            ask(address, "/healthz")  # no TLS, no answer
+        peers = [socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), 60) for _ in range(70)]
+        assert ask(address, "/healthz", tls=context)[0] == 200, "peers that do not shake hands make room"
+        for peer in peers:
+            peer.close()
+
+
+def test_lineage_names_nobody_to_a_network_without_logins() -> None:
+    port = free_port()
+    with Broker(properties={"ottla.http.listener": f"0.0.0.0:{port}"}):
+        status, text = ask(f"127.0.0.1:{port}", "/lineage")
+        assert status == 403
+        assert "ottla.http.users.file" in text
+        assert ask(f"127.0.0.1:{port}", "/metrics")[0] == 200
+
+
+def test_foreign_names_are_refused() -> None:
+    address = f"127.0.0.1:{free_port()}"
+    own = {"ottla.http.listener": address, "ottla.http.allowed.hosts": "metrics.example,.svc.local"}
+    with Broker(properties=own):
+        for host in ("localhost", "metrics.example", "node.svc.local:9094", socket.gethostname()):
+            assert ask(address, "/lineage", host=host)[0] == 200, host
+        status, text = ask(address, "/lineage", host="rebound.example")
+        assert status == 421
+        assert "ottla.http.allowed.hosts" in text
+        assert ask(address, "/healthz", host="rebound.example")[0] == 200
+
+
+def test_a_users_file_that_is_none_is_named_at_the_start(tmp_path: Path) -> None:
+    (tmp_path / "users").write_text("carol:viewer\n")
+    own = {"ottla.http.listener": f"127.0.0.1:{free_port()}", "ottla.http.users.file": str(tmp_path / "users")}
+    with pytest.raises(StartupError, match="line 1"), Broker(properties=own):
+        pass
