@@ -48,7 +48,7 @@ PAGES = {
 }
 NO_PAGES = {
     "/overview/live", "/topics/{topic}/export", "/topics/{topic}/tail", "/topics/{topic}/search/{search}/events",
-    "/lineage.json", "/metrics", "/healthz", "/readyz",
+    "/lineage.json", "/metrics", "/healthz", "/readyz", "/oidc/login", "/oidc/callback",
 }  # fmt: skip
 REACHED_BY_FORM = {"/topics/{topic}/search/{search}", "/login"}
 ONLY_HERE = {"/schemas/{subject:path}", "/pipelines/{pipeline}"}

@@ -31,7 +31,8 @@ from ottla.console.pages import access as access_page
 from ottla.console.pages.overview import concerns
 from ottla.console.registry_client import Registry
 from ottla.console.render import size, span
-from ottla.security.web import WebAccess, check_password, hash_password
+from ottla.security.ruled_access import RuledAccess
+from ottla.security.web import check_password, hash_password
 from tests.console.site import ServedConsole
 
 
@@ -297,11 +298,15 @@ def test_passwords_are_salted_and_checked() -> None:
 def test_a_forged_session_is_no_session(tmp_path) -> None:
     users = tmp_path / "users"
     users.write_text(f"ana:admin:{hash_password('geheim-1')}\n")
-    access = AccessControl(WebAccess.from_options(users_file=str(users)), read_only=False, hosts=())
+    access = AccessControl(RuledAccess.from_options(users_file=str(users)), read_only=False, hosts=())
     cookie = asyncio.run(access.login("ana", "geheim-1", ""))
     assert cookie is not None
-    assert access._open(cookie) is not None
-    assert access._open(cookie[:-1] + ("0" if cookie[-1] != "0" else "1")) is None
+    assert access.sessions.get(cookie) is not None
+    assert access.sessions.get(cookie[:-1] + ("0" if cookie[-1] != "0" else "1")) is None
+    sealed = access.seal({"name": "ana"})
+    assert access.unseal(sealed) == {"name": "ana"}
+    assert access.unseal(sealed[:-1] + ("0" if sealed[-1] != "0" else "1")) is None
+    assert access.unseal("") is None
     assert asyncio.run(access.login("ana", "wrong", "")) is None
     assert asyncio.run(access.login("bob", "geheim-1", "")) is None
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from tests.support.browser import axe_source, chromium, html_validator
 from tests.support.kafka_jars import VERSION, Unavailable, fetch
 from tests.support.kcat import kcat
+from tests.support.oidc_provider import oidc_provider_folder
 
 
 def _report(name: str, get: Callable[[], object]) -> None:
@@ -37,5 +38,6 @@ if __name__ == "__main__":
     _report("kcat", kcat)
     _report("Chromium", chromium)
     _report("axe-core", axe_source)
+    _report("oidc-provider", oidc_provider_folder)
     _in_the_background("versitygw", "tests.support.s3")
     _report("the Nu HTML validator", html_validator)

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from ottla.cli.access_rules import access_rules_option
 from ottla.cli.web_options import allow_open_option, refuse_open, web_options
 
 
@@ -34,6 +35,7 @@ from ottla.cli.web_options import allow_open_option, refuse_open, web_options
 @click.option("--allowed-host", multiple=True, help="A further name that browsers may use for this console.")
 @web_options
 @allow_open_option
+@access_rules_option
 @click.option("--until-stdin-closes", is_flag=True, hidden=True, help="End with the process that started this one.")
 @click.option("--hash-password", is_flag=True, help="Read a password, print its hash for the users file, end.")
 def console(
@@ -57,6 +59,7 @@ def console(
     Examples:
       ottla console --bootstrap-servers broker:9092
       ottla console --listen 0.0.0.0:8080 --users users.txt --allowed-host console.example.org
+      ottla console --access-rules access.toml --command-config client.properties
     """
     if hash_password:
         from ottla.security.web import hash_password as hashed

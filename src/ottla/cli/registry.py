@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from ottla.cli.access_rules import access_rules_option
 from ottla.cli.combinations import given, named, refuse_together
 from ottla.cli.web_options import allow_open_option, refuse_open, web_options
 
@@ -36,6 +37,7 @@ from ottla.cli.web_options import allow_open_option, refuse_open, web_options
               help="Settings of librdkafka, a NAME=VALUE line each; --client-property wins.")  # fmt: skip
 @web_options
 @allow_open_option
+@access_rules_option
 @click.option("--forward-user", envvar="OTTLA_REGISTRY_FORWARD_USER", metavar="NAME:PASSWORD",
               help="Who forwards writes to the elected writer.")  # fmt: skip
 @click.option("--peer", "peers", multiple=True, metavar="URL",

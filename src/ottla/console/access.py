@@ -1,7 +1,8 @@
 """Who may use the console, and what keeps other pages from using it for them.
 
 - Without a users file everybody who reaches the port is an administrator, as with the broker's port.
-- With one, people log in; a session is a signed cookie (HttpOnly, SameSite=Strict). Roles: viewer, operator, admin.
+- With one, or with an OpenID provider (`oidc.py`), people log in; the cookie is HttpOnly and SameSite=Strict and names a
+  session that is kept here (`sessions.py`). Roles: viewer, operator, admin, everywhere or on what grants name.
   Users, passwords, tokens and roles are `ottla.security.web`'s; a program shows basic or bearer credentials.
 - Every request that changes something carries the session's CSRF token and comes from our own origin.
 - Requests name a host that we serve: a foreign name resolved to this address (DNS rebinding) is refused.
@@ -15,18 +16,24 @@ import json
 import secrets
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import Any
 
 from starlette.requests import Request
 
 from ottla.console.errors import ConsoleError
-from ottla.security.web import TooManyFailures, WebAccess, WebAccessError, WebUser
+from ottla.console.oidc import Identity, Provider, ProviderCalls
+from ottla.console.sessions import LoginSession, Sessions
+from ottla.security.grants import CONSUMER_GROUP, SUBJECT, TOPIC, GrantedUser, everywhere, granted
+from ottla.security.ruled_access import RuledAccess
+from ottla.security.web import TooManyFailures, WebAccessError, WebUser
 from ottla.security.web_hosts import WebHosts
 
 COOKIE = "ottla-console"
-_SESSION_S = 12 * 3600
 _FAILED_LOGIN_S = 1.0
+_RESOURCE_OF = {"topic": TOPIC, "group": CONSUMER_GROUP, "subject": SUBJECT}
+"""What a parameter of an address names."""
 
-ANYBODY = WebUser("", "admin")
+ANYBODY = everywhere(WebUser("", "admin"), authenticated=False)
 
 
 def address_of(request: Request) -> str:
@@ -35,11 +42,20 @@ def address_of(request: Request) -> str:
 
 
 class AccessControl:
-    def __init__(self, web: WebAccess, *, read_only: bool, hosts: tuple[str, ...]) -> None:
+    def __init__(self, web: RuledAccess, *, read_only: bool, hosts: tuple[str, ...]) -> None:
         self._web = web
         self._read_only = read_only
         self._hosts = WebHosts(hosts)
         self._secret = secrets.token_bytes(32)
+        self.rules = web.rules
+        self.sessions = Sessions()
+        self.provider = Provider(web.rules.oidc) if web.rules.oidc is not None else None
+        self.provider_calls = ProviderCalls()
+
+    @property
+    def has_users(self) -> bool:
+        """Whether people may log in with a name and a password."""
+        return self._web.users is not None
 
     @property
     def login_needed(self) -> bool:
@@ -52,16 +68,16 @@ class AccessControl:
         if refused is not None:
             raise ConsoleError(refused.message, status=refused.status)
 
-    async def identify(self, request: Request) -> WebUser | None:
+    async def identify(self, request: Request) -> GrantedUser | None:
         """Who asks, found once for a request; None: must log in first."""
         shown = request.headers.get("authorization")
         try:
             if not self.login_needed:
-                user: WebUser | None = ANYBODY
+                user: GrantedUser | None = ANYBODY
             elif shown is not None:
-                user = await self._web.user(shown, address_of(request))
+                user = _with_rights(await self._web.user(shown, address_of(request)))
             else:
-                user = self._of_session(request)
+                user = await self._of_session(request.cookies.get(COOKIE, ""))
         except TooManyFailures as error:
             raise ConsoleError(f"{error}; try again in {error.retry_after_s} s", status=429) from error
         except WebAccessError as error:
@@ -69,24 +85,54 @@ class AccessControl:
         request.state.user = user
         return user
 
-    def user(self, request: Request) -> WebUser | None:
-        found: WebUser | None = getattr(request.state, "user", None)
+    def user(self, request: Request) -> GrantedUser | None:
+        found: GrantedUser | None = getattr(request.state, "user", None)
         return found
 
-    def _of_session(self, request: Request) -> WebUser | None:
-        """As the users file has them now: who is taken out of it is out."""
-        claims = self._open(request.cookies.get(COOKIE, ""))
-        if claims is None or float(claims.get("until", 0)) < time.time() or self._web.users is None:
+    async def _of_session(self, token: str) -> GrantedUser | None:
+        """As the users file or the provider has them now: who is taken out there is out."""
+        session = self.sessions.get(token)
+        if session is None:
             return None
-        return self._web.users.named(str(claims["name"]))
+        if session.identity is not None:
+            identity = await self._fresh(token, session, session.identity)
+            return None if identity is None else granted(self.rules.grants, identity.name, identity.groups)
+        found = self._web.users.named(session.name) if self._web.users is not None else None
+        return _with_rights(self.rules.user(found))
+
+    async def _fresh(self, token: str, session: LoginSession, identity: Identity) -> Identity | None:
+        """The identity, renewed at the provider when it has expired; None ends the session."""
+        if time.time() < identity.fresh_until:
+            return identity
+        provider = self.provider
+        if provider is None or session.renewing:
+            return None if provider is None else identity  # another request of this page is on its way there
+        session.renewing = True
+        try:
+            session.identity = await self.provider_calls.run(lambda: provider.refresh(identity))
+        except ConsoleError:
+            self.sessions.end(token)
+            return None
+        finally:
+            session.renewing = False
+        return session.identity
+
+    def still_in(self, request: Request) -> bool:
+        """For an answer that goes on for long: whether its session has ended since. Cheap; asks nobody."""
+        if not self.login_needed or "authorization" in request.headers:
+            return True
+        return self.sessions.get(request.cookies.get(COOKIE, "")) is not None
 
     def csrf(self, request: Request) -> str:
         """Bound to the session cookie, or to this process where there is none."""
         bound = request.cookies.get(COOKIE, "") if self.login_needed else ""
         return hmac.new(self._secret, b"csrf:" + bound.encode(), hashlib.sha256).hexdigest()
 
-    def check_change(self, request: Request, token: str, role: str) -> None:
-        """ConsoleError unless this request may change things."""
+    def check_change(self, request: Request, token: str, role: str, *, anywhere: bool = False) -> None:
+        """ConsoleError unless this request may change what its address names; without a name there, the whole cluster.
+
+        `anywhere`: the form names what is changed, and the page checks that itself.
+        """
         origin = request.headers.get("origin")
         if (
             origin
@@ -104,6 +150,17 @@ class AccessControl:
         user = self.user(request)
         if user is None or not user.may(role):
             raise ConsoleError(f"this needs the role {role}", status=403)
+        if not anywhere:
+            named = [(_RESOURCE_OF[name], value) for name, value in request.path_params.items() if name in _RESOURCE_OF]
+            kind, name = named[0] if named else (None, "")
+            self.require(request, role, kind, name)
+
+    def require(self, request: Request, role: str, kind: str | None, name: str = "") -> None:
+        """ConsoleError unless the user has the role on this topic, subject or group, or (None) on the whole cluster."""
+        user = self.user(request)
+        if user is None or not user.rights.may(role, kind, name):
+            on = f" on the {kind} {name}" if kind else " on the whole cluster"
+            raise ConsoleError(f"this needs the role {role}{on}", status=403)
 
     # Sessions
 
@@ -116,20 +173,33 @@ class AccessControl:
             raise ConsoleError(f"{error}; try again in {error.retry_after_s} s", status=429) from error
         except WebAccessError as error:
             raise ConsoleError(str(error), status=500) from error
-        return self._seal({"name": name, "until": time.time() + _SESSION_S}) if user is not None else None
+        return self.sessions.begin(name) if user is not None and self.rules.user(user) is not None else None
+
+    def login_as(self, identity: Identity) -> str:
+        """The session cookie of a user of the provider; ConsoleError for one whom no grant names."""
+        if granted(self.rules.grants, identity.name, identity.groups) is None:
+            raise ConsoleError(
+                f"{identity.name} has no role on this console; ask its administrator for a grant", status=403
+            )
+        return self.sessions.begin(identity.name, identity)
 
     @property
     def failed_login_s(self) -> float:
         return _FAILED_LOGIN_S
 
-    def _seal(self, claims: dict[str, object]) -> str:
+    def seal(self, claims: dict[str, Any]) -> str:
+        """For a cookie that only this process can have made."""
         body = urlsafe_b64encode(json.dumps(claims).encode()).decode()
         return body + "." + hmac.new(self._secret, body.encode(), hashlib.sha256).hexdigest()
 
-    def _open(self, cookie: str) -> dict[str, float | str] | None:
+    def unseal(self, cookie: str) -> dict[str, Any] | None:
         body, _, mark = cookie.partition(".")
         expected = hmac.new(self._secret, body.encode(), hashlib.sha256).hexdigest()
         if not hmac.compare_digest(mark.encode(), expected.encode()):
             return None
-        claims: dict[str, float | str] = json.loads(urlsafe_b64decode(body))
+        claims: dict[str, Any] = json.loads(urlsafe_b64decode(body))
         return claims
+
+
+def _with_rights(found: WebUser | None) -> GrantedUser | None:
+    return found if found is None or isinstance(found, GrantedUser) else everywhere(found)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -19,6 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ottla.client.audit.events import FACTS
 from ottla.client.audit.trail import AuditTrail
 from ottla.console.access import AccessControl
+from ottla.console.cluster.acting import ActingUsers
 from ottla.console.cluster.gateway import Gateway
 from ottla.console.cluster.sampler import Sampler
 from ottla.console.errors import ConsoleError
@@ -45,10 +47,11 @@ from ottla.console.pages import (
 from ottla.console.registry_client import Registry
 from ottla.console.settings import MAX_BODY_BYTES, ConsoleSettings
 from ottla.console.site import Site, site_of
-from ottla.console.web import HEADERS, OPEN_PATHS, error_response
+from ottla.console.web import HEADERS, OPEN_PATHS, PARTIAL_PAGES, error_response
 
 _READ_RECORDS = {messages.__name__, messages_live.__name__, sql.__name__}
 _STATIC = Path(__file__).parent / "static"
+_MAX_AFTER = 1_000
 _PAGES = (
     overview, topics, topic, messages, messages_live, groups, schemas, pipelines, sql,
     brokers, transactions, access, quotas, settings, lineage, login, metrics,
@@ -57,22 +60,29 @@ _PAGES = (
 
 def make_app(given: ConsoleSettings) -> Starlette:
     gateway = Gateway(given.bootstrap_servers, given.client)
+    access = AccessControl(given.web_access(), read_only=given.read_only, hosts=given.allowed_hosts)
+    acting_users = _acting_users(gateway, access, given)
+    sampler = Sampler(gateway, given.sample_interval_s)
     audit = AuditTrail.open("console", given.audit, gateway.librdkafka)
     site = Site(
         settings=given,
         gateway=gateway,
-        sampler=Sampler(gateway, given.sample_interval_s),
+        sampler=sampler,
         registry=Registry(given.registry_url),
-        searches=Searches(gateway.librdkafka),
-        access=AccessControl(given.web_access(), read_only=given.read_only, hosts=given.allowed_hosts),
+        searches=Searches(),
+        access=access,
+        acting_users=acting_users,
     )
 
     @contextlib.asynccontextmanager
     async def life(_: Starlette) -> AsyncIterator[None]:
-        site.sampler.start()
+        sampler.start()
         yield
-        await site.sampler.stop()
+        await sampler.stop()
         site.searches.close()
+        access.provider_calls.close()
+        if acting_users is not None:
+            acting_users.close()
         gateway.close()
         await asyncio.to_thread(audit.close)
 
@@ -102,6 +112,14 @@ class _Audited:
         await self._app(scope, receive, send)
 
 
+def _acting_users(gateway: Gateway, access: AccessControl, given: ConsoleSettings) -> ActingUsers | None:
+    if not access.rules.act_as_user:
+        return None
+    if not access.login_needed:
+        raise ConsoleError("act_as_user needs people who log in: add --users or an [oidc] section")
+    return ActingUsers(gateway, given.client)
+
+
 async def _guard(request: Request, go_on: Callable[[Request], Awaitable[Response]]) -> Response:
     site = site_of(request)
     try:
@@ -117,11 +135,25 @@ async def _guard(request: Request, go_on: Callable[[Request], Awaitable[Response
         if "authorization" in request.headers:
             await asyncio.sleep(site.access.failed_login_s)
             return PlainTextResponse("Unauthorized\n", status_code=401, headers=HEADERS)
-        return RedirectResponse("/login", status_code=303)
+        query = request.scope["query_string"].decode("latin-1")
+        after = quote(path + (f"?{query}" if query else ""), safe="")
+        onward = request.method == "GET" and path != "/" and len(after) < _MAX_AFTER
+        return RedirectResponse(f"/login?next={after}" if onward else "/login", status_code=303)
+    if user is not None and not path.startswith(OPEN_PATHS) and path != "/logout":
+        try:
+            if user.rights.limited and path.split("/")[1] not in PARTIAL_PAGES:
+                raise ConsoleError("this page is about the whole cluster, and your role is not", status=403)
+            request.state.site = await site.for_user(user)
+        except ConsoleError as error:
+            return _with_headers(error_response(request, error), path)
     response = await go_on(request)
     if getattr(request.scope.get("endpoint"), "__module__", "") in _READ_RECORDS:
         # The cluster sees the console read: who looked at records is known only here.
         request.scope.setdefault(FACTS, {})
+    return _with_headers(response, path)
+
+
+def _with_headers(response: Response, path: str) -> Response:
     for name, value in HEADERS.items():
         response.headers.setdefault(name, value)
     if path.startswith("/static/"):

@@ -7,7 +7,7 @@ Pipelines join as what reads some topics and writes others.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -45,6 +45,17 @@ class Lineage:
     edges: set[Edge] = field(default_factory=set)
     told_by: list[int] = field(default_factory=list)
     """Brokers that told what they saw."""
+
+    def of(self, topics: Container[str]) -> Lineage:
+        """What touches these topics, and nothing else."""
+        kept = Lineage(told_by=self.told_by)
+        for edge in self.edges:
+            (kind, source), (_, target) = (each.split(":", 1) for each in (edge.source, edge.target))
+            if kind == "topic" and source in topics:
+                kept.read(target, source)
+            elif kind == "client" and target in topics:
+                kept.wrote(source, target)
+        return kept
 
     def wrote(self, who: str, topic: str) -> None:
         self.producers.add(who)

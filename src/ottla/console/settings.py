@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ottla.security.web import WebAccess
+from ottla.security.ruled_access import RuledAccess
 
 MAX_SEARCHES = 8
 """Searches that may run side by side; each has a thread and a consumer."""
@@ -38,6 +38,8 @@ class ConsoleSettings:
     """Programs may come with a bearer token signed by these keys."""
     token_issuer: str | None = None
     token_audience: tuple[str, ...] = ()
+    access_rules: str | None = None
+    """OIDC, roles on topics, masked fields, acting as the user: `ottla.security.access_rules`."""
     tls_certificate: str | None = None
     tls_key: str | None = None
     tls_client_ca: str | None = None
@@ -48,8 +50,8 @@ class ConsoleSettings:
     sample_interval_s: float = 5.0
     name: str = "ottla"
 
-    def web_access(self) -> WebAccess:
-        return WebAccess.from_options(
+    def web_access(self) -> RuledAccess:
+        access = RuledAccess.from_options(
             users_file=self.users_file,
             jwks_url=self.jwks_url,
             issuer=self.token_issuer,
@@ -58,3 +60,4 @@ class ConsoleSettings:
             tls_key=self.tls_key,
             tls_client_ca=self.tls_client_ca,
         )
+        return access.with_rules(self.access_rules, console=True)

@@ -21,7 +21,11 @@ from ottla.console.settings import MAX_BODY_BYTES
 from ottla.console.site import site_of
 
 Page = Callable[[Request], Awaitable[Response]]
-OPEN_PATHS = ("/login", "/static/", "/healthz", "/readyz")
+OPEN_PATHS = ("/login", "/oidc/", "/static/", "/healthz", "/readyz")
+PARTIAL_PAGES = (
+    "", "overview", "topics", "new-topic", "groups", "schemas", "sql", "lineage", "lineage.json", "metrics",
+)  # fmt: skip
+"""First words of the addresses for people with rights on some topics only; these pages show those topics and no other."""
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -51,10 +55,13 @@ def error_response(request: Request, error: ConsoleError) -> Response:
     return page_response(request, "error.html", "", status=error.status, title=title, message=error.message)
 
 
-async def form(request: Request, role: str = "operator") -> FormData:
-    """The form of a request that may change something; ConsoleError otherwise."""
+async def form(request: Request, role: str = "operator", *, anywhere: bool = False) -> FormData:
+    """The form of a request that may change what its address names; ConsoleError otherwise.
+
+    `anywhere`: what is changed stands in the form, and the page calls `AccessControl.require` for it.
+    """
     given = await request.form(max_files=4, max_fields=200, max_part_size=MAX_BODY_BYTES)
-    site_of(request).access.check_change(request, str(given.get("csrf", "")), role)
+    site_of(request).access.check_change(request, str(given.get("csrf", "")), role, anywhere=anywhere)
     return given
 
 

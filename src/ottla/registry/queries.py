@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from ottla.registry.catalogue import Catalogue
@@ -169,8 +169,8 @@ class Queries:
             return any(context_of(each) == context_of(subject) for each in self.state.subjects)
         return subject in self.state.subjects
 
-    def contexts(self) -> list[str]:
-        used = {context_of(subject) for subject in self.state.subjects}
+    def contexts(self, sees: Callable[[str], bool] = lambda _: True) -> list[str]:
+        used = {context_of(subject) for subject in self.state.subjects if sees(subject)}
         return sorted({DEFAULT_CONTEXT} | used)
 
     # Compatibility

@@ -16,6 +16,7 @@ from ottla.registry.http.app import RegistryApp
 from ottla.registry.service import Registry
 from ottla.registry.settings import RegistrySettings, RegistryStartError
 from ottla.registry.topic import client_config
+from ottla.security.ruled_access import RuledAccess
 from ottla.security.web import WebAccess, WebAccessError
 from ottla.security.web_hosts import WebHosts, host_names
 
@@ -90,7 +91,7 @@ class RegistryServer:
 
 
 def web_access(settings: RegistrySettings) -> WebAccess:
-    return WebAccess.from_options(
+    access = RuledAccess.from_options(
         users_file=settings.users_file,
         jwks_url=settings.jwks_url,
         issuer=settings.token_issuer,
@@ -100,6 +101,7 @@ def web_access(settings: RegistrySettings) -> WebAccess:
         tls_client_ca=settings.tls_client_ca,
         realm="schema-registry",
     )
+    return access.with_rules(settings.access_rules)
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -36,6 +36,8 @@ class RegistrySettings:
     """Bearer tokens signed by these keys are taken."""
     token_issuer: str | None = None
     token_audience: tuple[str, ...] = ()
+    access_rules: str | None = None
+    """Roles on some subjects only: `ottla.security.access_rules`."""
     tls_certificate: str | None = None
     tls_key: str | None = None
     tls_client_ca: str | None = None

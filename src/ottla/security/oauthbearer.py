@@ -20,6 +20,8 @@ _MESSAGE = re.compile(
     rb"(?P<extensions>(?:\x01[A-Za-z]+=[\x20-\x7e\t\r\n]*)*)\x01\x01"
 )
 _DUMMY = b"\x01"
+MAX_GROUPS = 1_000
+"""Groups of one token that are looked at."""
 _ALGORITHMS = ["RS256", "RS384", "RS512", "ES256", "ES384", "ES512", "PS256", "PS384", "PS512", "EdDSA"]
 """Asymmetric only: a shared secret in a JWKS would let every reader of it sign."""
 
@@ -91,6 +93,20 @@ def token_claims(text: str, rules: TokenRules, now_ms: int) -> dict[str, Any]:
     if not isinstance(subject, str) or not subject:
         raise TokenRefused(f"the token has no claim {rules.subject_claim}")
     return claims
+
+
+def claimed_groups(claims: Mapping[str, Any], claim: str = "groups") -> tuple[str, ...]:
+    """The groups that a token names; `claim` may be a path, such as realm_access.roles."""
+    found: Any = claims.get(claim)
+    if found is None:
+        found = claims
+        for step in claim.split("."):
+            found = found.get(step) if isinstance(found, dict) else None
+    if isinstance(found, str):
+        return (found,)
+    if not isinstance(found, list):
+        return ()
+    return tuple(group for group in found[:MAX_GROUPS] if isinstance(group, str))
 
 
 def _scopes(claim: object) -> set[str]:

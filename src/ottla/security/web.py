@@ -19,7 +19,7 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from ottla.security.failed_logins import FailedLogins, TooManyFailures
 from ottla.security.web_hosts import WebHosts, headers_of
@@ -75,7 +75,7 @@ class WebAccess:
         tls_certificate: str | None = None,
         tls_client_ca: str | None = None,
         realm: str = "ottla",
-    ) -> WebAccess:
+    ) -> Self:
         """From what a command line gives: nothing and "" are the same. `jwks_url` is the operator's own word, so it is
         allowed by itself. One file may hold key and certificate: then either option names it.
 
@@ -239,7 +239,7 @@ def jwt_bearer(
 ) -> Callable[[str], WebUser | None]:
     """Bearer tokens signed by a key of the set; the claim `role` names the role, `read` without it."""
     from ottla.security.jwks import JwksError, UrlKeys, open_keys
-    from ottla.security.oauthbearer import TokenRefused, TokenRules, token_claims
+    from ottla.security.oauthbearer import TokenRefused, TokenRules, claimed_groups, token_claims
 
     try:
         keys = open_keys(jwks_url, [jwks_url])
@@ -266,6 +266,6 @@ def jwt_bearer(
         except (TokenRefused, JwksError):
             return None
         role = claims.get(role_claim, "read")
-        return WebUser(str(claims["sub"]), role) if is_role(role) else None
+        return WebUser(str(claims["sub"]), role, claimed_groups(claims)) if is_role(role) else None
 
     return find

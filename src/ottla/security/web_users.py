@@ -37,6 +37,8 @@ class WebAccessError(ValueError):
 class WebUser:
     name: str
     role: str
+    groups: tuple[str, ...] = ()
+    """Of a token's claim `groups`; grants (`ottla.security.grants`) may name them."""
 
     def may(self, role: str) -> bool:
         return _RANK[self.role] >= _RANK[role]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -100,9 +100,11 @@ def run_sql(
     max_records: int | None = None,
     caged: Cage | None = None,
     more: Mapping[str, Any] | None = None,
+    visible: Callable[[str], bool] | None = None,
+    shown_rows: Callable[[str, pa.Table], pa.Table] | None = None,
 ) -> tuple[pa.Table, dict[TopicPartition, int]]:
     """The answer as a table, and the offsets of the topics that the query names; `more` has tables by name. `caged` is
-    for strangers' queries."""
+    for strangers' queries; `visible` says which topics there are for the one who asks, `shown_rows` covers what is masked."""
     import duckdb
 
     database: Any = duckdb.connect(":memory:", config=caged.config if caged is not None else {})
@@ -114,7 +116,7 @@ def run_sql(
         there = set[str]()
         if names:
             with Cluster(settings_from(client)) as cluster:
-                there = set(cluster.topics_like(".*"))
+                there = {topic for topic in cluster.topics_like(".*") if visible is None or visible(topic)}
         for name in names:
             if name not in there:
                 close = sorted(topic for topic in there if topic.startswith(name[:3]))[:5]
@@ -122,6 +124,8 @@ def run_sql(
                 raise TableError(f"there is no topic {name!r}{hint}")
             rows, ends = topic_at(client, name, with_headers=True, max_records=max_records)
             offsets |= ends
+            if shown_rows is not None:
+                rows = shown_rows(name, rows)
             database.register("__rows", rows)
             quoted = '"' + name.replace('"', '""') + '"'
             database.execute(_CREATE.format(quoted))

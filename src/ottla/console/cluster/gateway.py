@@ -6,8 +6,8 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from queue import LifoQueue
-from typing import TypeVar
+from queue import Empty, LifoQueue
+from typing import Self, TypeVar
 
 from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientError
@@ -22,12 +22,14 @@ _TIMEOUTS = {"request.timeout.ms": "8000", "default.api.timeout.ms": "8000"}
 """A page that waits longer than this is a page that nobody waits for."""
 _PATIENCE_S = 4.0
 _AGAIN_S = 0.1
+_LOOK_UP_S = 1.0
 _STATUS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 404,
     ErrorCode.GROUP_ID_NOT_FOUND: 404,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: 403,
     ErrorCode.GROUP_AUTHORIZATION_FAILED: 403,
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: 403,
+    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: 403,
 }
 
 
@@ -42,17 +44,36 @@ async def until_it_shows(look: Callable[[], Awaitable[Result]], shows: Callable[
 
 
 class Gateway:
-    def __init__(self, bootstrap_servers: str, properties: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        properties: Mapping[str, str],
+        *,
+        of: Gateway | None = None,
+        clients: int = _CLIENTS,
+    ) -> None:
+        """`of`: the gateway whose threads this one shares; its own are the clients, for another principal."""
         try:
-            settings = client_settings(bootstrap_servers, {**_TIMEOUTS, **properties}, client_id="ottla-console")
+            self.settings = client_settings(bootstrap_servers, {**_TIMEOUTS, **properties}, client_id="ottla-console")
         except ClientError as error:
             raise ConsoleError(str(error)) from error
         self.librdkafka = librdkafka_settings(bootstrap_servers, properties)
+        self._bootstrap_servers = bootstrap_servers
+        self._closed = False
         self._clusters: LifoQueue[Cluster] = LifoQueue()
-        for _ in range(_CLIENTS):
-            self._clusters.put(Cluster(settings))
-        self._threads = ThreadPoolExecutor(_CLIENTS * 2, thread_name_prefix="console")
-        self._exports = ThreadPoolExecutor(_CLIENTS, thread_name_prefix="export")
+        for _ in range(clients):
+            self._clusters.put(Cluster(self.settings))
+        self._owns_threads = of is None
+        self._threads: ThreadPoolExecutor = (
+            of._threads if of else ThreadPoolExecutor(_CLIENTS * 2, thread_name_prefix="console")
+        )
+        self._exports: ThreadPoolExecutor = (
+            of._exports if of else ThreadPoolExecutor(_CLIENTS, thread_name_prefix="export")
+        )
+
+    def acting(self, properties: Mapping[str, str], clients: int) -> Self:
+        """A gateway to the same cluster with another login."""
+        return type(self)(self._bootstrap_servers, properties, of=self, clients=clients)
 
     async def ask(self, question: Callable[[Cluster], Result]) -> Result:
         """Run a question in a thread, with a cluster of its own while it lasts."""
@@ -62,7 +83,7 @@ class Gateway:
         await until_it_shows(lambda: self.ask(question), shows)
 
     def ask_now(self, question: Callable[[Cluster], Result]) -> Result:
-        cluster = self._clusters.get()
+        cluster = self._free_client()
         try:
             return question(cluster)
         except KafkaError as error:
@@ -70,7 +91,19 @@ class Gateway:
         except ClientError as error:
             raise ConsoleError(f"The cluster does not answer: {error}", status=503) from error
         finally:
-            self._clusters.put(cluster)
+            if self._closed:
+                cluster.close()
+            else:
+                self._clusters.put(cluster)
+
+    def _free_client(self) -> Cluster:
+        """A question may outlive its gateway (a person who was idle for long): such a question gets its own client."""
+        while not self._closed:
+            try:
+                return self._clusters.get(timeout=_LOOK_UP_S)
+            except Empty:
+                continue
+        return Cluster(self.settings)
 
     async def in_thread(self, work: Callable[[], Result]) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
@@ -80,7 +113,9 @@ class Gateway:
         return await asyncio.get_running_loop().run_in_executor(self._exports, work)
 
     def close(self) -> None:
-        self._exports.shutdown(wait=False, cancel_futures=True)
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._closed = True
+        if self._owns_threads:
+            self._exports.shutdown(wait=False, cancel_futures=True)
+            self._threads.shutdown(wait=False, cancel_futures=True)
         while not self._clusters.empty():
             self._clusters.get().close()

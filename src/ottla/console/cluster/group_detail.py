@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from ottla.client.cluster import Cluster
 from ottla.client.groups import commit_offsets
@@ -100,6 +100,19 @@ def in_words(owned: Iterable[Partition]) -> tuple[str, ...]:
     for topic, index in sorted(owned):
         topics.setdefault(topic, []).append(index)
     return tuple(f"{topic}: {', '.join(map(str, indexes))}" for topic, indexes in topics.items())
+
+
+def visible_detail(detail: GroupDetail, topics: Container[str]) -> GroupDetail:
+    """Without what members do on other topics; tasks are numbers and name none."""
+
+    def visible(member: MemberRow) -> MemberRow:
+        owned = frozenset(where for where in member.owned if where[0] in topics)
+        words = tuple(
+            line for line in member.assignment if line.startswith("task ") or line.rpartition(":")[0] in topics
+        )
+        return replace(member, owned=owned, assignment=words)
+
+    return replace(detail, members=tuple(visible(member) for member in detail.members))
 
 
 def set_offsets(cluster: Cluster, group: GroupRow, offsets: Mapping[Partition, int]) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from ottla.console.errors import ConsoleError
+from ottla.console.messages.reach import Client
 from ottla.console.messages.record import Record, from_message
 from ottla.console.messages.span import Span, Walk, consumer, from_offset, since, whole
 
@@ -40,7 +40,7 @@ class Page:
     """False when time ran out before everything asked for was read."""
 
 
-def browse(client: Mapping[str, str], topic: str, place: Place, count: int) -> Page:
+def browse(client: Client, topic: str, place: Place, count: int) -> Page:
     with consumer(client) as reader:
         span = place.span(reader, topic, as_far_as_led=True)
         wanted = span.last(count) if place.begin == "newest" else span.first(count)

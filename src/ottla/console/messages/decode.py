@@ -148,6 +148,11 @@ def pretty(tree: Any) -> str:
     return json.dumps(tree, indent=2, ensure_ascii=False, default=_odd)
 
 
+def json_text(tree: Any) -> str:
+    """On one line, as a record's value."""
+    return json.dumps(tree, ensure_ascii=False, default=_odd)
+
+
 def _odd(value: Any) -> str:
     """Bytes, decimals and times of Avro have no JSON form."""
     return value.hex() if isinstance(value, bytes) else str(value)

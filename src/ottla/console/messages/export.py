@@ -12,12 +12,13 @@ import io
 import json
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from ottla.console.errors import ConsoleError
 from ottla.console.messages.browse import Place
 from ottla.console.messages.filters import Predicate
+from ottla.console.messages.reach import Client
 from ottla.console.messages.record import Record, from_message
 from ottla.console.messages.span import Walk, consumer
 from ottla.console.settings import MAX_EXPORT
@@ -28,9 +29,7 @@ _PATIENCE_S = 60.0
 _BATCH = 5_000
 
 
-def records(
-    client: Mapping[str, str], topic: str, place: Place, wanted: Predicate | None, limit: int
-) -> Iterator[list[Record]]:
+def records(client: Client, topic: str, place: Place, wanted: Predicate | None, limit: int) -> Iterator[list[Record]]:
     """Batches of the wanted records, at most `limit` in all."""
     left = min(limit, MAX_EXPORT)
     with consumer(client) as reader:

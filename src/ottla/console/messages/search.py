@@ -9,13 +9,13 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Mapping
 from typing import Any
 
 from ottla.console.errors import ConsoleError
 from ottla.console.messages.browse import Place
 from ottla.console.messages.decode import Decoder
 from ottla.console.messages.filters import Filter
+from ottla.console.messages.reach import Client
 from ottla.console.messages.record import Record, from_message
 from ottla.console.messages.span import Walk, consumer
 from ottla.console.settings import MAX_HITS, MAX_SEARCHES
@@ -26,8 +26,10 @@ ENDED = ("done", "cancelled", "failed")
 
 
 class Search:
-    def __init__(self, topic: str, place: Place, wanted: Filter, value: Decoder) -> None:
+    def __init__(self, topic: str, place: Place, wanted: Filter, value: Decoder, *, owner: str = "") -> None:
         self.id = secrets.token_urlsafe(9)
+        self.owner = owner
+        """Who started it; what it found was found with that user's rights, so that nobody else may see it."""
         self.topic = topic
         self.filter = wanted
         self.place = place
@@ -74,7 +76,7 @@ class Search:
 
     # The thread
 
-    def run(self, client: Mapping[str, str]) -> None:
+    def run(self, client: Client) -> None:
         try:
             with consumer(client) as reader:
                 self._read(reader)
@@ -112,23 +114,22 @@ class Search:
 class Searches:
     """All searches of this console; finished ones are forgotten after a while."""
 
-    def __init__(self, client: Mapping[str, str]) -> None:
-        self._client = client
+    def __init__(self) -> None:
         self._searches: dict[str, Search] = {}
 
-    def start(self, search: Search) -> Search:
+    def start(self, search: Search, client: Client) -> Search:
         self._forget()
         if sum(not each.over for each in self._searches.values()) >= MAX_SEARCHES:
             raise ConsoleError(f"{MAX_SEARCHES} searches are running; cancel one first", status=429)
         self._searches[search.id] = search
-        threading.Thread(target=search.run, args=(self._client,), name=f"search-{search.id}", daemon=True).start()
+        threading.Thread(target=search.run, args=(client,), name=f"search-{search.id}", daemon=True).start()
         return search
 
-    def get(self, search_id: str) -> Search:
-        try:
-            return self._searches[search_id]
-        except KeyError:
-            raise ConsoleError("this search is not known any more; start it again", status=404) from None
+    def get(self, search_id: str, owner: str = "") -> Search:
+        found = self._searches.get(search_id)
+        if found is None or found.owner != owner:
+            raise ConsoleError("this search is not known any more; start it again", status=404)
+        return found
 
     def close(self) -> None:
         for search in self._searches.values():

@@ -13,8 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ottla.client.settings import ClientSettings
 from ottla.client.watermarks import leader_moves
 from ottla.console.errors import ConsoleError
+from ottla.console.messages.masked import MaskedReader
+from ottla.console.messages.reach import Client, Reach, reach_of
+from ottla.console.messages.wire_reader import WireReader
 
 _WAIT_S = 10.0
 _LEADER_WAIT_S = 3.0
@@ -59,8 +63,27 @@ class Span:
 
 
 @contextmanager
-def consumer(client: Mapping[str, str], **more: Any) -> Iterator[Any]:
-    """A reader without a group: nothing that it does is committed or seen by others."""
+def consumer(client: Client, **more: Any) -> Iterator[Any]:
+    """A reader without a group: nothing that it does is committed or seen by others.
+
+    With the rights and through the masks of `client`; there is no other way to a message in the console.
+    """
+    reach = reach_of(client)
+    with _wire_reader(reach.acting) if reach.acting is not None else _librdkafka_reader(reach, more) as reader:
+        yield reader if reach.decoder is None else MaskedReader(reader, reach.mask_of, reach.decoder)
+
+
+@contextmanager
+def _wire_reader(settings: ClientSettings) -> Iterator[Any]:
+    reader = WireReader(settings)
+    try:
+        yield reader
+    finally:
+        reader.close()
+
+
+@contextmanager
+def _librdkafka_reader(reach: Reach, more: Mapping[str, Any]) -> Iterator[Any]:
     from confluent_kafka import Consumer
 
     settings: dict[str, Any] = {
@@ -76,7 +99,7 @@ def consumer(client: Mapping[str, str], **more: Any) -> Iterator[Any]:
         "fetch.message.max.bytes": 4 * 1024 * 1024,
         "fetch.wait.max.ms": 100,
         "log_level": 0,
-        **client,
+        **reach.librdkafka,
         **more,
     }
     reader = Consumer(settings, logger=None)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
 from typing import Any
 
 from ottla.console.errors import ConsoleError
 from ottla.console.messages.filters import Predicate
+from ottla.console.messages.reach import Client
 from ottla.console.messages.record import Record, from_message
 from ottla.console.messages.span import consumer, whole
 
@@ -22,9 +22,7 @@ _KEPT = 40
 
 
 class Tail:
-    def __init__(
-        self, client: Mapping[str, str], topic: str, partitions: frozenset[int], wanted: Predicate | None
-    ) -> None:
+    def __init__(self, client: Client, topic: str, partitions: frozenset[int], wanted: Predicate | None) -> None:
         self._client = client
         self._topic = topic
         self._partitions = partitions

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import base64
 import binascii
+import time
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
+from ottla.client.settings import ClientSettings
 from ottla.console.errors import ConsoleError
+from ottla.console.messages.reach import Client, reach_of
 from ottla.console.messages.record import Record
+from ottla.console.messages.wire_writer import WireWriter, write_all
+from ottla.protocol.records_build import SimpleRecord
 
 _WAIT_S = 20.0
 _MAX_HEADERS = 100
@@ -23,7 +29,7 @@ class Written:
 
 
 def produce(
-    client: Mapping[str, str],
+    client: Client,
     topic: str,
     partition: int,
     key: bytes | None,
@@ -31,8 +37,11 @@ def produce(
     headers: list[tuple[str, bytes]],
 ) -> Written:
     """Write one message and wait until it is there; `partition` -1 lets the key choose."""
+    reach = reach_of(client)
+    if reach.acting is not None:
+        return _produce_as(reach.acting, topic, partition, key, value, headers)
     outcome: list[Any] = []
-    producer = _producer(client)
+    producer = _producer(reach.librdkafka)
     producer.produce(
         topic, value=value, key=key, partition=partition, headers=headers or None,
         on_delivery=lambda error, message: outcome.append((error, message)),
@@ -46,10 +55,24 @@ def produce(
     return Written(message.topic(), message.partition(), message.offset())
 
 
-def replay(client: Mapping[str, str], batches: Iterator[list[Record]], target: str, *, keep_time: bool) -> int:
+def _produce_as(
+    settings: ClientSettings, topic: str, partition: int, key: bytes | None, value: bytes | None,
+    headers: list[tuple[str, bytes]],
+) -> Written:  # fmt: skip
+    record = SimpleRecord(int(time.time() * 1000), key, value, tuple(headers))
+    with closing(WireWriter(settings, topic)) as writer:
+        chosen = writer.partition_for(key) if partition < 0 else partition
+        return Written(topic, chosen, writer.send(chosen, [record]))
+
+
+def replay(client: Client, batches: Iterator[list[Record]], target: str, *, keep_time: bool) -> int:
     """Copy records into another topic, keys, values and headers as they are; how many. Stops at the first refusal."""
+    reach = reach_of(client)
+    if reach.acting is not None:
+        with closing(WireWriter(reach.acting, target)) as writer:
+            return write_all(writer, batches, keep_time=keep_time)
     refused: list[str] = []
-    producer = _producer(client)
+    producer = _producer(reach.librdkafka)
 
     def delivered(error: Any, _: Any) -> None:
         if error is not None:

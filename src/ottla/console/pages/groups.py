@@ -12,7 +12,7 @@ from ottla.client.cluster import Cluster
 from ottla.client.groups import delete_group
 from ottla.client.offsets import FoundOffset, list_offsets
 from ottla.client.share_groups import share_offsets
-from ottla.console.cluster.group_detail import describe_group, set_offsets
+from ottla.console.cluster.group_detail import describe_group, set_offsets, visible_detail
 from ottla.console.cluster.history import Lag, total_lag
 from ottla.console.cluster.snapshot import GroupRow, Partition, Snapshot
 from ottla.console.errors import ConsoleError
@@ -56,7 +56,11 @@ async def detail(request: Request) -> Response:
     site = site_of(request)
     snapshot, group = await find(request)
     described = await site.gateway.ask(lambda cluster: describe_group(cluster, group))
+    if site.limited:
+        described = visible_detail(described, snapshot.topics)
     group, told = await with_offsets(request, group)
+    if site.limited:
+        group = replace(group, committed={w: o for w, o in group.committed.items() if w[0] in snapshot.topics})
     owners = {where: member.client_id or member.id for member in described.members for where in member.owned}
     rows = offset_rows(request, snapshot, group, owners, told)
     ring = site.sampler.history.lag_by_group.get(group.id)

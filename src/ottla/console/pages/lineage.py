@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -20,13 +22,12 @@ async def _look(request: Request) -> tuple[Snapshot, Lineage]:
     site = site_of(request)
     snapshot = await site.sampler.current()
     listeners = await site.gateway.ask(lambda cluster: find_listeners(cluster, snapshot))
-    try:
-        pipelines = await site.gateway.in_thread(lambda: running(site))
-    except ConsoleError:  # they have a page of their own that says why
-        pipelines = []
-    return snapshot, await site.gateway.in_thread(
-        lambda: gather(snapshot, listeners, pipelines, site.settings.node_user)
-    )
+    pipelines, node_user = [], site.settings.node_user
+    if not site.user.rights.limited:  # as their own page: names of pipelines are about the whole cluster
+        with contextlib.suppress(ConsoleError):  # that page says why
+            pipelines = await site.gateway.in_thread(lambda: running(site))
+    lineage = await site.gateway.in_thread(lambda: gather(snapshot, listeners, pipelines, node_user))
+    return snapshot, lineage.of(snapshot.topics) if site.limited else lineage
 
 
 async def show(request: Request) -> Response:

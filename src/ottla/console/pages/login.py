@@ -1,23 +1,40 @@
-"""Logging in and out, where the console was started with a users file."""
+"""Logging in and out: with a name of the users file, or at the OpenID provider and back."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from ottla.client.audit.events import FACTS
-from ottla.console.access import COOKIE, address_of
+from ottla.console.access import COOKIE, AccessControl, address_of
+from ottla.console.errors import ConsoleError
+from ottla.console.login_attempt import ATTEMPT_S, kept_attempt, local_path, new_attempt
+from ottla.console.oidc import Provider
 from ottla.console.site import site_of
 from ottla.console.web import page_response
 
+ATTEMPT_COOKIE = "ottla-login"
+_CALLBACK = "/oidc/callback"
+
 
 async def show(request: Request) -> Response:
-    if not site_of(request).access.login_needed:
+    access = site_of(request).access
+    if not access.login_needed:
         return RedirectResponse("/", status_code=303)
-    return page_response(request, "login.html", "", failed=False)
+    return _login_page(request, failed=False)
+
+
+def _login_page(request: Request, *, failed: bool) -> Response:
+    access = site_of(request).access
+    after = local_path(request.query_params.get("next", "/"))
+    return page_response(
+        request, "login.html", "", status=401 if failed else 200, failed=failed, after=after, users=access.has_users,
+        provider=access.provider is not None,
+    )  # fmt: skip
 
 
 async def login(request: Request) -> Response:
@@ -28,16 +45,97 @@ async def login(request: Request) -> Response:
     cookie = await site.access.login(name, password, address_of(request))
     if cookie is None:
         await asyncio.sleep(site.access.failed_login_s)
-        return page_response(request, "login.html", "", status=401, failed=True)
-    answer = RedirectResponse("/", status_code=303)
-    secure = request.url.scheme == "https"
+        return _login_page(request, failed=True)
+    answer = RedirectResponse(local_path(request.query_params.get("next", "/")), status_code=303)
+    return _logged_in(request, answer, cookie)
+
+
+def _logged_in(request: Request, answer: Response, cookie: str) -> Response:
+    """The session that the browser had before ends: a token that somebody else knows must not become a login."""
+    site_of(request).access.sessions.end(request.cookies.get(COOKIE, ""))
+    secure = _outside(request).startswith("https:")
     answer.set_cookie(COOKIE, cookie, httponly=True, samesite="strict", secure=secure, path="/")
     return answer
 
 
-async def logout(_: Request) -> Response:
-    answer = RedirectResponse("/login", status_code=303)
+async def logout(request: Request) -> Response:
+    """Ends the session here, then at the provider. A page leads there: the policy lets no form leave this site."""
+    access = site_of(request).access
+    session = access.sessions.end(request.cookies.get(COOKIE, ""))
+    where = None
+    if session is not None and session.identity is not None and access.provider is not None:
+        provider, token = access.provider, session.identity.id_token
+        try:
+            where = await access.provider_calls.run(lambda: provider.logout_url(token, _outside(request) + "/login"))
+        except ConsoleError:  # the session here is over in any case
+            where = None
+    answer: Response = RedirectResponse("/login", status_code=303)
+    if where is not None:
+        request.state.user = None
+        answer = page_response(request, "onward.html", "", title="Logged out", where=where, words="to the provider")
     answer.delete_cookie(COOKIE, path="/")
+    return answer
+
+
+# OpenID Connect
+
+
+def _provider(access: AccessControl) -> Provider:
+    if access.provider is None:
+        raise ConsoleError("this console has no OpenID provider", status=404)
+    return access.provider
+
+
+def _outside(request: Request) -> str:
+    """The console's address as browsers write it: the operator's word, or else the host that was checked before."""
+    oidc = site_of(request).access.rules.oidc
+    public = oidc.public_url if oidc is not None else ""
+    return public or f"{request.url.scheme}://{request.headers.get('host', '')}"
+
+
+async def begin(request: Request) -> Response:
+    site = site_of(request)
+    provider = _provider(site.access)
+    attempt = new_attempt(_outside(request) + _CALLBACK, request.query_params.get("next", "/"))
+    where = await site.access.provider_calls.run(lambda: provider.login_url(attempt))
+    answer = RedirectResponse(where, status_code=303)
+    # Lax: the provider's page sends the browser back, and a strict cookie would stay at home.
+    answer.set_cookie(
+        ATTEMPT_COOKIE, site.access.seal(attempt.claims()), max_age=int(ATTEMPT_S), httponly=True, samesite="lax",
+        secure=_outside(request).startswith("https:"), path="/oidc/",
+    )  # fmt: skip
+    return answer
+
+
+async def finish(request: Request) -> Response:
+    site = site_of(request)
+    provider = _provider(site.access)
+    attempt = kept_attempt(site.access.unseal(request.cookies.get(ATTEMPT_COOKIE, "")))
+    if attempt is None:
+        raise ConsoleError("this login was not begun in this browser, or too long ago; log in again", status=403)
+    given = request.query_params
+
+    facts: dict[str, Any] = {"event": "login", "resources": [_CALLBACK]}
+    request.scope[FACTS] = facts
+
+    def exchange() -> str:
+        identity = provider.exchange(attempt, provider.check_answer(attempt, given))
+        facts["principal"] = f"User:{identity.name}"
+        return site.access.login_as(identity)
+
+    try:
+        cookie = await site.access.provider_calls.run(exchange)
+    except ConsoleError as error:
+        answer = page_response(
+            request, "error.html", "", status=error.status, title="The login did not work", message=error.message
+        )
+    else:
+        # A page of our own leads on: the strict session cookie is not sent along a redirect from another site.
+        onward = page_response(
+            request, "onward.html", "", title="Logged in", where=attempt.next, words="to the console"
+        )
+        answer = _logged_in(request, onward, cookie)  # type: ignore[assignment]
+    answer.delete_cookie(ATTEMPT_COOKIE, path="/oidc/")
     return answer
 
 
@@ -45,4 +143,6 @@ ROUTES = [
     Route("/login", show),
     Route("/login", login, methods=["POST"]),
     Route("/logout", logout, methods=["POST"]),
+    Route("/oidc/login", begin),
+    Route("/oidc/callback", finish),
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
+from itertools import chain
 
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
@@ -22,6 +23,7 @@ from ottla.console.render import path_part
 from ottla.console.settings import MAX_EXPORT
 from ottla.console.site import Site, site_of
 from ottla.console.web import back, form, number, page_response, text
+from ottla.security.grants import TOPIC
 
 _PAGE = 50
 _MOST = 500
@@ -60,7 +62,7 @@ async def show(request: Request) -> Response:
     count = min(number(given.get("count", ""), "Count", _PAGE), _MOST)
     page, rows = None, []
     if mode == "browse":
-        page = await site.gateway.in_thread(lambda: browse(site.client, topic.name, place, count))
+        page = await site.gateway.in_thread(lambda: browse(site.reach, topic.name, place, count))
         rows = await decode_rows(site, given, page.records)
     return page_response(
         request,
@@ -102,7 +104,10 @@ async def export(request: Request) -> Response:
         place = Place(begin="oldest", partitions=place.partitions)
     predicate = None if wanted.empty else wanted.predicate(decoders_of(site, given)[1])
     limit = min(number(given.get("limit", ""), "Limit", MAX_EXPORT), MAX_EXPORT)
-    chunks = WRITERS[kind](records(site.client, topic.name, place, predicate, limit))
+    batches = records(site.reach, topic.name, place, predicate, limit)
+    # The first before the answer begins: whoever may not read gets a page that says so, and no empty file.
+    first = await site.gateway.in_export_thread(lambda: next(batches, []))
+    chunks = WRITERS[kind](chain([first], batches))
     headers = {"Content-Disposition": f'attachment; filename="{topic.name}.{kind}"'}
     return StreamingResponse(_threaded(site.gateway, chunks), media_type=MEDIA_TYPES[kind], headers=headers)
 
@@ -123,25 +128,29 @@ async def write(request: Request) -> Response:
     key = parse_bytes(key_text, text(given, "key_encoding"), null=not key_text and text(given, "key_null") == "yes")
     value = parse_bytes(text(given, "value"), text(given, "value_encoding"), null=text(given, "value_null") == "yes")
     partition, headers = number(text(given, "partition"), "Partition", -1), parse_headers(text(given, "headers"))
-    written = await site.gateway.in_thread(lambda: produce(site.client, topic, partition, key, value, headers))
+    written = await site.gateway.in_thread(lambda: produce(site.reach, topic, partition, key, value, headers))
     said = f"Written to partition {written.partition} at offset {written.offset}."
     return back(f"/topics/{path_part(topic)}/messages", said)
 
 
 async def copy(request: Request) -> Response:
-    given = await form(request)
+    given = await form(request, anywhere=True)
     site, topic = site_of(request), request.path_params["topic"]
     target = text(given, "target").strip()
+    site.access.require(request, "viewer", TOPIC, topic)
+    site.access.require(request, "operator", TOPIC, target)
     if target == topic:
         raise ConsoleError("A replay into the same topic would never end; choose another.")
+    if site.mask_of(topic) is not None:
+        raise ConsoleError(f"Fields of {topic} are masked for you, so that a copy would be damaged.", status=403)
     snapshot = await site.sampler.look()
     if target not in snapshot.topics:
         raise ConsoleError(f"There is no topic {target}; make it first. Nothing was copied.", status=404)
     place = Place(begin=text(given, "begin") or "oldest", at=text(given, "at"))
     limit = min(number(text(given, "limit"), "At most", 1000), MAX_EXPORT)
     keep_time = text(given, "keep_time") == "yes"
-    batches = records(site.client, topic, place, None, limit)
-    copied = await site.gateway.in_thread(lambda: replay(site.client, batches, target, keep_time=keep_time))
+    batches = records(site.reach, topic, place, None, limit)
+    copied = await site.gateway.in_thread(lambda: replay(site.reach, batches, target, keep_time=keep_time))
     return back(f"/topics/{path_part(target)}/messages", f"{copied:,} messages of {topic} were copied here.")
 
 

@@ -49,17 +49,17 @@ async def tail(request: Request) -> Response:
     _, topic = await find(request)
     wanted = filter_of(given)
     predicate = None if wanted.empty else wanted.predicate(decoders_of(site, given)[1])
-    if site.open_tails >= MAX_TAILS:
+    if site.tails.count >= MAX_TAILS:
         raise ConsoleError(f"{MAX_TAILS} tails are open; close one first", status=429)
-    return _stream(_tail_events(request, Tail(site.client, topic.name, place_of(given).partitions, predicate)))
+    return _stream(_tail_events(request, Tail(site.reach, topic.name, place_of(given).partitions, predicate)))
 
 
 async def _tail_events(request: Request, tail: Tail) -> AsyncIterator[bytes]:
     site = site_of(request)
-    site.open_tails += 1
+    site.tails.count += 1
     seen_before, rate = 0, 0.0
     try:
-        while not await request.is_disconnected():
+        while not await request.is_disconnected() and site.access.still_in(request):
             found = tail.take()
             if found:
                 yield await _rows(site, request.query_params, found)
@@ -78,7 +78,7 @@ async def _tail_events(request: Request, tail: Tail) -> AsyncIterator[bytes]:
             await asyncio.sleep(_EVERY_S)
     finally:
         tail.stop()
-        site.open_tails -= 1
+        site.tails.count -= 1
 
 
 # Search
@@ -98,7 +98,9 @@ async def start(request: Request) -> Response:
     place = place_of(fields)
     if place.begin == "newest":
         place = place_of(QueryParams({**dict(fields), "begin": "oldest"}))
-    search = site.searches.start(Search(topic.name, place, wanted, decoders_of(site, fields)[1]))
+    search = site.searches.start(
+        Search(topic.name, place, wanted, decoders_of(site, fields)[1], owner=site.user.name), site.reach
+    )
     return RedirectResponse(f"/topics/{path_part(topic.name)}/search/{search.id}?{fields}", status_code=303)
 
 
@@ -127,12 +129,13 @@ async def show(request: Request) -> Response:
 
 
 async def events(request: Request) -> Response:
+    await find(request)
     return _stream(_search_events(request, _search(request)))
 
 
 async def _search_events(request: Request, search: Search) -> AsyncIterator[bytes]:
     site, sent = site_of(request), 0
-    while not await request.is_disconnected():
+    while not await request.is_disconnected() and site.access.still_in(request):
         state = search.state  # once: its thread goes on, and a page that reads "cancelled" has its buttons off
         over = state in ENDED
         found = search.hits[sent : sent + 100]
@@ -170,7 +173,8 @@ async def control(request: Request) -> Response:
 
 
 def _search(request: Request) -> Search:
-    search = site_of(request).searches.get(request.path_params["search"])
+    site = site_of(request)
+    search = site.searches.get(request.path_params["search"], site.user.name)
     if search.topic != request.path_params["topic"]:
         raise ConsoleError("this search is of another topic", status=404)
     return search

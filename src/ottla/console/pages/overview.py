@@ -10,6 +10,7 @@ from starlette.routing import Route
 
 from ottla.console.cluster.history import History, Lag
 from ottla.console.cluster.snapshot import GroupRow, Snapshot
+from ottla.console.cluster.user_sampler import UserHistory
 from ottla.console.render import path_part
 from ottla.console.site import site_of
 from ottla.console.web import page_response
@@ -70,7 +71,7 @@ async def _answer(request: Request, template: str) -> Response:
     )
 
 
-def topic_rate(history: History, name: str) -> float | None:
+def topic_rate(history: History | UserHistory, name: str) -> float | None:
     ring = history.written_by_topic.get(name)
     return ring.rate() if ring is not None else None
 

@@ -14,6 +14,7 @@ from ottla.console.errors import ConsoleError
 from ottla.console.render import path_part
 from ottla.console.site import site_of
 from ottla.console.web import back, form, page_response, text
+from ottla.security.grants import SUBJECT
 
 LEVELS = ("BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE", "NONE")
 TYPES = ("AVRO", "JSON", "PROTOBUF")
@@ -25,7 +26,8 @@ async def show(request: Request) -> Response:
     subjects: list[str] | None = None
     level, reason = "", ""
     try:
-        subjects = await site.gateway.in_thread(site.registry.subjects)
+        found = await site.gateway.in_thread(site.registry.subjects)
+        subjects = [subject for subject in found if site.user.rights.sees(SUBJECT, subject)]
         level = (await site.gateway.in_thread(lambda: site.registry.call("GET", "/config")))["compatibilityLevel"]
     except ConsoleError as error:
         reason = error.message
@@ -37,6 +39,7 @@ async def show(request: Request) -> Response:
 
 async def one(request: Request) -> Response:
     site, subject = site_of(request), request.path_params["subject"]
+    site.access.require(request, "viewer", SUBJECT, subject)
     given = request.query_params
 
     def load() -> dict[str, Any]:
@@ -103,8 +106,9 @@ async def check(request: Request) -> Response:
 
 
 async def create(request: Request) -> Response:
-    given = await form(request)
+    given = await form(request, anywhere=True)
     site, subject = site_of(request), text(given, "subject").strip()
+    site.access.require(request, "operator", SUBJECT, subject)
     if not subject:
         raise ConsoleError("A schema needs a subject, such as orders-value.")
     body = {"schema": text(given, "schema"), "schemaType": text(given, "type") or "AVRO"}

@@ -11,6 +11,7 @@ from ottla.console.pages.overview import topic_rate
 from ottla.console.render import path_part
 from ottla.console.site import site_of
 from ottla.console.web import back, form, number, page_response, text
+from ottla.security.grants import TOPIC
 
 
 async def show(request: Request) -> Response:
@@ -36,8 +37,9 @@ async def new(request: Request) -> Response:
 
 
 async def create(request: Request) -> Response:
-    given = await form(request)
+    given = await form(request, anywhere=True)
     name = text(given, "name").strip()
+    site_of(request).access.require(request, "operator", TOPIC, name)
     partitions = number(text(given, "partitions"), "Partitions", -1)
     factor = number(text(given, "replication_factor"), "Replication factor", -1)
     configs = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -32,6 +32,8 @@ class Request:
     """What the wildcards of the route matched."""
     context: str | None = None
     """Of /contexts/CONTEXT/..."""
+    sees: Callable[[str], bool] = lambda _: True
+    """Whether the user may know of a subject; see `subject_rights.py`."""
 
     def flag(self, name: str) -> bool:
         """Python's client sends True, Java's true."""

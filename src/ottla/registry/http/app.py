@@ -15,6 +15,7 @@ from ottla.registry.errors import RegistryError
 from ottla.registry.http.answers import CONTENT_TYPES, JSON_V1, MAX_BODY_BYTES, Answer, Request, failure
 from ottla.registry.http.forwarding import FORWARDED, OFFSET, Elected, forward
 from ottla.registry.http.routes import Route, find_route
+from ottla.registry.http.subject_rights import check_rights
 from ottla.registry.service import Registry
 from ottla.security.web_hosts import headers_of
 from ottla.security.web_users import WebUser
@@ -55,6 +56,7 @@ class RegistryApp:
         user: WebUser = scope["user"]
         if not user.may(route.role):
             raise RegistryError(403, "Forbidden")
+        check_rights(request, user, route.role)
         return await self._carry_out(route, request)
 
     async def _carry_out(self, route: Route, request: Request) -> Answer:

@@ -107,7 +107,7 @@ async def _check(registry: Registry, request: Request, version: str | None) -> A
 
 
 async def contexts(registry: Registry, request: Request) -> Answer:
-    found = registry.queries.contexts()
+    found = registry.queries.contexts(request.sees)
     return answer(page(found, request.number("offset", 0), request.number("limit", -1)))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.registry.errors import not_found
+from ottla.registry.errors import not_found, schema_not_found
 from ottla.registry.http.answers import Answer, Request, answer
 from ottla.registry.http.subjects import text_of
 from ottla.registry.queries import page, shown
@@ -43,11 +43,27 @@ async def _string(registry: Registry, request: Request, value: SchemaValue) -> J
     return found
 
 
+def _by_id(registry: Registry, request: Request) -> SchemaValue:
+    value = registry.queries.by_id(_id_of(request), _subject_of(request))
+    return _visible(registry, request, value)
+
+
+def _visible(registry: Registry, request: Request, value: SchemaValue) -> SchemaValue:
+    """One schema may stand under several subjects: the user must see one of them."""
+    if request.sees(value.subject):
+        return value
+    holders = registry.queries.holders(value.id, value.subject, deleted=True)
+    if not any(request.sees(each.subject) for each in holders):
+        asked = request.parts[0]  # in the words of a schema that is not there: ids of others are nobody's business
+        raise schema_not_found(asked)
+    return value
+
+
 async def list_schemas(registry: Registry, request: Request) -> Answer:
     prefix = request.query.get("subjectPrefix", ":*:" if request.context is None else qualified(request.context, ""))
     deleted = request.flag("deleted")
     found: list[SchemaValue] = []
-    for subject in registry.queries.subjects(prefix, deleted=deleted):
+    for subject in filter(request.sees, registry.queries.subjects(prefix, deleted=deleted)):
         values = registry.state.versions(subject, deleted=deleted)
         found += values[-1:] if request.flag("latestOnly") else values
     limit = request.number("limit", -1)
@@ -60,30 +76,33 @@ async def types(_: Registry, __: Request) -> Answer:
 
 
 async def by_id(registry: Registry, request: Request) -> Answer:
-    return answer(await _string(registry, request, registry.queries.by_id(_id_of(request), _subject_of(request))))
+    return answer(await _string(registry, request, _by_id(registry, request)))
 
 
 async def schema_by_id(registry: Registry, request: Request) -> Answer:
-    value = registry.queries.by_id(_id_of(request), _subject_of(request))
+    value = _by_id(registry, request)
     return Answer((await text_of(registry, request, value)).encode())
 
 
 async def subjects_by_id(registry: Registry, request: Request) -> Answer:
+    _by_id(registry, request)
     holders = registry.queries.holders(_id_of(request), _subject_of(request), deleted=request.flag("deleted"))
-    found = sorted({value.subject for value in holders})
+    found = sorted({value.subject for value in holders if request.sees(value.subject)})
     return answer(page(found, request.number("offset", 0), request.number("limit", -1)))
 
 
 async def versions_by_id(registry: Registry, request: Request) -> Answer:
+    _by_id(registry, request)
     holders = registry.queries.holders(_id_of(request), _subject_of(request), deleted=request.flag("deleted"))
-    found = [{"subject": value.subject, "version": value.version} for value in holders]
+    found = [{"subject": value.subject, "version": value.version} for value in holders if request.sees(value.subject)]
     return answer(page(found, request.number("offset", 0), request.number("limit", -1)))
 
 
 async def by_guid(registry: Registry, request: Request) -> Answer:
-    return answer(await _string(registry, request, registry.queries.by_guid(request.parts[0])))
+    value = _visible(registry, request, registry.queries.by_guid(request.parts[0]))
+    return answer(await _string(registry, request, value))
 
 
 async def ids_by_guid(registry: Registry, request: Request) -> Answer:
-    value = registry.queries.by_guid(request.parts[0])
+    value = _visible(registry, request, registry.queries.by_guid(request.parts[0]))
     return answer([{"context": context_of(value.subject), "id": value.id}])

@@ -38,6 +38,7 @@ async def list_subjects(registry: Registry, request: Request) -> Answer:
     default = "" if request.context is None else qualified(request.context, "")
     prefix = request.query.get("subjectPrefix", default)
     found = registry.queries.subjects(prefix, deleted=request.flag("deleted"), deleted_only=request.flag("deletedOnly"))
+    found = [subject for subject in found if request.sees(subject)]
     return answer(page(found, request.number("offset", 0), request.number("limit", -1)))
 
 
@@ -82,7 +83,7 @@ async def get_schema(registry: Registry, request: Request) -> Answer:
 async def referenced_by(registry: Registry, request: Request) -> Answer:
     value = registry.queries.version(subject_of(request), request.parts[1], deleted=True)
     found = registry.queries.referenced_by(value.subject, value.version, deleted=request.flag("deleted"))
-    ids = sorted({each.id for each in found})
+    ids = sorted({each.id for each in found if request.sees(each.subject)})
     return answer(page(ids, request.number("offset", 0), request.number("limit", -1)))
 
 

@@ -1,0 +1,11 @@
+"""The option `--access-rules` of the console and the registry; `ottla.security.access_rules` reads the file."""
+
+from __future__ import annotations
+
+import click
+
+access_rules_option = click.option(
+    "--access-rules",
+    type=click.Path(exists=True, dir_okay=False),
+    help="TOML file: login by OpenID Connect, roles on topics and subjects, masked fields (docs/security.md).",
+)

@@ -1,0 +1,123 @@
+"""What one person sees of the cluster: the same calls as `Sampler`, with only the topics and groups of that person.
+
+Two sources, and both can hold at once: the person's own look at the cluster (the cluster's ACLs decide), and the grants of
+the access rules (prefixes of names decide). Rates and lags over time are the shared sampler's, of what is visible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from ottla.console.cluster.acting import Acting
+from ottla.console.cluster.gateway import until_it_shows
+from ottla.console.cluster.history import History, Lag, Ring
+from ottla.console.cluster.sampler import Sampler
+from ottla.console.cluster.snapshot import Partition, Snapshot
+from ottla.security.grants import CONSUMER_GROUP, TOPIC, Rights
+
+_FRESH_S = 5.0
+
+
+def narrowed(snapshot: Snapshot, rights: Rights) -> Snapshot:
+    """Only what the grants name; of brokers only what everybody who connects learns."""
+    if not rights.limited:
+        return snapshot
+    topics = {name: row for name, row in snapshot.topics.items() if rights.sees(TOPIC, name)}
+    groups = {
+        name: replace(row, committed={where: offset for where, offset in row.committed.items() if where[0] in topics})
+        for name, row in snapshot.groups.items()
+        if rights.sees(CONSUMER_GROUP, name)
+    }
+    brokers = tuple(
+        replace(row, leaders=0, replicas=0, size=None, disk_total=None, disk_free=None, offline_dirs=())
+        for row in snapshot.brokers
+    )
+    return replace(snapshot, topics=topics, groups=groups, brokers=brokers, problems=())
+
+
+class UserSampler:
+    def __init__(self, shared: Sampler, rights: Rights, acting: Acting | None) -> None:
+        self._shared = shared
+        self._rights = rights
+        self._acting = acting
+        self.snapshot: Snapshot | None = None
+
+    @property
+    def error(self) -> str:
+        return self._shared.error if self._acting is None else ""
+
+    async def current(self, *, max_age_s: float | None = None) -> Snapshot:
+        if self._acting is not None:
+            found = await self._acting.look(_FRESH_S if max_age_s is None else max_age_s)
+        else:
+            found = await self._shared.current(max_age_s=max_age_s)
+        return self._keep(found)
+
+    async def look(self) -> Snapshot:
+        if self._acting is not None:
+            return self._keep(await self._acting.look(0))
+        return self._keep(await self._shared.look())
+
+    async def look_until(self, seen: Callable[[Snapshot], bool]) -> Snapshot:
+        return await until_it_shows(self.look, seen)
+
+    def _keep(self, found: Snapshot) -> Snapshot:
+        self.snapshot = narrowed(found, self._rights)
+        return self.snapshot
+
+    @property
+    def history(self) -> UserHistory:
+        return UserHistory(self._shared.history, self.snapshot)
+
+    @property
+    def lags(self) -> dict[str, Lag]:
+        return {} if self.snapshot is None else self._shared.history.lags(self.snapshot)
+
+
+class UserHistory:
+    """The shared history of what is in a person's snapshot."""
+
+    def __init__(self, shared: History, snapshot: Snapshot | None) -> None:
+        self._shared = shared
+        self._topics = snapshot.topics if snapshot is not None else {}
+        self._groups = snapshot.groups if snapshot is not None else {}
+
+    @property
+    def written(self) -> VisibleRate:
+        return VisibleRate([ring for name, ring in self.written_by_topic.items() if not self._topics[name].internal])
+
+    @property
+    def written_by_topic(self) -> dict[str, Ring]:
+        return _only(self._shared.written_by_topic, self._topics)
+
+    @property
+    def size_by_topic(self) -> dict[str, Ring]:
+        return _only(self._shared.size_by_topic, self._topics)
+
+    @property
+    def lag_by_group(self) -> dict[str, Ring]:
+        """None for a group that also reads topics which this person does not see: the sum would tell of them."""
+        return {}
+
+    def lag(self, where: Partition, committed: int, end: int, now_s: float) -> Lag:
+        return self._shared.lag(where, committed, end, now_s)
+
+
+class VisibleRate:
+    """The sum over topics that a person sees; how it was before is kept for the whole cluster only."""
+
+    def __init__(self, rings: list[Ring]) -> None:
+        self._rings = rings
+
+    def rates(self) -> tuple[list[float], list[float]]:
+        return [], []
+
+    def rate(self) -> float | None:
+        known = [rate for ring in self._rings if (rate := ring.rate()) is not None]
+        return sum(known) if known else None
+
+
+def _only(rings: dict[str, Ring], names: dict[str, Any]) -> dict[str, Ring]:
+    return {name: rings[name] for name in names if name in rings}

@@ -1,0 +1,151 @@
+"""Fields of messages that a reader may not see, by rule. Pure: trees in, trees out; decoding is the caller's work.
+
+- A rule names topics, one field and a mode: `hide`, `hash` (HMAC-SHA256 with the operator's key: equal values stay equal)
+  or `keep-last-4`.
+- A field is `key`, `value` or `header.NAME`, and for key and value a path below: `value.card.number`. A path passes
+  through arrays by itself, `*` stands for any field, and names are compared without regard to
+  case and underscores.
+- A rule covers everything below its field. A rule whose path ends at text that holds JSON covers that whole text.
+- What cannot be decoded cannot be masked: the caller hides all of it (`ottla.console.messages.masked`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.security.grants import TOPIC, GrantedUser, matches
+
+MODES = ("hide", "hash", "keep-last-4")
+HIDDEN = "***"
+_SHOWN_LAST = 4
+_HASH_DIGITS = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaskRule:
+    topics: tuple[str, ...]
+    part: str
+    """key, value or header"""
+    path: tuple[str, ...]
+    """Below the part; of a header, its name."""
+    mode: str
+    exempt: tuple[tuple[str, str], ...] = ()
+    """("role" | "group" | "user", name) of those who see the field."""
+
+    def exempts(self, user: GrantedUser | None, topic: str) -> bool:
+        """None: an export without a user, which nobody is exempt from."""
+        if user is None or not user.authenticated:
+            return False
+        return any(
+            (kind == "user" and user.name == name)
+            or (kind == "group" and name in user.groups)
+            or (kind == "role" and user.rights.may(name, TOPIC, topic))
+            for kind, name in self.exempt
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMask:
+    """The rules that hold for one reader on one topic; at least one."""
+
+    rules: tuple[MaskRule, ...]
+    secret: bytes
+
+    def of(self, part: str) -> list[MaskRule]:
+        return [rule for rule in self.rules if rule.part == part]
+
+    def tree(self, part: str, tree: Any) -> Any:
+        """A decoded key or value with its fields masked; the tree that was given stays as it is."""
+        for rule in self.of(part):
+            tree = _below(tree, [_plain(step) for step in rule.path], rule.mode, self.secret)
+        return tree
+
+    def header(self, name: str, data: bytes | None) -> bytes | None:
+        for rule in self.of("header"):
+            if data is not None and rule.path[0].lower() in ("*", name.lower()):
+                data = masked_leaf(data.decode("utf-8", "replace"), rule.mode, self.secret).encode()
+        return data
+
+
+@dataclass(frozen=True, slots=True)
+class Masks:
+    rules: tuple[MaskRule, ...] = ()
+    secret: bytes = b""
+
+    def on(self, topic: str, user: GrantedUser | None) -> TopicMask | None:
+        """None: this reader sees all of the topic."""
+        found = tuple(
+            rule for rule in self.rules if matches(rule.topics, topic) and not rule.exempts(user, topic)
+        )  # fmt: skip
+        return TopicMask(found, self.secret) if found else None
+
+
+NO_MASKS = Masks()
+
+
+def masked_leaf(value: Any, mode: str, secret: bytes) -> str:
+    text = value.hex() if isinstance(value, bytes) else str(value)
+    if mode == "hash":
+        return hmac.new(secret, text.encode("utf-8", "replace"), hashlib.sha256).hexdigest()[:_HASH_DIGITS]
+    if mode == "keep-last-4" and len(text) >= 2 * _SHOWN_LAST:
+        return HIDDEN + text[-_SHOWN_LAST:]
+    return HIDDEN  # a short text would be shown by half or whole
+
+
+def _plain(name: str) -> str:
+    """Protobuf's card_number is cardNumber in its JSON form: both are the field that a rule means."""
+    return name.replace("_", "").lower()
+
+
+def _below(tree: Any, path: list[str], mode: str, secret: bytes) -> Any:
+    if isinstance(tree, list | tuple):
+        return [_below(each, path, mode, secret) for each in tree]
+    if not path:
+        return _covered(tree, mode, secret)
+    if isinstance(tree, dict):
+        return {
+            name: _below(value, path[1:], mode, secret) if path[0] in ("*", _plain(str(name))) else value
+            for name, value in tree.items()
+        }
+    if isinstance(tree, str) and tree.lstrip()[:1] in ("{", "["):
+        return masked_leaf(tree, mode, secret)
+    return tree
+
+
+def _covered(tree: Any, mode: str, secret: bytes) -> Any:
+    """All that lies at or below a masked field; null stays null."""
+    if isinstance(tree, dict):
+        if mode == "hide":
+            return HIDDEN
+        return {name: _covered(value, mode, secret) for name, value in tree.items()}
+    if isinstance(tree, list | tuple):
+        return [_covered(each, mode, secret) for each in tree]
+    return None if tree is None else masked_leaf(tree, mode, secret)
+
+
+def parse_field(field: str) -> tuple[str, tuple[str, ...]]:
+    """`value.card.number` -> ("value", ("card", "number")). ValueError says what is wrong."""
+    part, *path = field.replace("[]", "").replace("[*]", "").split(".")
+    if part == "header":
+        path = [".".join(path)] if path else []
+    if part not in ("key", "value", "header") or not all(path) or (part == "header" and not path):
+        raise ValueError(f"{field!r} is no field: write key, value, value.card.number, key.id or header.NAME")
+    return part, tuple(path)
+
+
+def parse_exempt(words: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """`admin` and `role:admin` are a role; `group:NAME` and `user:NAME` name others."""
+    found = []
+    for word in words:
+        kind, colon, name = word.partition(":")
+        kind, name = (kind, name) if colon else ("role", word)
+        if kind not in ("role", "group", "user") or not name:
+            raise ValueError(f"{word!r}: write role:admin, group:NAME or user:NAME")
+        if kind == "role" and name not in ("read", "viewer", "write", "operator", "admin"):
+            raise ValueError(f"{name!r} is no role")
+        found.append((kind, name))
+    return tuple(found)
