@@ -45,6 +45,7 @@ class Owner:
     """A listener's part."""
 
     lookout: Lookout
+    memory = None
 
     def __init__(self) -> None:
         self.bad_frames: list[str] = []
@@ -85,6 +86,7 @@ class NoMetrics:
 
 class Version:
     version = 0
+    is_large = False
     broker = NoMetrics()
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
+from collections import deque
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from ottla.broker.audit import TOPIC, AuditLog
+from ottla.broker.audit_writer import AuditWriter
+from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.create_topics_request import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.generated.incremental_alter_configs_request import (
     AlterableConfig,
@@ -17,6 +22,7 @@ from ottla.protocol.generated.incremental_alter_configs_request import (
     IncrementalAlterConfigsRequest,
 )
 from ottla.protocol.generated.metadata_request import MetadataRequest
+from ottla.protocol.records import iterate_records
 from ottla.testing import Broker
 from tests.security.secured import PASSWORD, USERS, plain_users
 from tests.security.session import Session
@@ -89,3 +95,55 @@ def test_the_queue_is_bounded() -> None:
         audit.login("User:x", "h", "L", allowed=False)
     assert len(audit._events) == 10
     assert audit._dropped == 15
+
+
+@pytest.mark.timeout(180)
+def test_long_client_ids_silence_nothing() -> None:
+    """Sixty events with client ids of 30 KB made a batch that the topic refused, again and again."""
+    with Broker(properties=PROPERTIES) as broker:
+        port = broker.node.ports["SASL_PLAINTEXT"]
+        with Session(port).plain("alice", PASSWORD) as session:
+            for _ in range(60):
+                session.ask(CreateTopicsRequest([CreatableTopic("hers", 1, 1)], 10_000), 5, client_id="x" * 30_000)
+        with Session(port).plain("bob", PASSWORD) as session:
+            session.ask(CreateTopicsRequest([CreatableTopic("his", 1, 1)], 10_000), 5)
+        found = events(broker.bootstrap_servers, 63)
+    refused = [event for event in found if event["event"] == "request" and not event["allowed"]]
+    assert len(refused) == 61
+    assert refused[-1]["principal"] == "User:bob"
+    assert all(len(event["client_id"]) < 300 for event in refused)
+
+
+class Leader:
+    """A partition that takes batches of so many bytes."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.written: list[int] = []
+
+    def append_as_leader(self, data: bytearray, **_options: Any) -> None:
+        if len(data) > self.most:
+            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE)
+        self.written.append(len(list(iterate_records(data))))
+
+
+def test_a_batch_that_is_too_large_is_split_and_one_event_dropped_last() -> None:
+    leader = Leader(2_000)
+    registration = SimpleNamespace(has_leader=True, leader=1)
+    topic = SimpleNamespace(id=None, partitions={0: registration})
+    broker: Any = SimpleNamespace(
+        image=SimpleNamespace(topics_by_name={TOPIC: topic}),
+        node_id=1,
+        clock=SimpleNamespace(time_ms=lambda: 0),
+        replicas=SimpleNamespace(get=lambda _topic, _partition: leader),
+    )
+    writer = AuditWriter(broker)
+    queue = deque({"timestamp_ms": 0, "event": "x" * size} for size in [100] * 40 + [5_000] + [100] * 40)
+
+    async def main() -> None:
+        while queue:
+            assert await writer.flush(queue)
+
+    asyncio.run(main())
+    assert sum(leader.written) == 80
+    assert writer.unwritable == 1

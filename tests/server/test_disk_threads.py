@@ -13,6 +13,7 @@ from typing import Any
 from ottla.broker.schema_judgement import SchemaKey
 from ottla.env.config.load import load
 from ottla.protocol.generated.create_topics_request import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.records import SimpleRecord, build_batch
 from ottla.registry.http.forwarding import forward
 from ottla.registry.service import Registry
 from ottla.registry.settings import RegistrySettings
@@ -84,27 +85,63 @@ def test_a_silent_writer_takes_no_thread_of_a_registrys_loop() -> None:
     asyncio.run(main())
 
 
+async def never_diverts(*_asked: object) -> None:
+    raise AssertionError("nothing is put aside here")
+
+
 def test_a_silent_registry_takes_no_thread_of_the_loop() -> None:
     over = threading.Event()
 
     async def main() -> None:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
-        schemas: Any = RegistrySchemas("http://127.0.0.1:9", lambda: "127.0.0.1:9", max_schemas=10, timeout_s=60.0)
+        schemas: Any = RegistrySchemas("http://127.0.0.1:9", never_diverts, max_schemas=10, timeout_s=60.0)
         entered: list[object] = []
 
         def wait(*asked: object) -> Any:
             entered.append(asked)
             over.wait(60)
 
-        schemas._fetch = schemas._divert = wait
+        schemas._fetch = wait
         waiting = [asyncio.ensure_future(schemas.load({SchemaKey("", 1)}))]
-        waiting.append(asyncio.ensure_future(schemas.divert("q", None, [])))
         async with asyncio.timeout(20):
-            while len(entered) < 2:  # noqa: ASYNC110 - threads enter, the loop looks
+            while not entered:  # noqa: ASYNC110 - threads enter, the loop looks
                 await asyncio.sleep(0.01)
             assert await asyncio.to_thread(lambda: "a disk is synced") == "a disk is synced"
         over.set()
         await asyncio.gather(*waiting)
         schemas.close()
+
+    asyncio.run(main())
+
+
+def test_partitions_are_synced_while_every_thread_of_the_loop_waits(tmp_path: Path) -> None:
+    """flush.ms of a topic: its recovery point moves although the loop's own pool is stuck."""
+    over = threading.Event()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        properties = {**PROPERTIES, "log.flush.scheduler.interval.ms": "20", "log.flush.interval.ms": "20"}
+        config = load({**properties, "log.dirs": str(tmp_path / "data")})
+        format_standalone(config)
+        node = Node(config)
+        await node.start()
+        stuck = [loop.run_in_executor(None, over.wait, 60) for _ in range(2)]
+        try:
+            broker = node.broker
+            assert broker is not None
+            await broker.controller.submit(CreateTopicsRequest([CreatableTopic("a", 1, 1)]), None)
+            async with asyncio.timeout(30):
+                while "a" not in broker.replicas.by_name:  # noqa: ASYNC110 - the metadata comes by itself
+                    await asyncio.sleep(0.01)
+                partition = broker.replicas.get("a", 0)
+                batch = build_batch([SimpleRecord(0, None, b"x")])
+                partition.append_as_leader(batch, now_ms=broker.clock.time_ms(), required_acks=1, version=9)
+                while partition.log.recovery_point < 1:  # noqa: ASYNC110 - a thread syncs
+                    await asyncio.sleep(0.01)
+        finally:
+            over.set()
+            await node.stop()
+            await asyncio.gather(*stuck)
 
     asyncio.run(main())

@@ -7,6 +7,9 @@ from tools.protocol.layouts import FORMATS, Module, split
 from tools.protocol.schema import Field
 
 _RESERVED = {"buf", "pos", "n", "end", "raw", "tag", "size", "item", "type", "range", "len", "str", "bytes", "list"}
+_LOOP = "for _ in range(n) if n < 8 else paced(range(n)):"
+"""Short arrays are free: the array around them is counted."""
+_CHARGE = ("if n > 63:", "    charge(n)")
 
 
 def local(field: Field) -> str:
@@ -107,6 +110,7 @@ class Reader:
             return [
                 f"if n * {size} > len(buf) - pos:",
                 "    truncated()",
+                *_CHARGE,
                 f'{target} = list(unpack_from(f">{{n}}{code}", buf, pos))'
                 if code != "16s"
                 else f"{target} = [Uuid(bytes(buf[i : i + 16])) for i in range(pos, pos + 16 * n, 16)]",
@@ -117,7 +121,7 @@ class Reader:
             return [
                 *check,
                 f"{target} = []",
-                "for _ in range(n):",
+                _LOOP,
                 f"    {target}_item, pos = {reader}(buf, pos)",
                 f"    {target}.append({target}_item)",
             ]
@@ -128,7 +132,7 @@ class Reader:
         return [
             *check,
             f"{target} = []",
-            "for _ in range(n):",
+            _LOOP,
             *(f"    {line}" for line in inner.lines),
             f"    {target}.append(element)",
         ]
@@ -161,7 +165,7 @@ class Reader:
         self.uvarint()
         for field in tagged:
             self.lines.insert(0, f"{local(field)}: {annotation(field)} = {default_value(field)}")
-        self.lines += ["for _ in range(n):", "    tag, pos = read_uvarint(buf, pos)"]
+        self.lines += ["for _ in tag_numbers(n):", "    tag, pos = read_uvarint(buf, pos)"]
         self.lines.append("    size, pos = read_uvarint(buf, pos)")
         keyword = "if"
         for field in tagged:

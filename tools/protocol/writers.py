@@ -97,7 +97,7 @@ class Writer:
         elif field.is_struct:
             writer = write_function(self.module, field.element, self.version)
             self.lines += [
-                f"for {field.attribute}_item in {value}:",
+                f"for {field.attribute}_item in {value} if len({value}) < 8 else paced({value}):",
                 f"    {writer}({field.attribute}_item, {self.out})",
             ]
         else:
@@ -108,7 +108,10 @@ class Writer:
                 inner.lines.append("raw = element")
             inner.length("len(raw)", flexible=flexible, code="h" if field.element == "string" else "i")
             inner.lines.append(f"{self.out}.append(raw)")
-            self.lines += [f"for element in {value}:", *(f"    {line}" for line in inner.lines)]
+            self.lines += [
+                f"for element in {value} if len({value}) < 8 else paced({value}):",
+                *(f"    {line}" for line in inner.lines),
+            ]
 
     def single_struct(self, field: Field, value: str, *, nullable: bool, known_present: bool, in_tag: bool) -> None:
         """A nullable struct has a marker before it: -1 for null as a plain field, 0 as a tagged one."""

@@ -8,28 +8,24 @@ and credentials are never in it.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker.audit_writer import TOPIC, AuditWriter
 from ottla.broker.authorization.rules import then
 from ottla.broker.context import RequestContext
-from ottla.env.logging import get_logger
-from ottla.model.errors import ErrorCode, KafkaError
-from ottla.protocol.generated.create_topics_request import CreatableTopic, CreateTopicsRequest
+from ottla.model.errors import ErrorCode
+from ottla.model.pace import paced
 from ottla.protocol.generated.index import APIS
 from ottla.protocol.primitives import Message, Struct
-from ottla.protocol.records_build import SimpleRecord, build_batch
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
-log = get_logger(__name__)
+__all__ = ["TOPIC", "AuditLog"]
 
-TOPIC = "__ottla_audit"
 FLUSH_S = 0.2
-BATCH = 500
 _RETRY_S = 1.0
 _CHANGES = frozenset({19, 20, 21, 30, 31, 33, 34, 37, 38, 39, 40, 42, 43, 44, 45, 47, 49, 51, 57, 64, 80, 81})
 """APIs that change something beyond records and offsets: every call of them is written down."""
@@ -46,6 +42,9 @@ _REFUSALS = frozenset(
 _NAMES = ("name", "topic", "group_id", "resource_name", "transactional_id", "user", "principal", "entity_name")
 _MAX_NAMES = 20
 
+_MAX_TEXT = 256
+"""Characters of a field: client ids and names are the peer's choice, up to 32 KB each."""
+
 Handle = Callable[[RequestContext, Any], Any]
 
 
@@ -56,7 +55,7 @@ class AuditLog:
         self._max_events = max_events
         self._dropped = 0
         self._task: asyncio.Task[None] | None = None
-        self._created = False
+        self._writer = AuditWriter(broker)
 
     def start(self) -> None:
         self._task = asyncio.ensure_future(self._run())
@@ -107,6 +106,7 @@ class AuditLog:
         if len(self._events) >= self._max_events:
             self._dropped += 1
             return
+        event = {name: _cut(value) for name, value in event.items()}
         self._events.append({"timestamp_ms": self._broker.clock.time_ms(), "node": self._broker.node_id, **event})
 
     # Writing
@@ -114,52 +114,25 @@ class AuditLog:
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(FLUSH_S)
-            if self._events and not self._flush():
-                await self._create()
-                await asyncio.sleep(_RETRY_S)
+            self._note_dropped()
+            while self._events:
+                if not await self._writer.flush(self._events):
+                    await asyncio.sleep(_RETRY_S)
+                await asyncio.sleep(0)  # one batch in a turn of the loop
 
-    def _flush(self) -> bool:
-        """Write what waits; whether it went."""
-        if self._dropped and len(self._events) < self._max_events:
-            dropped, self._dropped = self._dropped, 0
-            self._add({"event": "dropped", "count": dropped})
-        batch = [self._events[index] for index in range(min(BATCH, len(self._events)))]
-        records = [SimpleRecord(event["timestamp_ms"], None, json.dumps(event).encode()) for event in batch]
-        image = self._broker.image
-        topic = image.topics_by_name.get(TOPIC)
-        registration = topic.partitions.get(0) if topic is not None else None
-        if topic is None or registration is None or not registration.has_leader:
-            return False
-        data = bytes(build_batch(records))
-        if registration.leader == self._broker.node_id:
-            try:
-                partition = self._broker.replicas.get(TOPIC, 0)
-                partition.append_as_leader(
-                    bytearray(data), now_ms=self._broker.clock.time_ms(), required_acks=1, version=9
-                )
-            except KafkaError as error:
-                log.warning("audit.not_written", reason=error.code.name)
-                return False
-        else:
-            self._send(registration.leader, topic.id, data)
-        for _ in batch:
-            self._events.popleft()
-        return True
+    def _note_dropped(self) -> None:
+        """How many events are missing, as soon as there is room to say so."""
+        missing = self._dropped + self._writer.unwritable
+        if missing and len(self._events) < self._max_events:
+            self._dropped = self._writer.unwritable = 0
+            self._add({"event": "dropped", "count": missing})
 
-    def _send(self, leader: int, topic_id: Any, data: bytes) -> None:
-        from ottla.protocol.generated.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 
-        topics = [TopicProduceData(TOPIC, topic_id, [PartitionProduceData(0, data)])]
-        self._broker.peers.send(leader, ProduceRequest(None, 1, 5000, topics), lambda _response: None)
-
-    async def _create(self) -> None:
-        if TOPIC in self._broker.image.topics_by_name:
-            return
-        topic = CreatableTopic(TOPIC, 1, -1)
-        try:
-            await self._broker.controller.submit(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), None)
-        except KafkaError as error:
-            log.warning("audit.topic_not_created", reason=error.code.name)
+def _cut(value: Any) -> Any:
+    """The value with its texts no longer than `_MAX_TEXT`."""
+    if isinstance(value, str) and len(value) > _MAX_TEXT:
+        return f"{value[:_MAX_TEXT]}... ({len(value)} characters)"
+    return [_cut(item) for item in value] if isinstance(value, list) else value
 
 
 def _codes(value: Any, depth: int = 0) -> set[int]:
@@ -168,7 +141,7 @@ def _codes(value: Any, depth: int = 0) -> set[int]:
     if depth > 6:
         return found
     if isinstance(value, list):
-        for item in value:
+        for item in paced(value, 5):
             found |= _codes(item, depth + 1)
     elif isinstance(value, Struct | Message):
         for name in type(value).__slots__:

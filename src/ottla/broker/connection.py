@@ -11,14 +11,16 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ottla.broker.deferred import Deferred
+from ottla.broker.deferred import Deferred, Unfinished
 from ottla.env.logging import get_logger
+from ottla.model.pace import TooMuchWorkError
 from ottla.protocol.primitives import DecodeError
 
 if TYPE_CHECKING:
     from ottla.broker.context import RequestContext
     from ottla.broker.dispatch import Dispatcher, Route
     from ottla.broker.sasl_gate import SaslGate
+    from ottla.broker.slices import Job
 
 log = get_logger(__name__)
 
@@ -75,17 +77,36 @@ class Connection:
         self.busy = False
         self.when_closed: Callable[[], None] | None = None
         """Called once when the socket is gone: a broker's heartbeats came by it."""
-        self._pending: asyncio.Task[None] | Deferred | asyncio.TimerHandle | None = None
+        self._pending: asyncio.Task[None] | Deferred | asyncio.TimerHandle | Job[Any] | None = None
 
     def on_frame(self, frame: memoryview) -> None:
         """Handle one request. `frame` is valid only during this call."""
         try:
             self.dispatcher.dispatch(self, frame)
-        except (DecodeError, CloseConnection) as error:
+        except Exception as error:  # noqa: BLE001 - a bug in dispatching costs this connection, not the loop
+            self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        if isinstance(error, DecodeError | CloseConnection | TooMuchWorkError):
             self.refuse(str(error))
-        except Exception as error:  # a bug in dispatching costs this connection, not the loop
-            log.error("connection.failed", peer=f"{self.client_host}:{self.client_port}", exc_info=error)
-            self.peer.close()
+            return
+        log.error("connection.failed", peer=f"{self.client_host}:{self.client_port}", exc_info=error)
+        self.peer.close()
+
+    def wait_for_job(self, job: Job[Any], deliver: Callable[[], None]) -> None:
+        """Read nothing until the job is done and its result delivered."""
+        self.busy = True
+        self._pending = job
+
+        def done() -> None:
+            try:
+                deliver()
+            except Exception as error:  # noqa: BLE001 - as in on_frame
+                self._failed(error)
+            if self._pending is job:  # the answer does not wait for anything else
+                self._unmute()
+
+        job.then(done)
 
     def refuse(self, reason: str) -> None:
         """Disconnect the peer and say why, once."""
@@ -109,6 +130,11 @@ class Connection:
         audit = self.dispatcher.broker.audit
         if audit is not None:
             audit.login(self.principal, self.client_host, self.listener, allowed=False, reason=reason)
+
+        failed = self.dispatcher.failed_logins
+        delay_ms = failed.failed(self.client_host, delay_ms, self.dispatcher.broker.clock.monotonic_ms())
+        if delay_ms > 0:
+            self.on_gone(lambda: failed.refused(self.client_host))
 
         def close() -> None:
             self._pending = None
@@ -145,12 +171,26 @@ class Connection:
     def _answer(self, response: Any, route: Route, context: RequestContext, correlation_id: int) -> None:
         self._pending = None
         self.busy = False
-        if response is not None:
-            try:
-                pieces = route.frame(response, context.version, correlation_id)
-            except CloseConnection as error:
-                self.refuse(str(error))
-                return
+        if response is None:
+            self._answered(None, context)
+            return
+
+        def frame(_job: Job[list[Any]] | None = None) -> list[Any]:
+            finished = response.finish() if isinstance(response, Unfinished) else response
+            return route.frame(finished, context.version, correlation_id)
+
+        try:
+            if context.is_large:
+                self.dispatcher.in_slices(self, frame, lambda pieces: self._answered(pieces, context))
+            else:
+                self._answered(frame(), context)
+        except (CloseConnection, TooMuchWorkError) as error:
+            self.refuse(str(error))
+
+    def _answered(self, pieces: list[Any] | None, context: RequestContext) -> None:
+        if pieces is not None:
+            self._pending = None
+            self.busy = False
             self.peer.send(pieces)
             metrics = context.broker.metrics
             if metrics is not None:
@@ -170,6 +210,17 @@ class Connection:
         self._pending = None
         self.busy = False
         self.peer.resume()
+
+    def on_gone(self, callback: Callable[[], None]) -> None:
+        """Call it too, once, when the socket is gone."""
+        before = self.when_closed
+
+        def both() -> None:
+            if before is not None:
+                before()
+            callback()
+
+        self.when_closed = both
 
     def on_closed(self) -> None:
         """The socket is gone: whatever was waiting for this peer is dropped."""

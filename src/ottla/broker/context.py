@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class RequestContext:
-    __slots__ = ("api_key", "broker", "client_id", "connection", "started_ms", "version")
+    __slots__ = ("api_key", "broker", "client_id", "connection", "is_large", "started_ms", "version")
 
     def __init__(
         self, broker: Broker, connection: Connection, api_key: int, version: int, client_id: str | None
@@ -20,6 +20,8 @@ class RequestContext:
         self.api_key = api_key
         self.version = version
         self.client_id = client_id
+        self.is_large = False
+        """Whether the request is handled, and its answer encoded, in slices."""
         self.started_ms = 0.0
         """Set only where requests are timed."""
 

@@ -10,6 +10,15 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 
+class Unfinished:
+    """An answer that is all there and still has to be made into a response: in slices, if the request is large."""
+
+    __slots__ = ("finish",)
+
+    def __init__(self, finish: Callable[[], Any]) -> None:
+        self.finish = finish
+
+
 class Deferred:
     __slots__ = ("_callback", "_on_cancel", "_result", "done")
 

@@ -8,14 +8,17 @@ from __future__ import annotations
 import importlib
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from ottla.broker.apis import ServedApi
 from ottla.broker.connection import CloseConnection, Connection
 from ottla.broker.context import RequestContext
+from ottla.broker.failed_logins import FailedLogins
+from ottla.broker.slices import Job, Slices
 from ottla.broker.unusable import unusable_request
 from ottla.env.logging import get_logger
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.pace import Bounded, TooMuchWorkError, at_pace
 from ottla.protocol.api import decode_request_header, encode_response, request_class, response_class
 from ottla.protocol.generated.index import APIS
 from ottla.protocol.primitives import DecodeError
@@ -27,6 +30,19 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 _API_VERSIONS = 18
+
+
+AMPLIFIED = frozenset({3, 9, 10, 15, 16, 29, 32, 35, 41, 42, 46, 48, 50, 60, 61, 65, 66, 69, 74, 75, 77, 89, 90})
+"""APIs whose answer may be far larger than the request: handled in slices whatever the size of the request."""
+CHANGES = frozenset(
+    {8, 11, 13, 14, 19, 20, 21, 24, 28, 30, 31, 33, 34, 37, 38, 42, 43, 44, 45, 46, 47, 49, 51, 57}
+    | {55, 64, 68, 76, 78, 79, 80, 81, 88, 91, 92}
+)
+"""APIs of clients that change state in one step, which no slice interrupts: their requests have fewer elements."""
+_SMALL_FRAME = 512
+_SMALL_ELEMENTS = 256
+"""A request with no more elements is handled at once."""
+ResultT = TypeVar("ResultT")
 
 
 class Route:
@@ -49,6 +65,8 @@ class Route:
         """The response as byte pieces (and file regions), length prefix first."""
         try:
             return encode_response(response, version, correlation_id)
+        except TooMuchWorkError:
+            raise
         except Exception as error:  # a bug of the handler: the peer must not wait for this answer for ever
             log.error("response.failed", api=APIS[self.api_key].name, version=version, error=repr(error))
             raise CloseConnection(f"{type(response).__name__} v{version} cannot be written") from error
@@ -64,10 +82,35 @@ class Route:
         raise CloseConnection(f"{type(request).__name__} failed with {error.code.name}: {error.message}")
 
 
+class _Served(NamedTuple):
+    route: Route
+    context: RequestContext
+    request: Any
+    correlation_id: int
+    response: Any
+    pieces: list[Any] | None
+    """Of a response that is there; an answer that comes later has none yet."""
+
+
+def _small_request(route: Route, frame: memoryview, pos: int, version: int) -> Any:
+    """The request, or None when it has many elements."""
+    if len(frame) <= _SMALL_FRAME:
+        return route.request.decode(frame, pos, version)[0]
+    try:
+        with at_pace(Bounded(_SMALL_ELEMENTS)):
+            return route.request.decode(frame, pos, version)[0]
+    except TooMuchWorkError:
+        return None
+
+
 class Dispatcher:
     """The APIs that one kind of listener answers."""
 
-    def __init__(self, broker: Broker | ControllerServer, served: dict[int, ServedApi]) -> None:
+    def __init__(
+        self, broker: Broker | ControllerServer, served: dict[int, ServedApi], slices: Slices | None = None
+    ) -> None:
+        self.slices = Slices() if slices is None else slices
+        self.failed_logins = FailedLogins()
         # A controller's listener serves only handlers that work without partitions and coordinators.
         self.broker = cast("Broker", broker)
         self.served = served
@@ -98,10 +141,52 @@ class Dispatcher:
                 raise CloseConnection(f"{APIS[api_key].name} v{version} is not supported")
             connection.peer.send(self._unsupported_api_versions(route, correlation_id))
             return
-        request, _ = route.request.decode(frame, pos, version)
+        context = RequestContext(self.broker, connection, api_key, version, client_id)
+        request = None if api_key in AMPLIFIED else _small_request(route, frame, pos, version)
+        if request is not None:
+            self._deliver(self._serve(route, context, request, len(frame), correlation_id))
+            return
+        context.is_large = True
+        copy = memoryview(bytearray(frame))  # the receive buffer has other frames in it when the next slice is done
+
+        def work(job: Job[_Served]) -> _Served:
+            request, _ = route.request.decode(copy, pos, version)
+            job.interruptible = False  # what a handler has begun is not left half done
+            job.allow(self.broker.config.ottla_response_max_elements)
+            return self._serve(route, context, request, len(copy), correlation_id, job)
+
+        self.in_slices(connection, work, self._deliver, changes=api_key in CHANGES)
+
+    def in_slices(
+        self,
+        connection: Connection,
+        work: Callable[[Job[ResultT]], ResultT],
+        deliver: Callable[[ResultT], None],
+        *,
+        changes: bool = False,
+    ) -> None:
+        """Do `work` in slices, and `deliver` what it gives; the connection is busy meanwhile."""
+        config = self.broker.config
+        job = self.slices.start(
+            work, config.ottla_request_max_changes if changes else config.ottla_request_max_elements
+        )
+        if job.done:
+            deliver(job.result())
+        else:
+            connection.wait_for_job(job, lambda: deliver(job.result()))
+
+    def _serve(
+        self,
+        route: Route,
+        context: RequestContext,
+        request: Any,
+        size: int,
+        correlation_id: int,
+        job: Job[Any] | None = None,
+    ) -> _Served:
+        """The handler's answer, and its bytes if it is there at once. Sends nothing."""
         if route.check is not None and route.check(request):
             raise CloseConnection(f"{type(request).__name__} has an unknown (0) type, pattern, operation or permission")
-        context = RequestContext(self.broker, connection, api_key, version, client_id)
         metrics = self.broker.metrics
         if metrics is not None:
             metrics.started(context)
@@ -113,23 +198,33 @@ class Dispatcher:
             if quotas is None:
                 response = handle(context, request)
             else:
-                response = quotas.around(context, request, len(frame), handle)
+                response = quotas.around(context, request, size, handle)
         except KafkaError as error:
             response = route.failure(request, error)
-        except (CloseConnection, DecodeError):
+        except (CloseConnection, DecodeError, TooMuchWorkError):
             raise
         except Exception as error:  # noqa: BLE001 - the dispatcher is where a handler's bug becomes an answer
             response = self._bug(route, request, error)
-        if response is None:
-            return
+        pieces = None
         if response.__class__ is route.response:
-            connection.peer.send(route.frame(response, version, correlation_id))
-            if connection.throttle_ms:
-                connection.mute(connection.throttle_ms)
-            if metrics is not None:
-                metrics.answered(context)
-        else:
-            connection.wait_for(response, route, context, request, correlation_id)
+            if job is not None:
+                job.interruptible = True
+            pieces = route.frame(response, context.version, correlation_id)
+        return _Served(route, context, request, correlation_id, response, pieces)
+
+    def _deliver(self, served: _Served) -> None:
+        context = served.context
+        connection = context.connection
+        if served.response is None:
+            return
+        if served.pieces is None:
+            connection.wait_for(served.response, served.route, context, served.request, served.correlation_id)
+            return
+        connection.peer.send(served.pieces)
+        if connection.throttle_ms:
+            connection.mute(connection.throttle_ms)
+        if self.broker.metrics is not None:
+            self.broker.metrics.answered(context)
 
     async def settle(self, answer: Awaitable[Any], route: Route, context: RequestContext, request: Any) -> Any:
         """Await a handler's answer; errors become the API's error response."""

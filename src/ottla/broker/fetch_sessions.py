@@ -8,13 +8,14 @@ decided in `fetch_session_cache`.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ottla.broker.fetch_session_cache import EvictableKey, FetchSessionCache
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Uuid
+from ottla.model.pace import paced
 from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest
 from ottla.protocol.generated.fetch_response import PartitionData
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 FIRST_TOPIC_ID_VERSION = 13
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
+MAX_SESSION_PARTITIONS = 50_000
+"""A request for more is answered without a session: each request of a session walks all of its partitions."""
 
 
 class PartitionKey(NamedTuple):
@@ -79,18 +82,15 @@ class FetchSession:
         self.evictable_key: EvictableKey = (privileged, -1, session_id)
         self.partitions: OrderedDict[PartitionKey, CachedPartition] = OrderedDict()
 
-    def update(self, request: FetchRequest) -> None:
-        for topic in request.topics:
-            for item in topic.partitions:
-                key = PartitionKey(topic.topic, topic.topic_id, item.partition)
-                cached = self.partitions.get(key)
-                if cached is None:
-                    self.partitions[key] = CachedPartition(item)
-                else:
-                    cached.request = item
-        for forgotten in request.forgotten_topics_data:
-            for index in forgotten.partitions:
-                self.partitions.pop(PartitionKey(forgotten.topic, forgotten.topic_id, index), None)
+    def update(self, asked: Mapping[PartitionKey, FetchPartition], forgotten: Iterable[PartitionKey]) -> None:
+        for key, item in asked.items():
+            cached = self.partitions.get(key)
+            if cached is None:
+                self.partitions[key] = CachedPartition(item)
+            else:
+                cached.request = item
+        for key in forgotten:
+            self.partitions.pop(key, None)
 
 
 Wanted: TypeAlias = list[tuple[PartitionKey, FetchPartition]]
@@ -163,6 +163,8 @@ class FetchSessions:
         """The context for a request; KafkaError when it names a session that is not as it says."""
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH) or version < 7:
             return self._full(request, version, privileged=privileged)
+        # Nothing gives way from here on: the session's epoch is looked at and moved in one step.
+        asked, forgotten = _asked(request), _forgotten(request)
         shard = self._cache.shard_of(request.session_id)
         session = shard.sessions.get(request.session_id)
         if session is None:
@@ -171,10 +173,13 @@ class FetchSessions:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_topic_ids != (version >= FIRST_TOPIC_ID_VERSION):
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        session.update(request)
+        session.update(asked, forgotten)
+        if len(session.partitions) > MAX_SESSION_PARTITIONS:
+            shard.remove(session.id)
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if not session.partitions:
             shard.remove(session.id)
-            return FetchContext(list(_asked(request).items()))  # what it asks for and forgets at once is answered
+            return FetchContext(list(asked.items()))  # what it asks for and forgets at once is answered
         session.epoch = session.epoch % 0x7FFFFFFF + 1
         shard.touch(session, self._clock.monotonic_ms())
         return FetchContext([(k, c.request) for k, c in session.partitions.items()], session)
@@ -203,6 +208,8 @@ class FetchSessions:
         privileged: bool,
     ) -> FetchSession | None:
         """A session with the partitions in the order of its first answer, if there is room for one."""
+        if len(answers) > MAX_SESSION_PARTITIONS:
+            return None
         shard = self._cache.next_shard()
         now_ms = self._clock.monotonic_ms()
         if not shard.room(privileged=privileged, size=len(answers), now_ms=now_ms):
@@ -226,6 +233,14 @@ def _asked(request: FetchRequest) -> dict[PartitionKey, FetchPartition]:
     """Of a partition that is named twice the last counts."""
     return {
         PartitionKey(topic.topic, topic.topic_id, item.partition): item
-        for topic in request.topics
-        for item in topic.partitions
+        for topic in paced(request.topics)
+        for item in paced(topic.partitions, 2)
     }
+
+
+def _forgotten(request: FetchRequest) -> list[PartitionKey]:
+    return [
+        PartitionKey(topic.topic, topic.topic_id, index)
+        for topic in paced(request.forgotten_topics_data)
+        for index in paced(topic.partitions)
+    ]

@@ -13,6 +13,7 @@ from ottla.coordinator.decisions import Waiter
 from ottla.model.acls import Operation
 from ottla.model.acls import ResourceType as Resource
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.pace import paced
 
 GroupT = TypeVar("GroupT")
 ResponseT = TypeVar("ResponseT")
@@ -29,21 +30,21 @@ def describe_all(
     """Each group of the request, or the error in its place; `hide` takes out what the client may not see."""
 
     def finish(answers: list[Any]) -> ResponseT:
-        described = [_described(group_class, *pair) for pair in zip(request.group_ids, answers, strict=True)]
-        for group in described:
+        described = [_described(group_class, *pair) for pair in zip(paced(request.group_ids), answers, strict=True)]
+        for group in paced(described, 3):
             if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
                 group.authorized_operations = GROUP_OPERATIONS
             if context.broker.authorizer is not None:
                 hide(context, group)
         return respond(described)
 
-    return ask_all([ask(group_id) for group_id in request.group_ids], finish)
+    return ask_all([ask(group_id) for group_id in paced(request.group_ids)], finish)
 
 
 def all_refused(request: Any, group_class: Callable[..., GroupT]) -> list[GroupT]:
     """The protocol is switched off here."""
     code = ErrorCode.UNSUPPORTED_VERSION
-    return [group_class(group_id=group_id, error_code=code) for group_id in request.group_ids]
+    return [group_class(group_id=group_id, error_code=code) for group_id in paced(request.group_ids)]
 
 
 def may_describe(context: RequestContext, topics: Iterable[str]) -> bool:

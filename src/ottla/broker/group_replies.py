@@ -6,11 +6,13 @@ Returning an answer that is already there as a plain value keeps pipelined reque
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Generic, TypeVar
 
-from ottla.broker.deferred import Deferred
+from ottla.broker.deferred import Deferred, Unfinished
 from ottla.coordinator.decisions import Waiter
 from ottla.model.errors import KafkaError
+from ottla.model.pace import paced
 
 ResponseT = TypeVar("ResponseT")
 
@@ -44,7 +46,7 @@ class _Collection(Generic[ResponseT]):
         self._deferred: Deferred | None = None
 
     def start(self, starts: list[Callable[[Waiter], None]]) -> ResponseT | Deferred:
-        for index, start in enumerate(starts):
+        for index, start in enumerate(paced(starts, 10)):
             start(self._waiter(index))
         if self._missing == 0:
             return self._finish(self._answers)
@@ -53,9 +55,11 @@ class _Collection(Generic[ResponseT]):
 
     def _waiter(self, index: int) -> Waiter:
         def take(answer: Any) -> None:
+            if isinstance(answer, KafkaError):
+                answer.with_traceback(None)  # it holds every frame on the way here
             self._answers[index] = answer
             self._missing -= 1
             if self._missing == 0 and self._deferred is not None:
-                self._deferred.resolve(self._finish(self._answers))
+                self._deferred.resolve(Unfinished(partial(self._finish, self._answers)))
 
         return take

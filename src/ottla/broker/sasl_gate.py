@@ -141,6 +141,8 @@ class SaslGate:
         server = self._server
         if server is None:
             raise SaslFailure
+        if not connection.dispatcher.failed_logins.allows(connection.client_host):
+            raise DecodeError("too many failed logins from this address are being refused")
         if self._refused_mechanism is not None:
             raise SaslFailure(
                 f"SASL mechanism '{self._refused_mechanism}' requested by client is not supported for re-authentication "

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
-from ottla.broker.quarantine import quarantine_refusal
+from ottla.broker.quarantine_rights import quarantine_refusal
 from ottla.broker.schema_judgement import CheckedBatch, Checks, Misfits, SchemaKey, judge
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from ottla.log.validation import RefusedRequestError, is_transactional
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.pace import paced
 from ottla.protocol.generated.produce_request import ProduceRequest
 
 
@@ -19,8 +20,8 @@ def has_several_partitions(request: ProduceRequest) -> bool:
 
 def whole_refusal(request: ProduceRequest) -> KafkaError | None:
     try:
-        for topic in request.topic_data:
-            for data in topic.partition_data:
+        for topic in paced(request.topic_data):
+            for data in paced(topic.partition_data):
                 if data.records is not None and is_transactional(data.records):
                     if request.transactional_id is not None:
                         return None

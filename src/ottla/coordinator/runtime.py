@@ -23,6 +23,7 @@ from ottla.log.producer_state import Verification
 from ottla.model.decision import Decision
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_PRODUCER_ID, ProducerEpoch, ProducerId
+from ottla.model.pace import at_pace
 from ottla.protocol.records import SimpleRecord, build_batch, build_end_txn_marker
 from ottla.protocol.records_header import HEADER_BYTES
 from ottla.replication.partition import Partition
@@ -156,13 +157,14 @@ class Shard(Generic[MachineT]):
     def run(self, operation: Callable[[MachineT], AnyDecision], producer: TransactionalProducer | None = None) -> None:
         """One event. KafkaError when the shard cannot take it or the operation refuses it; nothing happened then."""
         self._require_active()
-        self.deadlines.begin()
-        try:
-            decision = operation(self.machine)
-        except Exception:  # refused, or a bug: either way its deadlines are as before
-            self.deadlines.restore()
-            raise
-        self._settle(decision, producer)
+        with at_pace(None):  # no other event comes between a decision and what it changes
+            self.deadlines.begin()
+            try:
+                decision = operation(self.machine)
+            except Exception:  # refused, or a bug: either way its deadlines are as before
+                self.deadlines.restore()
+                raise
+            self._settle(decision, producer)
 
     def end_transaction(self, end: EndOfTransaction, waiter: Waiter) -> None:
         """Append a transaction's marker and let the machine know; answered with None. KafkaError: not written."""

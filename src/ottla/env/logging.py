@@ -18,6 +18,34 @@ _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:/@,+")
 
 
+BURST = 200
+PER_SECOND = 10.0
+"""Lines of one event: so many at once, then so many a second. What a peer makes happen must not fill a disk."""
+SUMMARY_S = 10.0
+MAX_TEXT = 2000
+"""Characters of one fact: a name may be the choice of a peer."""
+
+
+class _Flow:
+    """The lines of one event."""
+
+    __slots__ = ("at", "suppressed", "tokens")
+
+    def __init__(self, now: float) -> None:
+        self.at = now
+        self.tokens = float(BURST)
+        self.suppressed = 0
+
+    def allows(self, now: float) -> bool:
+        self.tokens = min(BURST, self.tokens + (now - self.at) * PER_SECOND)
+        self.at = now
+        if self.tokens < 1:
+            self.suppressed += 1
+            return False
+        self.tokens -= 1
+        return True
+
+
 class _Sink:
     """Where events go; one per process, replaced by `configure`."""
 
@@ -25,13 +53,31 @@ class _Sink:
         self.stream = stream
         self.level = level
         self.json = json
+        self._flows: dict[str, _Flow] = {}
+        self._told_at = time.monotonic()
 
     def emit(self, level: str, name: str, event: str, facts: dict[str, object]) -> None:
+        """Write a line, unless there were too many of its event; those are counted, and the count is written."""
+        now = time.monotonic()
+        flow = self._flows.get(event)
+        if flow is None:
+            flow = self._flows[event] = _Flow(now)
+        if flow.allows(now):
+            self._write(level, name, event, facts)
+        if now - self._told_at >= SUMMARY_S:
+            self._told_at = now
+            for other, seen in self._flows.items():
+                if seen.suppressed:
+                    count, seen.suppressed = seen.suppressed, 0
+                    self._write("warning", __name__, "log.suppressed", {"events": other, "lines": count})
+
+    def _write(self, level: str, name: str, event: str, facts: dict[str, object]) -> None:
         error = facts.pop("exc_info", None)
         now = time.time()
         moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now * 1000) % 1000:03d}Z"
         if self.json:
-            line = _as_json({"timestamp": moment, "level": level, "event": event, "logger": name, **facts})
+            known = {key: _cut(value) for key, value in facts.items()}
+            line = _as_json({"timestamp": moment, "level": level, "event": event, "logger": name, **known})
         else:
             words = [moment, f"{level:<7}", event, *(f"{key}={_shown(value)}" for key, value in facts.items())]
             line = f"{' '.join(words)} [{name}]"
@@ -46,8 +92,14 @@ class _Sink:
 
 
 def _shown(value: object) -> str:
-    text = str(value)
+    text = str(_cut(str(value)))
     return text if text and _PLAIN.issuperset(text) else repr(text)
+
+
+def _cut(value: object) -> object:
+    if isinstance(value, str) and len(value) > MAX_TEXT:
+        return f"{value[:MAX_TEXT]}... ({len(value)} characters)"
+    return value
 
 
 def _as_json(facts: dict[str, object]) -> str:

@@ -10,11 +10,15 @@ import struct
 from collections.abc import Callable
 from typing import Any, ClassVar, NoReturn, Self, TypeAlias
 
+from ottla.model.pace import charge
+
 Source: TypeAlias = "bytes | bytearray | memoryview[int]"
 Pieces: TypeAlias = "list[Any]"
 """Byte pieces of an encoded message; a records field may be any object with a length (a file region)."""
 
 MAX_STRING = 0x7FFF
+MAX_TAGS = 256
+"""Tagged fields of one struct. Kafka's schemas have five at most."""
 
 EMPTY: Any = ()
 """Stands for "a fresh default" (a list or a struct) in constructors, where None would be a value of its own."""
@@ -133,10 +137,19 @@ def read_uvarint(buf: Source, pos: int) -> tuple[int, int]:
     return uvarint_rest(buf, pos + 1, first)
 
 
+def tag_numbers(count: int) -> range:
+    """For a loop over the tagged fields of a struct."""
+    if count > 1:
+        if count > MAX_TAGS:
+            raise DecodeError(f"a struct has {count} tagged fields")
+        charge(count)
+    return range(count)
+
+
 def skip_tags(buf: Source, pos: int) -> int:
     """Skip the tagged fields at `pos`, none of which this version of the schema knows."""
     count, pos = read_uvarint(buf, pos)
-    for _ in range(count):
+    for _ in tag_numbers(count):
         _, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         pos += size

@@ -84,8 +84,19 @@ class FrameBuffer:
         self.start = start + size
         return self._view[start : start + size]
 
-    def settle(self) -> None:
-        """After the frames are handled: keep an incomplete one, make room for the rest of it, or let the buffer go."""
+    @property
+    def incomplete(self) -> int:
+        """The size of a frame that has begun and needs a large buffer; 0 when there is none."""
+        left = self.end - self.start
+        if left < 4:
+            return 0
+        total: int = _SIZE(self._view, self.start)[0] + 4
+        return total if total > left and total > _CLASSES[0] else 0
+
+    def settle(self, *, room: bool = True) -> None:
+        """After the frames are handled: keep an incomplete one, make room for the rest of it, or let the buffer go.
+        Without `room` nothing more is read for now, and what is here is only kept.
+        """
         left = self.end - self.start
         if left == 0:
             if self._own is not None:
@@ -97,7 +108,11 @@ class FrameBuffer:
         else:
             total = _SIZE(self._view, self.start)[0] + 4
         own = self._own
-        if own is None or (total > len(own) and self.end == len(own)):
+        if own is None and not room:
+            self._move_to(self._pool.take(left))
+        elif not room:
+            return
+        elif own is None or (total > len(own) and self.end == len(own)):
             self._move_to(self._pool.take(max(left, min(total, max(left * 4, _CLASSES[0])))))
         elif self.start + total > len(own) and self.start:
             own[:left] = own[self.start : self.end]

@@ -24,6 +24,7 @@ from ottla.system.sockets import MORE_FOLLOWS, NO_SENDFILE
 if TYPE_CHECKING:
     from ottla.broker.connection import Connection
     from ottla.runtime.listener import Listener
+    from ottla.runtime.request_memory import RequestMemory
 
 _SENDFILE_CHUNK = 1024 * 1024
 _CORK_BYTES = 64 * 1024
@@ -35,8 +36,8 @@ PRE_AUTHENTICATION_BYTES = 16 * 1024
 
 class Channel:
     __slots__ = (
-        "_corked", "_corked_bytes", "_frames", "_handling", "_listener", "_lookout", "_loop", "_max_frame", "_outgoing", "_reading",
-        "_socket", "_turn_over", "_writing", "closed", "connection", "fd", "last_active",
+        "_corked", "_corked_bytes", "_frames", "_handling", "_listener", "_lookout", "_loop", "_max_frame", "_memory", "_outgoing", "_reading",
+        "_socket", "_starved", "_turn_over", "_writing", "closed", "connection", "fd", "last_active",
     )  # fmt: skip
 
     def __init__(
@@ -49,6 +50,9 @@ class Channel:
         self._max_frame = max_frame
         self._listener = listener
         self._lookout = listener.lookout
+        self._memory = listener.memory
+        self._starved = False
+        """The request that has begun waits for memory."""
         self._outgoing: deque[Any] = deque()
         self._corked: list[bytes] | None = None
         self._corked_bytes = 0
@@ -85,10 +89,10 @@ class Channel:
     @property
     def _waiting(self) -> bool:
         """For an answer to be ready, or to be read by the peer: nothing new is taken in meanwhile."""
-        return self.closed or self.connection.busy or bool(self._outgoing)
+        return self.closed or self.connection.busy or bool(self._outgoing) or self._starved
 
     def _on_readable(self) -> None:
-        if self.closed or self.connection.busy or self._outgoing:
+        if self.closed or self.connection.busy or self._outgoing or self._starved:
             self._stop_reading()
             return
         if self._turn_over:
@@ -133,8 +137,36 @@ class Channel:
         finally:
             self._handling = False
             self._uncork()
-        if not self.closed:
+        if self.closed:
+            return
+        if self._memory is not None and not self._has_memory(self._memory):
+            self._starved = True
+            frames.settle(room=False)
+        else:
             frames.settle()
+
+    # Memory
+
+    def _has_memory(self, memory: RequestMemory) -> bool:
+        """Reserve what a request needs that has begun to arrive; give back what one needed that is done."""
+        size = self._frames.incomplete
+        if size and not self.connection.busy:
+            return memory.reserve(self, size)
+        if not size and not self.connection.busy:
+            memory.release(self)
+        return True
+
+    @property
+    def is_receiving(self) -> bool:
+        return not self.connection.busy
+
+    def on_memory(self) -> None:
+        self._starved = False
+        self.resume()
+
+    def refuse_stalled(self) -> None:
+        self._listener.on_bad_frame(self, "its request stalled while others wait for queued.max.request.bytes")
+        self.close()
 
     def _end_turn(self) -> None:
         """Others first; what this peer has sent is kept in its buffer until then, and nothing more is read."""
@@ -158,6 +190,8 @@ class Channel:
             return  # an answer that was ready at once: whoever handles frames goes on by itself
         if not self._waiting and self._frames.end > self._frames.start:
             self._handle_frames()
+        elif self._memory is not None and not self._waiting:
+            self._memory.release(self)
         if not self._waiting:
             self._read_more()
 
@@ -286,6 +320,8 @@ class Channel:
         self._outgoing.clear()
         self._frames.release()
         self._socket.close()
+        if self._memory is not None:
+            self._memory.release(self)
         self.connection.on_closed()
         self._listener.on_closed(self)
 

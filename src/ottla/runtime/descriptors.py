@@ -17,6 +17,10 @@ SPARE = 512
 """Indexes, checkpoints and snapshots being written, the loop, listening sockets, slices that are still being sent."""
 
 
+RESERVE = 128
+"""Sockets that clients cannot take, at most a quarter of all."""
+
+
 class Descriptors(NamedTuple):
     segments: int
     connections: int
@@ -28,6 +32,51 @@ class Descriptors(NamedTuple):
             return cls(DEFAULT_OPEN_FILES, sys.maxsize)
         segments = min(DEFAULT_OPEN_FILES, soft // 4)
         return cls(segments, soft - segments - min(SPARE, soft // 4))
+
+
+class SocketBudget:
+    """The sockets that peers have opened to this node, over all of its listeners and its HTTP server.
+
+    Clients share `clients`. Controllers, brokers on a listener of their own, and the HTTP server have a reserve on top, so
+    that a flood of clients keeps nobody from asking how the node is, nor the nodes from each other.
+    """
+
+    __slots__ = ("_clients", "_privileged", "clients", "reserve")
+
+    def __init__(self, clients: int, reserve: int) -> None:
+        self.clients = clients
+        self.reserve = reserve
+        self._clients = 0
+        self._privileged = 0
+
+    @classmethod
+    def available(cls, max_connections: int) -> Self:
+        """What the process may have open, less what its files need; no more clients than `max.connections`."""
+        sockets = Descriptors.available().connections
+        reserve = min(RESERVE, sockets // 4)
+        return cls(min(max_connections, sockets - reserve), reserve)
+
+    def __len__(self) -> int:
+        return self._clients + self._privileged
+
+    def take(self, *, privileged: bool = False) -> bool:
+        """Whether there is room for a socket; then it counts until it is given back."""
+        if privileged:
+            if len(self) >= self.clients + self.reserve:
+                return False
+            self._privileged += 1
+        else:
+            # What the privileged have above their reserve, clients cannot have.
+            if self._clients + max(self._privileged - self.reserve, 0) >= self.clients:
+                return False
+            self._clients += 1
+        return True
+
+    def give_back(self, *, privileged: bool = False) -> None:
+        if privileged:
+            self._privileged -= 1
+        else:
+            self._clients -= 1
 
 
 _CANDIDATES = (1_048_576, 65_536, 10_240)

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
 from ottla.env.logging import get_logger
+from ottla.runtime.descriptors import SocketBudget
 from ottla.security.web import TooManyFailures, WebAccess, WebAccessError
 from ottla.security.web_hosts import WebHosts
 
@@ -59,8 +60,10 @@ class HttpServer:
         hosts: WebHosts | None = None,
         max_connections: int = MAX_CONNECTIONS,
         request_s: float = REQUEST_S,
+        budget: SocketBudget | None = None,
     ) -> None:
         self._socket = sock
+        self._budget = budget
         self._answers = answers
         self._access = WebAccess() if access is None else access
         self._hosts = hosts
@@ -92,6 +95,9 @@ class HttpServer:
                 await asyncio.sleep(_ACCEPT_PAUSE_S)
                 continue
             if len(self._open) >= self._max_connections and not self._make_room():
+                sock.close()
+                continue
+            if self._budget is not None and not self._budget.take(privileged=True):
                 sock.close()
                 continue
             self._waiting[sock] = None
@@ -126,6 +132,8 @@ class HttpServer:
                 writer.transport.abort()
         finally:
             self._forget(sock)
+            if self._budget is not None:
+                self._budget.give_back(privileged=True)
 
     async def _converse(
         self, sock: socket.socket, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, address: str

@@ -15,8 +15,10 @@ from ottla.env.logging import get_logger
 from ottla.runtime.buffers import BufferPool
 from ottla.runtime.channel import PRE_AUTHENTICATION_BYTES, Channel
 from ottla.runtime.connection_rates import ConnectionRates
+from ottla.runtime.descriptors import SocketBudget
 from ottla.runtime.listener_security import ListenerSecurity
 from ottla.runtime.lookout import Lookout
+from ottla.runtime.request_memory import RequestMemory
 from ottla.system.hangups import Hangups
 
 log = get_logger(__name__)
@@ -80,8 +82,17 @@ class Listener:
         limits: Limits,
         security: ListenerSecurity | None = None,
         rates: ConnectionRates | None = None,
+        budget: SocketBudget | None = None,
+        memory: RequestMemory | None = None,
+        *,
+        privileged: bool = False,
     ) -> None:
         self.name = name
+        self.memory = None if privileged else memory
+        self._budget = SocketBudget.available(limits.max_connections) if budget is None else budget
+        self._privileged = privileged
+        self._held: dict[socket.socket, asyncio.TimerHandle] = {}
+        """Refused for their rate: kept waiting, and counted, until they are closed."""
         self._rates = rates
         self._security = security
         self._socket = sock
@@ -136,7 +147,11 @@ class Listener:
     def _accept(self, sock: socket.socket, address: tuple[str, int]) -> None:
         host = address[0].removeprefix("::ffff:")  # an IPv4 peer of a socket for both, as ACLs and tools write it
         limits = self._limits
-        if len(self._channels) >= limits.max_connections or self._per_ip[host] >= limits.of_address(host):
+        if (
+            len(self._channels) >= limits.max_connections
+            or self._per_ip[host] >= limits.of_address(host)
+            or not self._budget.take(privileged=self._privileged)
+        ):
             log.warning("connection.refused", peer=f"{host}:{address[1]}", reason="too many connections")
             sock.close()
             return
@@ -168,13 +183,18 @@ class Listener:
         wait_ms = rates.on_accepted(host, now_ms)
         if wait_ms > 0:
             log.warning("connection.refused", peer=host, reason="connection_creation_rate is exceeded")
-            self._loop.call_later(wait_ms / 1000, sock.close)
+            self._held[sock] = self._loop.call_later(wait_ms / 1000, self._let_go, sock)
             return True
         pause_ms = rates.pause_ms(now_ms)
         if pause_ms > 0:
             self._loop.remove_reader(self._socket.fileno())
             self._loop.call_later(pause_ms / 1000, self._accept_again)
         return False
+
+    def _let_go(self, sock: socket.socket) -> None:
+        self._held.pop(sock).cancel()
+        sock.close()
+        self._budget.give_back(privileged=self._privileged)
 
     def _new_channel(self, sock: socket.socket) -> Channel:
         if self._security is None or self._security.tls is None:
@@ -189,6 +209,7 @@ class Listener:
 
     def on_closed(self, channel: Channel) -> None:
         self._channels.discard(channel)
+        self._budget.give_back(privileged=self._privileged)
         self._hangups.forget(channel.fd)
         host = channel.connection.client_host
         self._per_ip[host] -= 1
@@ -210,6 +231,8 @@ class Listener:
             self._socket.close()
         for channel in list(self._channels):
             channel.close()
+        for sock in list(self._held):
+            self._let_go(sock)
         self._hangups.close()
 
 

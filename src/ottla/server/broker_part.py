@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import TYPE_CHECKING
 
 from ottla.broker.broker import Broker
@@ -112,12 +113,14 @@ class BrokerPart:
         config = self._config
         if not config.ottla_schema_registry_url:
             return None
+        from ottla.broker.quarantine import Quarantine
         from ottla.broker.schema_judgement import Limits
         from ottla.server.schemas import RegistrySchemas
 
+        quarantine = cache(lambda: Quarantine(self.broker))  # there is no broker yet
         return RegistrySchemas(
             config.ottla_schema_registry_url,
-            lambda: self._node.bootstrap_servers,
+            lambda topic, source, records: quarantine().write(topic, source, records),
             max_schemas=config.ottla_schema_validation_max_schemas,
             timeout_s=config.ottla_schema_registry_timeout_ms / 1000,
             limits=Limits(config.ottla_schema_validation_max_record_bytes, config.ottla_schema_validation_max_ms),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,7 @@ UNMADE_CHECK_MS = 1_000
 ROLLED_SEGMENTS_CHECK_MS = 5_000
 MOVE_CHUNK_BYTES = 1024 * 1024
 MOVE_PAUSE_MS = 10
+SYNC_THREADS = 4
 MOVE_SYNC_BYTES = 8 * 1024 * 1024
 """A copy is synced in a thread after so many bytes: the promotion, on the loop, has no more than that to sync."""
 ERASURE_CHECK_MS = 1_000
@@ -57,6 +59,8 @@ class Housekeeping:
         self._cleaner = cleaner
         self._eraser = eraser
         self._tasks: list[asyncio.Task[None]] = []
+        self._syncs = ThreadPoolExecutor(SYNC_THREADS, thread_name_prefix="disk-sync")
+        """Nothing else runs there: what waits for a network keeps no disk waiting."""
         self._may_move = 0.0
         self._move_checked_ms = clock.monotonic_ms()
 
@@ -91,6 +95,7 @@ class Housekeeping:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._syncs.shutdown(wait=False)
         self._tasks.clear()
 
     def _every(
@@ -171,7 +176,7 @@ class Housekeeping:
         if plan is None:
             return
         try:
-            await asyncio.get_running_loop().run_in_executor(None, plan.sync)
+            await asyncio.get_running_loop().run_in_executor(self._syncs, plan.sync)
         except OSError as error:
             partition_log.flush_failed(error)
             return
@@ -212,7 +217,7 @@ class Housekeeping:
             worked = True
             if sync is not None:
                 try:
-                    await loop.run_in_executor(None, sync)
+                    await loop.run_in_executor(self._syncs, sync)
                 except OSError as error:
                     steps.throw(error)  # the steps know whose disk that was
             elif clock.monotonic_ms() - began >= CLEAN_SLICE_MS:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.broker import Broker
 from ottla.broker.controller_server import ControllerServer
 from ottla.env.config.broker.config import BrokerConfig
+from ottla.runtime.descriptors import SocketBudget
 from ottla.runtime.http import HttpAnswer, HttpServer
 from ottla.runtime.listener import Listener
 from ottla.security.web import WebAccess, WebAccessError
@@ -37,6 +38,7 @@ class Monitoring:
         listeners: Sequence[Listener],
         is_active_controller: Callable[[], bool],
         config: BrokerConfig,
+        budget: SocketBudget | None = None,
     ) -> None:
         """Raises StartupError for a users file or a certificate that cannot be used."""
         self._told_of: Broker | ControllerServer | None = None
@@ -59,6 +61,7 @@ class Monitoring:
                 hosts=_hosts(config, host),
                 max_connections=config.ottla_http_max_connections,
                 request_s=config.ottla_http_request_timeout_ms / 1000,
+                budget=budget,
             )
         except WebAccessError as error:
             raise StartupError(f"ottla.http.listener: {error}") from error

@@ -15,6 +15,7 @@ from ottla.broker.apis import BROKER_APIS, CONTROLLER_APIS, TELEMETRY_APIS
 from ottla.broker.broker import Broker
 from ottla.broker.controller_server import ControllerServer
 from ottla.broker.dispatch import Dispatcher
+from ottla.broker.slices import Slices
 from ottla.env.config.broker.config import BrokerConfig
 from ottla.env.config.listeners import Endpoint
 from ottla.env.config.load import no_effect_line, unknown_lines
@@ -26,8 +27,9 @@ from ottla.metadata.meta_properties import MetaProperties
 from ottla.model.ids import TopicPartition, new_uuid
 from ottla.runtime.buffers import BufferPool
 from ottla.runtime.clock import SystemClock, SystemRandom
-from ottla.runtime.descriptors import Descriptors
+from ottla.runtime.descriptors import SocketBudget
 from ottla.runtime.listener import Limits, Listener
+from ottla.runtime.request_memory import RequestMemory
 from ottla.runtime.timers import LoopTimers
 from ottla.security.exposure import open_listeners
 from ottla.security.outgoing import to_controllers
@@ -61,6 +63,10 @@ class Node:
         self._failed: asyncio.Future[str] | None = None
         self._directories = Directories(config, self._storage, self._clock, self._random)
         self._pool = BufferPool()
+        self._slices = Slices()
+        self._budget = SocketBudget.available(config.max_connections)
+        limit = config.queued_max_request_bytes
+        self._memory = RequestMemory(limit) if limit > 0 else None
         self.quorum: QuorumMember | None = None
         self._controller: ControllerChannel | None = None
         self._controller_server: ControllerServer | None = None
@@ -178,7 +184,7 @@ class Node:
         from ottla.server.monitoring import Monitoring
 
         monitoring = Monitoring(
-            sock, self._listeners, lambda: self.quorum is not None and self.quorum.active, self.config
+            sock, self._listeners, lambda: self.quorum is not None and self.quorum.active, self.config, self._budget
         )
         await monitoring.start()
         return monitoring
@@ -249,7 +255,7 @@ class Node:
             self._security.serve(server)
             rates = self._security.rates
         limits = Limits(
-            max_connections=min(config.max_connections, Descriptors.available().connections),
+            max_connections=config.max_connections,
             max_connections_per_ip=config.max_connections_per_ip,
             per_ip_overrides=config.connection_limits,
             idle_ms=config.connections_max_idle_ms,
@@ -263,9 +269,26 @@ class Node:
             if (name in config.controller_listener_names) == controller:
                 security = self._security.listeners.get(name) if self._security is not None else None
                 own = limits.at_most(config.for_listener(name).max_connections)
-                listener = Listener(name, sock, Dispatcher(server, apis), self._pool, own, security, rates)
+                listener = Listener(
+                    name,
+                    sock,
+                    Dispatcher(server, apis, self._slices),
+                    self._pool,
+                    own,
+                    security,
+                    rates,
+                    self._budget,
+                    self._memory,
+                    privileged=controller or self._is_of_brokers(name),
+                )
                 listener.start()
                 self._listeners.append(listener)
+
+    def _is_of_brokers(self, listener: str) -> bool:
+        """Whether brokers have the listener for themselves: it is theirs, and clients have another."""
+        config = self.config
+        names = {e.listener_name for e in config.endpoints.listeners} - set(config.controller_listener_names)
+        return listener == config.inter_broker_listener and len(names) > 1
 
     # What happens meanwhile
 

@@ -1,6 +1,6 @@
 """Schemas ready to check records with: fetched from the registry by id, bounded, never on the loop.
 
-Loaded only where `ottla.schema.registry.url` is set. The registry is spoken to by HTTP, the quarantine over the wire.
+Loaded only where `ottla.schema.registry.url` is set. The registry is spoken to by HTTP.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -32,11 +32,12 @@ _FORGET_SLOW_S = 300.0
 """A schema that took too long to check one record is not tried again before this time has passed."""
 _CHECK_THREADS = 2
 _LIMITS = Limits()
-_DIVERT_TIMEOUT_S = 30.0
 _THREADS = 4
-"""For what waits for the registry, and for what waits for the quarantine topic. Not the loop's pool: disk syncs use it."""
+"""For what waits for the registry."""
 Check = Callable[[bytes], str | None]
 T = TypeVar("T")
+Divert = Callable[[str, TopicPartition, list[tuple[Record, str]]], Awaitable[None]]
+"""Writes records and what is wrong with each to a quarantine topic."""
 
 
 class RegistrySchemas:
@@ -45,7 +46,7 @@ class RegistrySchemas:
     def __init__(
         self,
         url: str,
-        bootstrap_servers: Callable[[], str],
+        divert: Divert,
         *,
         max_schemas: int,
         timeout_s: float,
@@ -54,16 +55,14 @@ class RegistrySchemas:
         self.limits = limits
         self._url = url
         self._client: RegistryClient | None = None
-        self._bootstrap_servers = bootstrap_servers
+        self._divert = divert
         self._max_schemas = max_schemas
         self._timeout_s = timeout_s
         self._ready: OrderedDict[SchemaKey, Check] = OrderedDict()
         self._missing: OrderedDict[SchemaKey, tuple[float, str]] = OrderedDict()
         """Until when a schema counts as missing, and what is wrong with records that name it."""
         self._loading: dict[SchemaKey, asyncio.Task[None]] = {}
-        self._producer: Any = None
         self._fetches = ThreadPoolExecutor(_THREADS, thread_name_prefix="schemas")
-        self._diverts = ThreadPoolExecutor(_THREADS, thread_name_prefix="quarantine")
         self._checks = ThreadPoolExecutor(_CHECK_THREADS, thread_name_prefix="schema-checks")
 
     def problem(self, key: SchemaKey, payload: bytes) -> str | None:
@@ -160,44 +159,10 @@ class RegistrySchemas:
                 into[reference["name"]] = Dependency(reference["name"], target["schema"])
 
     async def divert(self, topic: str, source: TopicPartition, records: list[tuple[Record, str]]) -> None:
-        try:
-            await asyncio.get_running_loop().run_in_executor(self._diverts, self._divert, topic, source, records)
-        except (OSError, RuntimeError, BufferError) as error:
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"the quarantine topic {topic}: {error}") from error
-
-    def _divert(self, topic: str, source: TopicPartition, records: list[tuple[Record, str]]) -> None:
-        """In a thread, over the wire: the topic's leader may be another node. Made by auto-creation where it is on."""
-        from confluent_kafka import KafkaException, Producer
-
-        if self._producer is None:
-            self._producer = Producer(
-                {"bootstrap.servers": self._bootstrap_servers(), "client.id": "ottla-quarantine", "acks": "all",
-                 "enable.idempotence": True, "linger.ms": 0, "log_level": 2,
-                 "delivery.timeout.ms": int(_DIVERT_TIMEOUT_S * 1000)}
-            )  # fmt: skip
-        failed: list[str] = []
-        for record, problem in records:
-            headers = [
-                *record.headers, ("ottla.quarantine.topic", source.topic.encode()),
-                ("ottla.quarantine.partition", str(source.partition).encode()),
-                ("ottla.quarantine.reason", problem.encode()),
-            ]  # fmt: skip
-            try:
-                self._producer.produce(
-                    topic, key=record.key, value=record.value, headers=headers, timestamp=max(record.timestamp, 0),
-                    on_delivery=lambda error, _: failed.append(error.str()) if error is not None else None,
-                )  # fmt: skip
-            except (KafkaException, BufferError) as error:
-                failed.append(str(error))
-            self._producer.poll(0)
-        left = self._producer.flush(_DIVERT_TIMEOUT_S)
-        if failed or left:
-            log.warning("quarantine.failed", topic=topic, failed=len(failed) + left, reason=failed[:1])
-            raise RuntimeError(failed[0] if failed else "not written in time")
+        await self._divert(topic, source, records)
 
     def close(self) -> None:
         for task in list(self._loading.values()):
             task.cancel()
-        self._producer = None
-        for threads in (self._fetches, self._diverts, self._checks):
+        for threads in (self._fetches, self._checks):
             threads.shutdown(wait=False, cancel_futures=True)

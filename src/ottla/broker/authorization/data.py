@@ -13,6 +13,7 @@ from ottla.model.acls import Operation
 from ottla.model.acls import ResourceType as Resource
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ZERO_UUID
+from ottla.model.pace import paced
 
 _ATTRIBUTES_LOW = 22
 _TRANSACTIONAL = 0x10
@@ -49,8 +50,8 @@ def _has_transactional(request: Any) -> bool:
         data.records is not None
         and len(data.records) > _ATTRIBUTES_LOW
         and data.records[_ATTRIBUTES_LOW] & _TRANSACTIONAL
-        for topic in request.topic_data
-        for data in topic.partition_data
+        for topic in paced(request.topic_data)
+        for data in paced(topic.partition_data)
     )
 
 
@@ -68,9 +69,9 @@ def _refused_produce(request: Any, topics: list[Any], code: ErrorCode) -> Any:
             TopicProduceResponse(
                 topic.name,
                 topic.topic_id,
-                [PartitionProduceResponse(data.index, int(code), -1, -1, -1) for data in topic.partition_data],
+                [PartitionProduceResponse(data.index, int(code), -1, -1, -1) for data in paced(topic.partition_data)],
             )
-            for topic in topics
+            for topic in paced(topics)
         ]
     )
 
@@ -92,9 +93,9 @@ def _refused_fetch(request: Any) -> Any:
         FetchableTopicResponse(
             topic.topic,
             topic.topic_id,
-            [PartitionData(item.partition, DENIED, -1, -1, -1, records=b"") for item in topic.partitions],
+            [PartitionData(item.partition, DENIED, -1, -1, -1, records=b"") for item in paced(topic.partitions)],
         )
-        for topic in request.topics
+        for topic in paced(request.topics)
     ]
     return FetchResponse(0, 0, 0, topics)
 
@@ -128,7 +129,7 @@ def add_partitions_to_txn(context: RequestContext, request: Any, handle: Handle)
         return handle(context, request)
     refused = {topic.name for topic in denied}
     response = refuse(request, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    for topic in response.results_by_topic_v3_and_below:
+    for topic in paced(response.results_by_topic_v3_and_below):
         if topic.name not in refused:
             for item in topic.results_by_partition:
                 item.partition_error_code = int(ErrorCode.OPERATION_NOT_ATTEMPTED)
@@ -144,17 +145,18 @@ def describe_transactions(context: RequestContext, request: Any, handle: Handle)
 
     allowed = [
         name
-        for name in request.transactional_ids
+        for name in paced(request.transactional_ids, 3)
         if context.allowed(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, name)
     ]
     code = int(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    denied = [TransactionState(code, name) for name in request.transactional_ids if name not in allowed]
+    may = set(allowed)
+    denied = [TransactionState(code, name) for name in paced(request.transactional_ids) if name not in may]
     if not allowed:
         return DescribeTransactionsResponse(transaction_states=denied)
     request.transactional_ids = allowed
 
     def finish(response: Any) -> Any:
-        for state in response.transaction_states:
+        for state in paced(response.transaction_states, 3):
             state.topics = [t for t in state.topics if context.allowed(Operation.DESCRIBE, Resource.TOPIC, t.topic)]
         response.transaction_states = [*response.transaction_states, *denied]
         return response
@@ -166,7 +168,7 @@ def list_transactions(context: RequestContext, request: Any, handle: Handle) -> 
     def finish(response: Any) -> Any:
         response.transaction_states = [
             state
-            for state in response.transaction_states
+            for state in paced(response.transaction_states, 3)
             if context.allowed(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, state.transactional_id)
         ]
         return response

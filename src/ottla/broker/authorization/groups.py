@@ -11,6 +11,7 @@ from ottla.broker.context import RequestContext
 from ottla.model.acls import Operation
 from ottla.model.acls import ResourceType as Resource
 from ottla.model.errors import ErrorCode
+from ottla.model.pace import paced
 from ottla.protocol.api import response_class
 
 GROUP_DENIED = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -60,7 +61,7 @@ def list_groups(context: RequestContext, request: Any, handle: Handle) -> Any:
 
     def finish(response: Any) -> Any:
         response.groups = [
-            g for g in response.groups if context.allowed(Operation.DESCRIBE, Resource.GROUP, g.group_id)
+            g for g in paced(response.groups, 3) if context.allowed(Operation.DESCRIBE, Resource.GROUP, g.group_id)
         ]
         return response
 
@@ -72,9 +73,10 @@ def describe_groups(groups_field: str, id_field: str) -> Any:
 
     def rule(context: RequestContext, request: Any, handle: Handle) -> Any:
         names = getattr(request, groups_field)
-        allowed = [name for name in names if context.allowed(Operation.DESCRIBE, Resource.GROUP, name)]
+        allowed = [name for name in paced(names, 3) if context.allowed(Operation.DESCRIBE, Resource.GROUP, name)]
+        may = set(allowed)
         response: Any = response_class(request.API_KEY)()
-        denied = [_described(request, name, id_field) for name in names if name not in allowed]
+        denied = [_described(request, name, id_field) for name in paced(names, 5) if name not in may]
         if not allowed and denied:
             response.groups = denied
             return response
@@ -82,7 +84,7 @@ def describe_groups(groups_field: str, id_field: str) -> Any:
 
         def finish(response: Any) -> Any:
             if getattr(request, "include_authorized_operations", False):
-                for group in response.groups:
+                for group in paced(response.groups, 10):
                     if not group.error_code:
                         group.authorized_operations = context.operations(Resource.GROUP, group.group_id)
             response.groups = [*denied, *response.groups]
@@ -121,26 +123,28 @@ def _several(context: RequestContext, request: Any, handle: Handle) -> Any:
 
     allowed, refused = [], []
     hidden: dict[str, list[Any]] = {}
-    for group in request.groups:
+    for group in paced(request.groups, 3):
         if not context.allowed(Operation.DESCRIBE, Resource.GROUP, group.group_id):
             refused.append(OffsetFetchResponseGroup(group.group_id, error_code=GROUP_DENIED))
             continue
         allowed.append(group)
         if group.topics is not None:
             group.topics, denied = split(context, group.topics, Operation.DESCRIBE, Resource.TOPIC, topic_name)
-            hidden[group.group_id] = [_unread_topics(topic) for topic in denied]
+            hidden[group.group_id] = [_unread_topics(topic) for topic in paced(denied)]
     if not allowed and refused:
         return OffsetFetchResponse(groups=refused)
     request.groups = allowed
 
     def finish(response: Any) -> Any:
-        for group in response.groups:
+        for group in paced(response.groups, 3):
             if group.group_id in hidden:
                 if not group.error_code:
                     group.topics = [*group.topics, *hidden[group.group_id]]
             else:
                 group.topics = [
-                    topic for topic in group.topics if context.allowed(Operation.DESCRIBE, Resource.TOPIC, topic.name)
+                    topic
+                    for topic in paced(group.topics, 3)
+                    if context.allowed(Operation.DESCRIBE, Resource.TOPIC, topic.name)
                 ]
         response.groups = [*response.groups, *refused]
         return response
@@ -154,7 +158,7 @@ def _single(context: RequestContext, request: Any, handle: Handle) -> Any:
     if not context.allowed(Operation.DESCRIBE, Resource.GROUP, request.group_id):
         if context.version >= _GROUP_ERROR_FROM:
             return OffsetFetchResponse(error_code=GROUP_DENIED)
-        return OffsetFetchResponse(topics=[_unread_topic(topic, GROUP_DENIED) for topic in request.topics or ()])
+        return OffsetFetchResponse(topics=[_unread_topic(topic, GROUP_DENIED) for topic in paced(request.topics or ())])
     everything = request.topics is None
     denied: list[Any] = []
     if not everything:
@@ -163,10 +167,12 @@ def _single(context: RequestContext, request: Any, handle: Handle) -> Any:
     def finish(response: Any) -> Any:
         if everything:
             response.topics = [
-                topic for topic in response.topics if context.allowed(Operation.DESCRIBE, Resource.TOPIC, topic.name)
+                topic
+                for topic in paced(response.topics, 3)
+                if context.allowed(Operation.DESCRIBE, Resource.TOPIC, topic.name)
             ]
         elif not response.error_code:
-            response.topics = [*response.topics, *(_unread_topic(topic, DENIED) for topic in denied)]
+            response.topics = [*response.topics, *(_unread_topic(topic, DENIED) for topic in paced(denied))]
         return response
 
     return then(handle(context, request), finish)
@@ -175,14 +181,14 @@ def _single(context: RequestContext, request: Any, handle: Handle) -> Any:
 def _unread_topics(topic: Any) -> Any:
     from ottla.protocol.generated.offset_fetch_response import OffsetFetchResponsePartitions, OffsetFetchResponseTopics
 
-    partitions = [OffsetFetchResponsePartitions(index, -1, -1, "", DENIED) for index in topic.partition_indexes]
+    partitions = [OffsetFetchResponsePartitions(index, -1, -1, "", DENIED) for index in paced(topic.partition_indexes)]
     return OffsetFetchResponseTopics(topic.name, topic.topic_id, partitions)
 
 
 def _unread_topic(topic: Any, code: int) -> Any:
     from ottla.protocol.generated.offset_fetch_response import OffsetFetchResponsePartition, OffsetFetchResponseTopic
 
-    partitions = [OffsetFetchResponsePartition(index, -1, -1, "", code) for index in topic.partition_indexes]
+    partitions = [OffsetFetchResponsePartition(index, -1, -1, "", code) for index in paced(topic.partition_indexes)]
     return OffsetFetchResponseTopic(topic.name, partitions)
 
 
@@ -190,7 +196,7 @@ def group_heartbeat(context: RequestContext, request: Any, handle: Handle) -> An
     """READ on the group, DESCRIBE on every topic that is subscribed to by name."""
     if not context.allowed(Operation.READ, Resource.GROUP, request.group_id):
         return refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    for name in getattr(request, "subscribed_topic_names", None) or ():
+    for name in paced(getattr(request, "subscribed_topic_names", None) or (), 3):
         if not context.allowed(Operation.DESCRIBE, Resource.TOPIC, name):
             return refuse(request, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     return handle(context, request)

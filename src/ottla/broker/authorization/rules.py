@@ -7,9 +7,10 @@ from typing import Any
 
 from ottla.broker.authorization.refusals import refuse
 from ottla.broker.context import RequestContext
-from ottla.broker.deferred import Deferred
+from ottla.broker.deferred import Deferred, Unfinished
 from ottla.model.acls import ResourceType as Resource
 from ottla.model.errors import ErrorCode
+from ottla.model.pace import paced
 from ottla.protocol.api import response_class
 from ottla.protocol.primitives import Message
 from ottla.security.acls import CLUSTER_NAME
@@ -90,7 +91,7 @@ def for_each(
         allowed, denied = split(context, getattr(request, field), operation, resource, name)
         if not denied:
             return handle(context, request)
-        answers = [refused(item, int(FAILED[resource])) for item in denied]
+        answers = [refused(item, int(FAILED[resource])) for item in paced(denied)]
         if not allowed:
             response: Any = response_class(request.API_KEY)()
             setattr(response, into, answers)
@@ -110,7 +111,7 @@ def split(
 ) -> tuple[list[Any], list[Any]]:
     allowed: list[Any] = []
     denied: list[Any] = []
-    for item in items:
+    for item in paced(items, 3):
         found = name(context, item)
         ok = found is None or context.allowed(operation, resource, found)
         (allowed if ok else denied).append(item)
@@ -130,14 +131,21 @@ def then(answer: Any, change: Callable[[Any], Any]) -> Any:
         return change(answer)
     if isinstance(answer, Deferred):
         chained = Deferred(answer.cancel)
-        answer.then(lambda response: chained.resolve(None if response is None else change(response)))
+        answer.then(lambda response: chained.resolve(_changed(response, change)))
         return chained
     return _awaited(answer, change)
 
 
 async def _awaited(answer: Awaitable[Any], change: Callable[[Any], Any]) -> Any:
-    response = await answer
-    return None if response is None else change(response)
+    return _changed(await answer, change)
+
+
+def _changed(response: Any, change: Callable[[Any], Any]) -> Any:
+    if response is None:
+        return None
+    if isinstance(response, Unfinished):
+        return Unfinished(lambda: change(response.finish()))
+    return change(response)
 
 
 # What an item of a request is called

@@ -11,6 +11,7 @@ from ottla.model.acls import Operation
 from ottla.model.acls import ResourceType as Resource
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ZERO_UUID
+from ottla.model.pace import paced
 from ottla.model.topic_names import INTERNAL_TOPICS
 from ottla.protocol.api import response_class
 from ottla.security.acls import CLUSTER_NAME
@@ -41,12 +42,12 @@ def metadata(context: RequestContext, request: Any, handle: Handle) -> Any:
     nothing_left = False
     if not everything:
         kept, hidden = split(context, request.topics, Operation.DESCRIBE, Resource.TOPIC, topic_name)
-        for item in hidden:
+        for item in paced(hidden):
             by_id = item.topic_id != ZERO_UUID
             denied.append(MetadataResponseTopic(DENIED, None if by_id else item.name, item.topic_id))
         may_create = on_cluster(context, Operation.CREATE) or not _creates(context, request)
         request.topics = []
-        for item in kept:
+        for item in paced(kept, 3):
             if may_create or _exists(context, item) or context.allowed(Operation.CREATE, Resource.TOPIC, item.name):
                 request.topics.append(item)
             else:
@@ -57,9 +58,9 @@ def metadata(context: RequestContext, request: Any, handle: Handle) -> Any:
     def finish(response: Any) -> Any:
         topics = [] if nothing_left else response.topics
         if everything:
-            topics = [t for t in topics if context.allowed(Operation.DESCRIBE, Resource.TOPIC, t.name)]
+            topics = [t for t in paced(topics, 3) if context.allowed(Operation.DESCRIBE, Resource.TOPIC, t.name)]
         if request.include_topic_authorized_operations:
-            for topic in topics:
+            for topic in paced(topics, 10):
                 topic.topic_authorized_operations = topic_operations(context, topic.name or "")
         response.topics = [*topics, *denied]
         if request.include_cluster_authorized_operations:
@@ -101,17 +102,19 @@ def describe_topic_partitions(context: RequestContext, request: Any, handle: Han
         DescribeTopicPartitionsResponseTopic,
     )
 
-    names = [topic.name for topic in request.topics] or sorted(context.broker.image.topics_by_name)
-    allowed = [name for name in names if context.allowed(Operation.DESCRIBE, Resource.TOPIC, name)]
+    names = list(dict.fromkeys(topic.name for topic in paced(request.topics))) or sorted(
+        context.broker.image.topics_by_name
+    )
+    allowed = [name for name in paced(names, 3) if context.allowed(Operation.DESCRIBE, Resource.TOPIC, name)]
     denied = []
     if request.topics:
-        denied = [DescribeTopicPartitionsResponseTopic(DENIED, name) for name in sorted({*names} - {*allowed})]
+        denied = [DescribeTopicPartitionsResponseTopic(DENIED, name) for name in paced(sorted({*names} - {*allowed}))]
     if not allowed:
         return DescribeTopicPartitionsResponse(topics=denied)
-    request.topics = [TopicRequest(name) for name in allowed]
+    request.topics = [TopicRequest(name) for name in paced(allowed)]
 
     def finish(response: Any) -> Any:
-        for topic in response.topics:
+        for topic in paced(response.topics, 10):
             topic.topic_authorized_operations = topic_operations(context, topic.name)
         response.topics = [*response.topics, *denied]
         return response
@@ -128,11 +131,11 @@ def create_topics(context: RequestContext, request: Any, handle: Handle) -> Any:
         request.topics, refused = split(context, request.topics, Operation.CREATE, Resource.TOPIC, topic_name)
         denied = [
             CreatableTopicResult(name=topic.name, error_code=DENIED, error_message="Authorization failed.")
-            for topic in refused
+            for topic in paced(refused)
         ]
 
     def finish(response: Any) -> Any:
-        for topic in response.topics:
+        for topic in paced(response.topics, 3):
             may_see = context.allowed(Operation.DESCRIBE_CONFIGS, Resource.TOPIC, topic.name)
             if not topic.error_code and not may_see:
                 topic.topic_config_error_code = DENIED
@@ -162,12 +165,12 @@ def delete_topics(context: RequestContext, request: Any, handle: Handle) -> Any:
         return described and name not in context.broker.image.topics_by_name
 
     names, topics = [], []
-    for name in request.topic_names:
+    for name in paced(request.topic_names, 3):
         if visible(name):
             names.append(name)
         else:
             denied.append(DeletableTopicResult(name=name, error_code=DENIED))
-    for topic in request.topics:
+    for topic in paced(request.topics, 3):
         found = topic_name(context, topic)
         if found is None or visible(found):
             topics.append(topic)

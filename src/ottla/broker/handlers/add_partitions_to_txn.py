@@ -16,6 +16,7 @@ from ottla.coordinator.decisions import Waiter
 from ottla.coordinator.transactions.metadata import EPOCH_BUMP_VERSION
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
+from ottla.model.pace import paced
 from ottla.protocol.generated.add_partitions_to_txn_request import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTransaction,
@@ -38,12 +39,12 @@ def handle(context: RequestContext, request: AddPartitionsToTxnRequest) -> AddPa
     transactions = request.transactions if batched else [_as_transaction(request)]
 
     def finish(answers: list[Any]) -> AddPartitionsToTxnResponse:
-        results = [_result(context.version, *pair) for pair in zip(transactions, answers, strict=True)]
+        results = [_result(context.version, *pair) for pair in zip(paced(transactions), answers, strict=True)]
         if batched:
             return AddPartitionsToTxnResponse(results_by_transaction=results)
         return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results[0].topic_results)
 
-    return ask_all([partial(_start, context, transaction) for transaction in transactions], finish)
+    return ask_all([partial(_start, context, transaction) for transaction in paced(transactions)], finish)
 
 
 def _as_transaction(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnTransaction:
@@ -57,13 +58,15 @@ def _as_transaction(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnTra
 
 
 def _partitions(transaction: AddPartitionsToTxnTransaction) -> list[TopicPartition]:
-    return [TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions]
+    return [
+        TopicPartition(topic.name, index) for topic in paced(transaction.topics) for index in paced(topic.partitions)
+    ]
 
 
 def _start(context: RequestContext, transaction: AddPartitionsToTxnTransaction, waiter: Waiter) -> None:
     image = context.broker.image
     partitions = _partitions(transaction)
-    missing = {tp for tp in partitions if image.partition(tp.topic, tp.partition) is None}
+    missing = {tp for tp in paced(partitions) if image.partition(tp.topic, tp.partition) is None}
     if missing:
         unknown, untouched = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
         waiter({tp: unknown if tp in missing else untouched for tp in partitions})
@@ -85,9 +88,9 @@ def _result(
     code = int(_code(version, answer))
     topics = [
         AddPartitionsToTxnTopicResult(
-            topic.name, [AddPartitionsToTxnPartitionResult(index, code) for index in topic.partitions]
+            topic.name, [AddPartitionsToTxnPartitionResult(index, code) for index in paced(topic.partitions)]
         )
-        for topic in transaction.topics
+        for topic in paced(transaction.topics)
     ]
     return AddPartitionsToTxnResult(transaction.transactional_id, topics)
 
@@ -95,7 +98,7 @@ def _result(
 def _by_topic(codes: Codes) -> list[AddPartitionsToTxnTopicResult]:
     """Each partition once, and no topic without partitions."""
     topics: dict[str, AddPartitionsToTxnTopicResult] = {}
-    for (name, index), code in codes.items():
+    for (name, index), code in paced(codes.items()):
         known = topics.setdefault(name, AddPartitionsToTxnTopicResult(name, []))
         known.results_by_partition.append(AddPartitionsToTxnPartitionResult(index, int(code)))
     return list(topics.values())

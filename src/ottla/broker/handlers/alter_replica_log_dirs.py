@@ -5,6 +5,7 @@ from __future__ import annotations
 from ottla.broker.context import RequestContext
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
+from ottla.model.pace import paced
 from ottla.protocol.generated.alter_replica_log_dirs_request import AlterReplicaLogDirsRequest
 from ottla.protocol.generated.alter_replica_log_dirs_response import (
     AlterReplicaLogDirPartitionResult,
@@ -15,9 +16,9 @@ from ottla.protocol.generated.alter_replica_log_dirs_response import (
 
 def handle(context: RequestContext, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
     results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
-    for directory in request.dirs:
-        for topic in directory.topics:
-            for index in topic.partitions:
+    for directory in paced(request.dirs):
+        for topic in paced(directory.topics):
+            for index in paced(topic.partitions, 10):
                 code = _move(context, TopicPartition(topic.name, index), directory.path)
                 results.setdefault(topic.name, []).append(AlterReplicaLogDirPartitionResult(index, int(code)))
     return AlterReplicaLogDirsResponse(

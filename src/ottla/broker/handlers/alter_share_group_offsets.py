@@ -9,6 +9,7 @@ from ottla.broker.handlers.share_group_heartbeat import serves_share_groups
 from ottla.model.acls import Operation
 from ottla.model.acls import ResourceType as Resource
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.pace import paced
 from ottla.protocol.generated.alter_share_group_offsets_request import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestTopic,
@@ -30,7 +31,7 @@ def handle(
     refused: list[AlterShareGroupOffsetsResponseTopic] = []
     topics = context.broker.image.topics_by_name
     allowed = []
-    for topic in request.topics:
+    for topic in paced(request.topics, 3):
         if not context.allowed(Operation.READ, Resource.TOPIC, topic.topic_name):
             refused.append(_refused(context, topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
         elif topic.topic_name not in topics:
@@ -50,7 +51,8 @@ def _refused(
     context: RequestContext, topic: AlterShareGroupOffsetsRequestTopic, code: ErrorCode
 ) -> AlterShareGroupOffsetsResponseTopic:
     rows = [
-        AlterShareGroupOffsetsResponsePartition(each.partition_index, code, code.message) for each in topic.partitions
+        AlterShareGroupOffsetsResponsePartition(each.partition_index, code, code.message)
+        for each in paced(topic.partitions)
     ]
     known = context.broker.image.topics_by_name.get(topic.topic_name)
     if known is None:

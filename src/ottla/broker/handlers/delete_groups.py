@@ -9,15 +9,16 @@ from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
 from ottla.broker.group_replies import ask_all
 from ottla.model.errors import KafkaError
+from ottla.model.pace import paced
 from ottla.protocol.generated.delete_groups_request import DeleteGroupsRequest
 from ottla.protocol.generated.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
 
 
 def handle(context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse | Deferred:
-    names = list(dict.fromkeys(request.groups_names))
+    names = list(dict.fromkeys(paced(request.groups_names)))
 
     def finish(answers: list[Any]) -> DeleteGroupsResponse:
-        return DeleteGroupsResponse(results=[_result(*pair) for pair in zip(names, answers, strict=True)])
+        return DeleteGroupsResponse(results=[_result(*pair) for pair in zip(paced(names), answers, strict=True)])
 
     return ask_all([partial(context.broker.groups.delete_group, name) for name in names], finish)
 

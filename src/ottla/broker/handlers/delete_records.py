@@ -5,6 +5,7 @@ from __future__ import annotations
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.pace import paced
 from ottla.protocol.generated.delete_records_request import DeleteRecordsRequest
 from ottla.protocol.generated.delete_records_response import (
     DeleteRecordsPartitionResult,
@@ -17,8 +18,12 @@ from ottla.replication.partition import Partition
 def handle(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse | Deferred:
     topics: dict[str, DeleteRecordsTopicResult] = {}
     waiting: list[Deletion] = []
-    wanted = {(topic.name, item.partition_index): item.offset for topic in request.topics for item in topic.partitions}
-    for (name, index), offset in wanted.items():  # of a partition that is named twice the last offset counts
+    wanted = {
+        (topic.name, item.partition_index): item.offset
+        for topic in paced(request.topics)
+        for item in paced(topic.partitions)
+    }
+    for (name, index), offset in paced(wanted.items(), 20):  # of a partition that is named twice the last offset counts
         try:
             partition, low = _delete(context, name, index, offset)
             result = DeleteRecordsPartitionResult(index, low, 0)

@@ -9,6 +9,7 @@ from ottla.broker.handlers.share_group_heartbeat import serves_share_groups
 from ottla.model.acls import Operation
 from ottla.model.acls import ResourceType as Resource
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.pace import paced
 from ottla.protocol.generated.delete_share_group_offsets_request import DeleteShareGroupOffsetsRequest
 from ottla.protocol.generated.delete_share_group_offsets_response import (
     DeleteShareGroupOffsetsResponse,
@@ -24,14 +25,14 @@ def handle(
     if not request.group_id:
         return _failed(KafkaError(ErrorCode.INVALID_GROUP_ID))
     denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    names = {topic.topic_name for topic in request.topics}
-    allowed = {name for name in names if context.allowed(Operation.READ, Resource.TOPIC, name)}
+    names = {topic.topic_name for topic in paced(request.topics)}
+    allowed = {name for name in paced(names, 3) if context.allowed(Operation.READ, Resource.TOPIC, name)}
     refused = [
         DeleteShareGroupOffsetsResponseTopic(topic.topic_name, error_code=denied, error_message=denied.message)
-        for topic in request.topics
+        for topic in paced(request.topics)
         if topic.topic_name not in allowed
     ]
-    request.topics = [topic for topic in request.topics if topic.topic_name in allowed]
+    request.topics = [topic for topic in paced(request.topics) if topic.topic_name in allowed]
 
     def finish(response: DeleteShareGroupOffsetsResponse) -> DeleteShareGroupOffsetsResponse:
         response.responses = refused + response.responses

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ottla.broker.context import RequestContext
 from ottla.model.errors import ErrorCode
+from ottla.model.pace import paced
 from ottla.protocol.generated.describe_acls_request import DescribeAclsRequest
 from ottla.protocol.generated.describe_acls_response import AclDescription, DescribeAclsResource, DescribeAclsResponse
 from ottla.security.acls import Acl, AclFilter
@@ -19,7 +20,7 @@ def handle(context: RequestContext, request: DescribeAclsRequest) -> DescribeAcl
         request.principal_filter, request.host_filter, request.operation, request.permission_type,
     )  # fmt: skip
     found: dict[tuple[int, str, int], DescribeAclsResource] = {}
-    for record in context.broker.image.acls.values():
+    for record in paced(list(context.broker.image.acls.values()), 3):
         acl = Acl.of(record)
         if wanted.matches(acl):
             resource = found.setdefault(acl[:3], DescribeAclsResource(acl.resource_type, acl.name, acl.pattern, []))

@@ -6,6 +6,7 @@ from ottla.broker.context import RequestContext
 from ottla.metadata.image import QuotaEntity
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.java_order import strings_in_java_order
+from ottla.model.pace import paced
 from ottla.protocol.generated.describe_client_quotas_request import ComponentData, DescribeClientQuotasRequest
 from ottla.protocol.generated.describe_client_quotas_response import (
     DescribeClientQuotasResponse,
@@ -29,7 +30,7 @@ def handle(context: RequestContext, request: DescribeClientQuotasRequest) -> Des
         error_message="",
         entries=[
             EntryData(_parts(entity), [ValueData(key, value) for key, value in image.client_quotas[entity].items()])
-            for entity in image.quota_entities()
+            for entity in paced(image.quota_entities(), 5)
             if _matches(entity, wanted, strict=request.strict)
         ],
     )

@@ -19,6 +19,7 @@ from ottla.metadata.image import (
     RESOURCE_TOPIC,
 )
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.pace import paced
 from ottla.model.topic_names import check_topic_name
 from ottla.protocol.generated.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.generated.describe_configs_response import (
@@ -30,7 +31,9 @@ from ottla.protocol.generated.describe_configs_response import (
 
 
 def handle(context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(results=[_resource(context, request, asked) for asked in request.resources])
+    return DescribeConfigsResponse(
+        results=[_resource(context, request, asked) for asked in paced(request.resources, 100)]
+    )
 
 
 def _resource(
@@ -42,8 +45,8 @@ def _resource(
         # An unknown topic is told by its code alone.
         message = "" if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else error.message
         return DescribeConfigsResult(int(error.code), message, asked.resource_type, asked.resource_name)
-    keys = asked.configuration_keys
-    configs = [_row(row, request) for row in rows if not keys or row.name in keys]
+    keys = set(paced(asked.configuration_keys or ()))
+    configs = [_row(row, request) for row in paced(rows, 2) if not keys or row.name in keys]
     return DescribeConfigsResult(0, "", asked.resource_type, asked.resource_name, configs)
 
 

@@ -8,6 +8,7 @@ from ottla.metadata.records import DelegationTokenRecord
 from ottla.model.acls import Operation
 from ottla.model.acls import ResourceType as Resource
 from ottla.model.errors import ErrorCode
+from ottla.model.pace import paced
 from ottla.protocol.generated.describe_delegation_token_request import DescribeDelegationTokenRequest
 from ottla.protocol.generated.describe_delegation_token_response import (
     DescribedDelegationToken,
@@ -26,11 +27,11 @@ def handle(context: RequestContext, request: DescribeDelegationTokenRequest) -> 
         return DescribeDelegationTokenResponse(int(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED))
     owners = None
     if request.owners is not None:
-        owners = {f"{owner.principal_type}:{owner.principal_name}" for owner in request.owners}
+        owners = {f"{owner.principal_type}:{owner.principal_name}" for owner in paced(request.owners)}
     return DescribeDelegationTokenResponse(
         tokens=[
             _described(token, secret)
-            for token in context.broker.image.delegation_tokens.values()
+            for token in paced(list(context.broker.image.delegation_tokens.values()), 10)
             if _visible(context, token, owners)
         ]
     )

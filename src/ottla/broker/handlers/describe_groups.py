@@ -9,6 +9,7 @@ from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
 from ottla.broker.group_replies import ask_all
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.pace import paced
 from ottla.protocol.generated.describe_groups_request import DescribeGroupsRequest
 from ottla.protocol.generated.describe_groups_response import DescribedGroup, DescribeGroupsResponse
 
@@ -22,13 +23,13 @@ def handle(context: RequestContext, request: DescribeGroupsRequest) -> DescribeG
     with_operations = request.include_authorized_operations and context.version >= _AUTHORIZED_OPERATIONS_FROM
 
     def finish(answers: list[Any]) -> DescribeGroupsResponse:
-        described = [_described(name, answer) for name, answer in zip(request.groups, answers, strict=True)]
-        for group in described:
+        described = [_described(name, answer) for name, answer in zip(paced(request.groups), answers, strict=True)]
+        for group in paced(described):
             if with_operations and group.error_code == ErrorCode.NONE:
                 group.authorized_operations = GROUP_OPERATIONS
         return DescribeGroupsResponse(groups=described)
 
-    return ask_all([partial(groups.describe_group, context.version, name) for name in request.groups], finish)
+    return ask_all([partial(groups.describe_group, context.version, name) for name in paced(request.groups)], finish)
 
 
 def _described(group_id: str, answer: DescribedGroup | KafkaError) -> DescribedGroup:

@@ -6,6 +6,7 @@ from ottla.broker.context import RequestContext
 from ottla.log.log_dirs_description import LogDirDescription
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
+from ottla.model.pace import paced
 from ottla.protocol.generated.describe_log_dirs_request import DescribeLogDirsRequest
 from ottla.protocol.generated.describe_log_dirs_response import (
     DescribeLogDirsPartition,
@@ -18,13 +19,15 @@ from ottla.protocol.generated.describe_log_dirs_response import (
 def handle(context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
     wanted: set[TopicPartition] | None = None
     if request.topics is not None:
-        wanted = {TopicPartition(topic.topic, index) for topic in request.topics for index in topic.partitions}
+        wanted = {
+            TopicPartition(topic.topic, index) for topic in paced(request.topics) for index in paced(topic.partitions)
+        }
     return DescribeLogDirsResponse(results=[_result(described, wanted) for described in context.broker.logs.describe()])
 
 
 def _result(described: LogDirDescription, wanted: set[TopicPartition] | None) -> DescribeLogDirsResult:
     topics: dict[str, list[DescribeLogDirsPartition]] = {}
-    for replica in described.replicas:
+    for replica in paced(described.replicas, 2):
         if wanted is None or replica.partition in wanted:
             topics.setdefault(replica.partition.topic, []).append(
                 DescribeLogDirsPartition(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ottla.broker.context import RequestContext
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.java_order import longs_in_java_order
+from ottla.model.pace import paced
 from ottla.model.topic_names import check_topic_name
 from ottla.protocol.generated.describe_producers_request import DescribeProducersRequest
 from ottla.protocol.generated.describe_producers_response import (
@@ -18,8 +19,10 @@ from ottla.protocol.generated.describe_producers_response import (
 def handle(context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
     return DescribeProducersResponse(
         topics=[
-            TopicResponse(topic.name, [_partition(context, topic.name, index) for index in topic.partition_indexes])
-            for topic in request.topics
+            TopicResponse(
+                topic.name, [_partition(context, topic.name, index) for index in paced(topic.partition_indexes, 10)]
+            )
+            for topic in paced(request.topics)
         ]
     )
 
@@ -36,5 +39,5 @@ def _partition(context: RequestContext, topic: str, index: int) -> PartitionResp
         partition.require_leader()
     except KafkaError as error:
         return PartitionResponse(index, int(error.code), None)
-    active = {producer[0]: ProducerState(*producer) for producer in partition.log.active_producers()}
+    active = {producer[0]: ProducerState(*producer) for producer in paced(list(partition.log.active_producers()))}
     return PartitionResponse(index, 0, None, [active[producer_id] for producer_id in longs_in_java_order(active)])

@@ -17,6 +17,7 @@ from ottla.model.acls import Operation
 from ottla.model.acls import ResourceType as Resource
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import paced
 from ottla.protocol.generated.describe_share_group_offsets_request import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
@@ -34,7 +35,7 @@ _UNKNOWN = -1
 def handle(
     context: RequestContext, request: DescribeShareGroupOffsetsRequest
 ) -> DescribeShareGroupOffsetsResponse | Deferred:
-    starts: list[Callable[[Waiter], None]] = [partial(_describe, context, group) for group in request.groups]
+    starts: list[Callable[[Waiter], None]] = [partial(_describe, context, group) for group in paced(request.groups)]
     return ask_all(starts, lambda groups: DescribeShareGroupOffsetsResponse(groups=groups))
 
 
@@ -58,7 +59,7 @@ def _describe_all(context: RequestContext, group_id: str, done: Waiter, answer: 
         return
     topics = context.broker.image.topics_by_id
     wanted = {
-        topic_id: sorted(partitions)
+        topic_id: dict.fromkeys(sorted(partitions))
         for topic_id, partitions in answer.items()
         if topic_id in topics and context.allowed(Operation.DESCRIBE, Resource.TOPIC, topics[topic_id].name)
     }
@@ -66,36 +67,36 @@ def _describe_all(context: RequestContext, group_id: str, done: Waiter, answer: 
 
 
 def _describe_named(context: RequestContext, group: DescribeShareGroupOffsetsRequestGroup, done: Waiter) -> None:
-    wanted: dict[Uuid, list[int]] = {}
+    wanted: dict[Uuid, dict[int, None]] = {}  # each partition is asked for once
     unknown: list[DescribeShareGroupOffsetsResponseTopic] = []
     refused: list[DescribeShareGroupOffsetsResponseTopic] = []
     denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    for each in group.topics or ():
+    for each in paced(group.topics or (), 3):
         topic = context.broker.image.topics_by_name.get(each.topic_name)
         if not context.allowed(Operation.DESCRIBE, Resource.TOPIC, each.topic_name):
             rows = [
                 DescribeShareGroupOffsetsResponsePartition(
                     index, _UNKNOWN, lag=_UNKNOWN, error_code=denied, error_message=denied.message
                 )
-                for index in each.partitions
+                for index in paced(each.partitions)
             ]
             refused.append(DescribeShareGroupOffsetsResponseTopic(each.topic_name, ZERO_UUID, rows))
         elif topic is None:
-            rows = [DescribeShareGroupOffsetsResponsePartition(index, _UNKNOWN) for index in each.partitions]
+            rows = [DescribeShareGroupOffsetsResponsePartition(index, _UNKNOWN) for index in paced(each.partitions)]
             unknown.append(DescribeShareGroupOffsetsResponseTopic(each.topic_name, ZERO_UUID, rows))
         else:
-            wanted[topic.id] = list(each.partitions)
+            wanted.setdefault(topic.id, {}).update(dict.fromkeys(each.partitions))
     _read(context, group.group_id, wanted, unknown + refused, done)
 
 
 def _read(
     context: RequestContext,
     group_id: str,
-    wanted: dict[Uuid, list[int]],
+    wanted: dict[Uuid, dict[int, None]],
     others: list[DescribeShareGroupOffsetsResponseTopic],
     done: Waiter,
 ) -> None:
-    places = [(topic_id, index) for topic_id, indexes in wanted.items() for index in indexes]
+    places = [(topic_id, index) for topic_id, indexes in paced(wanted.items()) for index in paced(indexes)]
     rows: dict[tuple[Uuid, int], DescribeShareGroupOffsetsResponsePartition] = {}
     topics = context.broker.image.topics_by_id
 
@@ -107,15 +108,15 @@ def _read(
     def finish() -> None:
         described = [
             DescribeShareGroupOffsetsResponseTopic(
-                topics[topic_id].name, topic_id, [rows[topic_id, index] for index in indexes]
+                topics[topic_id].name, topic_id, [rows[topic_id, index] for index in paced(indexes)]
             )
-            for topic_id, indexes in wanted.items()
+            for topic_id, indexes in paced(wanted.items())
         ]
         done(DescribeShareGroupOffsetsResponseGroup(group_id, described + others))
 
     if not places:
         finish()
-    for topic_id, index in places:
+    for topic_id, index in paced(places, 20):
         read: Callable[[Any], None] = partial(
             _on_summary, context, topics[topic_id].name, index, partial(add, (topic_id, index))
         )

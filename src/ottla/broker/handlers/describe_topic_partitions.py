@@ -6,6 +6,7 @@ from ottla.broker.context import RequestContext
 from ottla.broker.handlers.metadata import TOPIC_OPERATIONS
 from ottla.metadata.image import MetadataImage, PartitionRegistration, TopicImage
 from ottla.model.errors import ErrorCode
+from ottla.model.pace import paced
 from ottla.model.topic_names import INTERNAL_TOPICS, is_topic_name
 from ottla.protocol.generated.describe_topic_partitions_request import DescribeTopicPartitionsRequest
 from ottla.protocol.generated.describe_topic_partitions_response import (
@@ -20,9 +21,9 @@ def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> 
     image = context.broker.image
     cursor = request.cursor
     fetch_all = not request.topics
-    names = sorted(image.topics_by_name) if fetch_all else sorted({topic.name for topic in request.topics})
+    names = sorted(image.topics_by_name) if fetch_all else sorted({topic.name for topic in paced(request.topics)})
     if cursor is not None:
-        names = [name for name in names if name >= cursor.topic_name]
+        names = [name for name in paced(names) if name >= cursor.topic_name]
         if cursor.partition_index < 0 or (not fetch_all and cursor.topic_name not in names):
             return _refused(request, ErrorCode.INVALID_REQUEST)
     elif "" in names:
@@ -30,7 +31,7 @@ def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> 
         return _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR)
     limit = max(min(context.broker.config.max_request_partition_size_limit, request.response_partition_limit), 1)
     response = DescribeTopicPartitionsResponse()
-    for name in names:
+    for name in paced(names, 3):
         start = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         topic = image.topics_by_name.get(name)
         if topic is None:
@@ -50,7 +51,7 @@ def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> 
 
 def _refused(request: DescribeTopicPartitionsRequest, code: ErrorCode) -> DescribeTopicPartitionsResponse:
     """The whole request: its cursor points nowhere, or it asks for a topic without a name."""
-    topics = [DescribeTopicPartitionsResponseTopic(int(code), topic.name) for topic in request.topics]
+    topics = [DescribeTopicPartitionsResponseTopic(int(code), topic.name) for topic in paced(request.topics)]
     return DescribeTopicPartitionsResponse(topics=topics)
 
 
@@ -67,7 +68,7 @@ def _topic(image: MetadataImage, topic: TopicImage, indexes: list[int]) -> Descr
         topic.name,
         topic.id,
         topic.name in INTERNAL_TOPICS,
-        [_partition(image, index, topic.partitions[index]) for index in indexes],
+        [_partition(image, index, topic.partitions[index]) for index in paced(indexes, 3)],
         TOPIC_OPERATIONS,
     )
 

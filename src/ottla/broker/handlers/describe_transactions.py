@@ -9,6 +9,7 @@ from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
 from ottla.broker.group_replies import ask_all
 from ottla.model.errors import KafkaError
+from ottla.model.pace import paced
 from ottla.protocol.generated.describe_transactions_request import DescribeTransactionsRequest
 from ottla.protocol.generated.describe_transactions_response import DescribeTransactionsResponse, TransactionState
 
@@ -17,10 +18,10 @@ def handle(context: RequestContext, request: DescribeTransactionsRequest) -> Des
     asked = request.transactional_ids
 
     def finish(answers: list[Any]) -> DescribeTransactionsResponse:
-        states = [_state(*pair) for pair in zip(asked, answers, strict=True)]
+        states = [_state(*pair) for pair in zip(paced(asked), answers, strict=True)]
         return DescribeTransactionsResponse(transaction_states=states)
 
-    return ask_all([partial(context.broker.transactions.describe, one) for one in asked], finish)
+    return ask_all([partial(context.broker.transactions.describe, one) for one in paced(asked)], finish)
 
 
 def _state(transactional_id: str, answer: TransactionState | KafkaError) -> TransactionState:

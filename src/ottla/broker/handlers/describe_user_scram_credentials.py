@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from ottla.broker.context import RequestContext
-from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode
+from ottla.model.pace import paced
 from ottla.protocol.generated.describe_user_scram_credentials_request import DescribeUserScramCredentialsRequest
 from ottla.protocol.generated.describe_user_scram_credentials_response import (
     CredentialInfo,
@@ -19,21 +19,20 @@ def handle(
     context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
     image = context.broker.image
-    wanted = Counter(user.name for user in request.users or ()) or Counter({name for _, name in image.scram})
+    wanted = Counter(user.name for user in paced(request.users or ())) or Counter({name for _, name in image.scram})
+    known: dict[str, list[CredentialInfo]] = {}
+    for (mechanism, user), record in paced(sorted(image.scram.items())):
+        known.setdefault(user, []).append(CredentialInfo(mechanism, record.iterations))
     return DescribeUserScramCredentialsResponse(
-        error_message="", results=[_described(image, name, count) for name, count in wanted.items()]
+        error_message="", results=[_described(known, name, count) for name, count in paced(wanted.items())]
     )
 
 
-def _described(image: MetadataImage, name: str, count: int) -> DescribeUserScramCredentialsResult:
+def _described(known: dict[str, list[CredentialInfo]], name: str, count: int) -> DescribeUserScramCredentialsResult:
     if count > 1:
         message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
         return DescribeUserScramCredentialsResult(name, int(ErrorCode.DUPLICATE_RESOURCE), message)
-    infos = [
-        CredentialInfo(mechanism, record.iterations)
-        for (mechanism, user), record in sorted(image.scram.items())
-        if user == name
-    ]
+    infos = known.get(name)
     if not infos:
         message = f"Attempt to describe a user credential that does not exist: {name}"
         return DescribeUserScramCredentialsResult(name, int(ErrorCode.RESOURCE_NOT_FOUND), message)

@@ -12,6 +12,7 @@ from ottla.broker.leadership import current_leader, leader_endpoints
 from ottla.log.results import LogSlice
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_LEADER_EPOCH
+from ottla.model.pace import paced
 from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest
 from ottla.protocol.generated.fetch_response import (
     AbortedTransaction,
@@ -65,9 +66,9 @@ def _refused(context: RequestContext, request: FetchRequest, code: ErrorCode) ->
     if context.version < FIRST_TOPIC_ID_VERSION:
         response.responses = [
             FetchableTopicResponse(
-                topic.topic, topic.topic_id, [_unread(item.partition, code) for item in topic.partitions]
+                topic.topic, topic.topic_id, [_unread(item.partition, code) for item in paced(topic.partitions)]
             )
-            for topic in request.topics
+            for topic in paced(request.topics)
         ]
     return response
 
@@ -98,7 +99,7 @@ class Fetch:
         self.answers = []
         self.bytes_read = 0
         left = self._request.max_bytes
-        for key, wanted in self.fetch_context.partitions:
+        for key, wanted in paced(self.fetch_context.partitions, 10):
             data = self._read_partition(key, wanted, left)
             self.answers.append((key, data))
             size = len(data.records) if data.records else 0
@@ -120,7 +121,7 @@ class Fetch:
 
     def knows_a_partition(self) -> bool:
         """Whether one of those that are asked for exists: where none does, nothing else about the request matters."""
-        for key, _ in self.fetch_context.partitions:
+        for key, _ in paced(self.fetch_context.partitions, 3):
             try:
                 self.partition(key)
             except KafkaError as error:
@@ -206,7 +207,7 @@ class Fetch:
         metrics = broker.metrics
         if metrics is None:
             return
-        for key, data in self.answers:
+        for key, data in paced(self.answers):
             name = key.topic or broker.replicas.names.get(key.topic_id, "")
             if data.error_code == 0:
                 metrics.fetched(self._context, name, len(data.records or b""))
@@ -222,7 +223,7 @@ class Fetch:
         answers = self.answers
         if self.stop:  # what nobody knows comes last
             answers = sorted(answers, key=lambda answer: _LAST.get(answer[1].error_code, 0))
-        for key, data in self.fetch_context.told(answers, self._context.broker.image.topics_by_id):
+        for key, data in paced(self.fetch_context.told(answers, self._context.broker.image.topics_by_id)):
             if key[:2] != last:
                 last = key[:2]
                 topics.append(FetchableTopicResponse(key.topic, key.topic_id, []))

@@ -10,6 +10,7 @@ from ottla.broker.internal_topics import create_topic, offsets_topic, share_stat
 from ottla.coordinator.shards import Shards
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NO_NODE, NodeId, uuid_from_str
+from ottla.model.pace import paced
 from ottla.model.topic_names import OFFSETS_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.protocol.generated.create_topics_request import CreatableTopic
 from ottla.protocol.generated.find_coordinator_request import FindCoordinatorRequest
@@ -58,7 +59,7 @@ def handle(
 def _asks_for_share_state(context: RequestContext, request: FindCoordinatorRequest) -> bool:
     if request.key_type != SHARE or context.version < _SHARE_FROM:
         return False
-    return any(map(_is_share_key, request.coordinator_keys))
+    return any(_is_share_key(key) for key in paced(request.coordinator_keys, 3))
 
 
 async def _create_then_answer(
@@ -77,7 +78,7 @@ def _answer(context: RequestContext, request: FindCoordinatorRequest) -> FindCoo
     known_type = request.key_type in (GROUP, TRANSACTION, SHARE)
     message = "" if known_type else ErrorCode.INVALID_REQUEST.message
     coordinators = []
-    for key in request.coordinator_keys:
+    for key in paced(request.coordinator_keys, 10):
         found = _find(context, request.key_type, key)
         coordinators.append(Coordinator(key, found.node_id, found.host, found.port, found.error, message))
     return FindCoordinatorResponse(coordinators=coordinators)

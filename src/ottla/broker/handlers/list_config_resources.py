@@ -12,6 +12,7 @@ from ottla.metadata.image import (
     MetadataImage,
 )
 from ottla.model.errors import ErrorCode
+from ottla.model.pace import paced
 from ottla.protocol.generated.list_config_resources_request import ListConfigResourcesRequest
 from ottla.protocol.generated.list_config_resources_response import ConfigResource, ListConfigResourcesResponse
 
@@ -26,13 +27,13 @@ SUPPORTED = (
 
 def handle(context: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
     wanted = request.resource_types or (SUPPORTED if context.version >= 1 else (RESOURCE_CLIENT_METRICS,))
-    if any(resource_type not in SUPPORTED for resource_type in wanted):
+    if not set(SUPPORTED).issuperset(wanted):
         return ListConfigResourcesResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION))
     return ListConfigResourcesResponse(
         config_resources=[
             ConfigResource(name, resource_type)
             for resource_type in dict.fromkeys(wanted)
-            for name in _names(context.broker.image, resource_type)
+            for name in paced(_names(context.broker.image, resource_type))
         ]
     )
 

@@ -12,6 +12,7 @@ from ottla.log.results import TimestampedOffset
 from ottla.log.timestamps import LargeSearchError
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Offset
+from ottla.model.pace import paced
 from ottla.protocol.generated.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest
 from ottla.protocol.generated.list_offsets_response import (
     ListOffsetsPartitionResponse,
@@ -39,17 +40,17 @@ def handle(
 ) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
     seen: set[tuple[str, int]] = set()
     twice: set[tuple[str, int]] = set()
-    for topic in request.topics:
-        for item in topic.partitions:
+    for topic in paced(request.topics):
+        for item in paced(topic.partitions):
             key = (topic.name, item.partition_index)
             (twice if key in seen else seen).add(key)
     if request.isolation_level not in _ISOLATION_LEVELS:
         return _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR)
     topics: dict[str, ListOffsetsTopicResponse] = {}
     later: list[_Search] = []
-    for topic in request.topics:
+    for topic in paced(request.topics):
         partitions = []
-        for item in topic.partitions:
+        for item in paced(topic.partitions, 20):
             key = (topic.name, item.partition_index)
             if key in twice:
                 if key in seen:  # once is enough
@@ -131,9 +132,10 @@ def _refused(request: ListOffsetsRequest, code: ErrorCode) -> ListOffsetsRespons
     """The whole request, as it was asked."""
     topics = [
         ListOffsetsTopicResponse(
-            topic.name, [ListOffsetsPartitionResponse(item.partition_index, int(code)) for item in topic.partitions]
+            topic.name,
+            [ListOffsetsPartitionResponse(item.partition_index, int(code)) for item in paced(topic.partitions)],
         )
-        for topic in request.topics
+        for topic in paced(request.topics)
     ]
     return ListOffsetsResponse(topics=topics)
 

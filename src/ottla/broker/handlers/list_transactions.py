@@ -8,22 +8,28 @@ from ottla.broker.group_replies import ask
 from ottla.coordinator.patterns import compile_pattern
 from ottla.coordinator.transactions.listing import Filters
 from ottla.coordinator.transactions.states import STATES_BY_NAME
+from ottla.model.pace import paced
 from ottla.protocol.generated.list_transactions_request import ListTransactionsRequest
 from ottla.protocol.generated.list_transactions_response import ListTransactionsResponse
 
 
 def handle(context: RequestContext, request: ListTransactionsRequest) -> ListTransactionsResponse | Deferred:
     names = request.state_filters
-    unknown = [name for name in dict.fromkeys(names) if name not in STATES_BY_NAME]
+    unknown = [name for name in dict.fromkeys(paced(names)) if name not in STATES_BY_NAME]
     pattern = request.transactional_id_pattern
+    matches = compile_pattern(pattern) if pattern else None
     filters = Filters(
         frozenset(request.producer_id_filters) if request.producer_id_filters else None,
-        frozenset(STATES_BY_NAME[name] for name in names if name in STATES_BY_NAME) if names else None,
+        frozenset(STATES_BY_NAME[name] for name in paced(names) if name in STATES_BY_NAME) if names else None,
         request.duration_filter,
-        compile_pattern(pattern) if pattern else None,
     )
     return ask(
         lambda waiter: context.broker.transactions.list_transactions(filters, waiter),
-        lambda found: ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=found),
+        lambda found: ListTransactionsResponse(
+            unknown_state_filters=unknown,
+            transaction_states=[
+                state for state in paced(found, 2) if matches is None or matches(state.transactional_id)
+            ],
+        ),
         lambda error: ListTransactionsResponse(error_code=int(error.code)),
     )

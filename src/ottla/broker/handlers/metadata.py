@@ -6,6 +6,7 @@ from ottla.broker.context import RequestContext
 from ottla.metadata.image import MetadataImage, PartitionRegistration, TopicImage
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ZERO_UUID
+from ottla.model.pace import paced
 from ottla.model.topic_names import INTERNAL_TOPICS, is_topic_name
 from ottla.protocol.generated.metadata_request import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.generated.metadata_response import (
@@ -25,7 +26,7 @@ FIRST_TOPIC_ID_VERSION = 12
 
 def handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
     if context.version < FIRST_TOPIC_ID_VERSION and any(
-        topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics or ()
+        topic.name is None or topic.topic_id != ZERO_UUID for topic in paced(request.topics or ())
     ):
         return _topic_ids_refused(request)
     if request.topics is not None and context.broker.config.auto_create_topics_enable:
@@ -39,14 +40,14 @@ def _topic_ids_refused(request: MetadataRequest) -> MetadataResponse:
     """Versions 10 and 11 have the field and do not allow its use."""
     code = int(ErrorCode.INVALID_REQUEST)
     return MetadataResponse(
-        topics=[MetadataResponseTopic(code, topic.name or "", topic.topic_id) for topic in request.topics or ()]
+        topics=[MetadataResponseTopic(code, topic.name or "", topic.topic_id) for topic in paced(request.topics or ())]
     )
 
 
 def _missing(image: MetadataImage, request: MetadataRequest) -> list[str]:
     return [
         topic.name
-        for topic in request.topics or ()
+        for topic in paced(request.topics or ())
         if topic.name is not None
         and topic.topic_id == ZERO_UUID
         and topic.name not in image.topics_by_name
@@ -59,10 +60,12 @@ def _answer(context: RequestContext, request: MetadataRequest) -> MetadataRespon
     image = broker.image
     everything = request.topics is None or (context.version == 0 and not request.topics)
     if everything:
-        topics = [_topic(image, topic, request) for topic in image.topics_by_name.values()]
+        topics = [_topic(image, topic, request) for topic in paced(list(image.topics_by_name.values()), 3)]
     else:
-        answers = [_requested(image, asked, request) for asked in request.topics or ()]
-        topics = list({answer.name or answer.topic_id: answer for answer in answers}.values())
+        # Each topic once, as in Kafka: a name that comes a million times is one question.
+        once = {(asked.name, asked.topic_id): asked for asked in paced(request.topics or ())}
+        answers = [_requested(image, asked, request) for asked in paced(list(once.values()), 3)]
+        topics = list({answer.name or answer.topic_id: answer for answer in paced(answers)}.values())
     departed, now_ms = broker.departed, broker.clock.monotonic_ms()
     return MetadataResponse(
         brokers=[
@@ -110,7 +113,7 @@ def _topic(image: MetadataImage, topic: TopicImage, request: MetadataRequest) ->
         topic.name,
         topic.id,
         topic.name in INTERNAL_TOPICS,
-        [_partition(image, index, registration) for index, registration in topic.partitions.items()],
+        [_partition(image, index, registration) for index, registration in paced(list(topic.partitions.items()), 3)],
         TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED,
     )
 

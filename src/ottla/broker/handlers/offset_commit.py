@@ -7,6 +7,7 @@ from ottla.broker.deferred import Deferred
 from ottla.broker.group_replies import ask
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import paced
 from ottla.protocol.generated.offset_commit_request import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -44,15 +45,15 @@ def _split(
     """The partitions that exist, topic id and name filled in, and the answers for those that do not."""
     accepted, refused = [], []
     by_id = context.version >= _TOPIC_IDS_FROM
-    for topic in request.topics:
+    for topic in paced(request.topics):
         image = context.broker.image
         found = image.topics_by_id.get(topic.topic_id) if by_id else image.topics_by_name.get(topic.name)
         if found is None:
             code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             refused.append(_refused(topic.name, topic.topic_id, topic.partitions, code))
             continue
-        exists = [item for item in topic.partitions if item.partition_index in found.partitions]
-        missing = [item for item in topic.partitions if item.partition_index not in found.partitions]
+        exists = [item for item in paced(topic.partitions) if item.partition_index in found.partitions]
+        missing = [item for item in paced(topic.partitions) if item.partition_index not in found.partitions]
         if exists:
             accepted.append(OffsetCommitRequestTopic(found.name, found.id, exists))
         if missing:
@@ -63,12 +64,12 @@ def _split(
 def _refused(
     name: str, topic_id: Uuid, partitions: list[OffsetCommitRequestPartition], code: ErrorCode
 ) -> OffsetCommitResponseTopic:
-    answers = [OffsetCommitResponsePartition(item.partition_index, code) for item in partitions]
+    answers = [OffsetCommitResponsePartition(item.partition_index, code) for item in paced(partitions)]
     return OffsetCommitResponseTopic(name, topic_id, answers)
 
 
 def _failed(request: OffsetCommitRequest, error: KafkaError) -> OffsetCommitResponse:
-    topics = [_refused(topic.name, topic.topic_id, topic.partitions, error.code) for topic in request.topics]
+    topics = [_refused(topic.name, topic.topic_id, topic.partitions, error.code) for topic in paced(request.topics)]
     return OffsetCommitResponse(topics=topics)
 
 
@@ -76,9 +77,9 @@ def _merge(response: OffsetCommitResponse, refused: list[OffsetCommitResponseTop
     """One entry for each topic, the refused partitions first."""
     if not refused:
         return
-    merged = {topic.topic_id if topic.topic_id != ZERO_UUID else topic.name: topic for topic in refused}
+    merged = {topic.topic_id if topic.topic_id != ZERO_UUID else topic.name: topic for topic in paced(refused)}
     topics = list(refused)
-    for topic in response.topics:
+    for topic in paced(response.topics):
         same = merged.setdefault(topic.topic_id, topic)
         if same is topic:
             topics.append(topic)

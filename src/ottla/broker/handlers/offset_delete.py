@@ -6,6 +6,7 @@ from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
 from ottla.broker.group_replies import ask
 from ottla.model.errors import ErrorCode
+from ottla.model.pace import paced
 from ottla.protocol.generated.offset_delete_request import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -38,10 +39,10 @@ def _split(
     """The partitions that exist, and the answers for those that do not."""
     known, refused = [], []
     image = context.broker.image
-    for topic in request.topics:
+    for topic in paced(request.topics):
         exists: list[OffsetDeleteRequestPartition] = []
         missing: list[OffsetDeleteResponsePartition] = []
-        for item in topic.partitions:
+        for item in paced(topic.partitions, 3):
             if image.partition(topic.name, item.partition_index) is not None:
                 exists.append(item)
             else:
@@ -56,9 +57,9 @@ def _split(
 
 def _merge(response: OffsetDeleteResponse, refused: list[OffsetDeleteResponseTopic]) -> None:
     """One entry for each topic, the refused partitions first."""
-    by_name = {topic.name: topic for topic in refused}
+    by_name = {topic.name: topic for topic in paced(refused)}
     topics = list(refused)
-    for topic in response.topics:
+    for topic in paced(response.topics):
         same = by_name.setdefault(topic.name, topic)
         if same is topic:
             topics.append(topic)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
 from ottla.broker.group_replies import ask_all
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import ZERO_UUID
+from ottla.model.pace import paced
 from ottla.protocol.generated.offset_fetch_request import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -28,26 +29,74 @@ _GROUP_ERROR_FROM = 2
 _SEVERAL_GROUPS_FROM = 8
 _TOPIC_IDS_FROM = 10
 _NO_OFFSET = -1
+_OFFSETS_PER_EVENT = 1000
 
 
 def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse | Deferred:
     asked = request.groups if context.version >= _SEVERAL_GROUPS_FROM else [_as_group(request)]
-    refused = [_resolve(context, group) for group in asked]
+    refused = [_resolve(context, group) for group in paced(asked)]
     fetch = partial(context.broker.groups.fetch_offsets, require_stable=request.require_stable)
+    parts = [(number, part) for number, group in enumerate(paced(asked)) for part in paced(_parts(group))]
 
     def finish(answers: list[Any]) -> OffsetFetchResponse:
-        groups = [_group(context, *parts) for parts in zip(asked, answers, refused, strict=True)]
+        merged: list[Any] = [None] * len(asked)
+        for (number, part), answer in zip(paced(parts), answers, strict=True):
+            merged[number] = _merged(merged[number], answer, part)
+        groups = [_group(context, *one) for one in zip(paced(asked), merged, refused, strict=True)]
         if context.version >= _SEVERAL_GROUPS_FROM:
             return OffsetFetchResponse(groups=groups)
         return _as_single(context.version, groups[0])
 
-    return ask_all([partial(fetch, group) for group in asked], finish)
+    return ask_all([partial(fetch, part.group) for _, part in paced(parts)], finish)
+
+
+class _Part(NamedTuple):
+    """What one event of the coordinator looks up."""
+
+    group: OffsetFetchRequestGroup
+    goes_on: bool = False
+    """Whether its first topic is the last one of the part before."""
+
+
+def _parts(group: OffsetFetchRequestGroup) -> list[_Part]:
+    """An event is not interrupted, so each looks up a bounded number of offsets."""
+    parts: list[_Part] = []
+    room = 0
+    for topic in paced(group.topics or ()):
+        indexes = topic.partition_indexes
+        at = 0
+        while at == 0 or at < len(indexes):
+            if room <= 0:
+                part = OffsetFetchRequestGroup(group.group_id, group.member_id, group.member_epoch, [])
+                parts.append(_Part(part, goes_on=at > 0))
+                room = _OFFSETS_PER_EVENT
+            piece = indexes[at : at + room]
+            topics = parts[-1].group.topics
+            if topics is not None:
+                topics.append(OffsetFetchRequestTopics(topic.name, topic.topic_id, piece))
+            at += max(len(piece), 1)
+            room -= len(piece) + 1
+    return parts or [_Part(group)]
+
+
+def _merged(before: Any, answer: Any, part: _Part) -> Any:
+    """Of a group's parts the first error counts for all."""
+    if before is None or isinstance(before, KafkaError):
+        return answer if before is None else before
+    if isinstance(answer, KafkaError):
+        return answer
+    topics = answer.topics
+    if part.goes_on:
+        before.topics[-1].partitions += topics[0].partitions
+        topics = topics[1:]
+    before.topics += topics
+    return before
 
 
 def _as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
     topics = None
     if request.topics is not None:
-        topics = [OffsetFetchRequestTopics(t.name, ZERO_UUID, t.partition_indexes) for t in request.topics]
+        topics = [OffsetFetchRequestTopics(t.name, ZERO_UUID, t.partition_indexes) for t in paced(request.topics)]
     return OffsetFetchRequestGroup(request.group_id, topics=topics)
 
 
@@ -56,7 +105,7 @@ def _resolve(context: RequestContext, group: OffsetFetchRequestGroup) -> list[Of
     if context.version < _TOPIC_IDS_FROM or group.topics is None:
         return []
     known, refused = [], []
-    for topic in group.topics:
+    for topic in paced(group.topics):
         found = context.broker.image.topics_by_id.get(topic.topic_id)
         if found is None:
             refused.append(_refused(topic, ErrorCode.UNKNOWN_TOPIC_ID))
@@ -76,7 +125,7 @@ def _group(
     if isinstance(answer, KafkaError):
         return _failed(context.version, asked, answer)
     if asked.topics is None and context.version >= _TOPIC_IDS_FROM:
-        answer.topics = [topic for topic in answer.topics if _give_id(context, topic)]
+        answer.topics = [topic for topic in paced(answer.topics) if _give_id(context, topic)]
     answer.topics += refused
     return answer
 
@@ -93,11 +142,13 @@ def _give_id(context: RequestContext, topic: OffsetFetchResponseTopics) -> bool:
 def _failed(version: int, asked: OffsetFetchRequestGroup, error: KafkaError) -> OffsetFetchResponseGroup:
     if version >= _GROUP_ERROR_FROM:
         return OffsetFetchResponseGroup(asked.group_id, error_code=error.code)
-    return OffsetFetchResponseGroup(asked.group_id, [_refused(topic, error.code) for topic in asked.topics or ()])
+    return OffsetFetchResponseGroup(
+        asked.group_id, [_refused(topic, error.code) for topic in paced(asked.topics or ())]
+    )
 
 
 def _refused(topic: OffsetFetchRequestTopics, code: ErrorCode) -> OffsetFetchResponseTopics:
-    partitions = [OffsetFetchResponsePartitions(i, _NO_OFFSET, -1, "", code) for i in topic.partition_indexes]
+    partitions = [OffsetFetchResponsePartitions(i, _NO_OFFSET, -1, "", code) for i in paced(topic.partition_indexes)]
     return OffsetFetchResponseTopics(topic.name, topic.topic_id, partitions)
 
 
@@ -113,9 +164,9 @@ def _as_single(version: int, group: OffsetFetchResponseGroup) -> OffsetFetchResp
                     item.metadata,
                     item.error_code,
                 )
-                for item in topic.partitions
+                for item in paced(topic.partitions)
             ],
         )
-        for topic in group.topics
+        for topic in paced(group.topics)
     ]
     return OffsetFetchResponse(topics=topics, error_code=group.error_code if version >= _GROUP_ERROR_FROM else 0)

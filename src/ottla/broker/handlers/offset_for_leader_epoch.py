@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ottla.broker.context import RequestContext
 from ottla.model.errors import KafkaError
+from ottla.model.pace import paced
 from ottla.protocol.generated.offset_for_leader_epoch_request import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -18,8 +19,10 @@ from ottla.protocol.generated.offset_for_leader_epoch_response import (
 def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
     return OffsetForLeaderEpochResponse(
         topics=[
-            OffsetForLeaderTopicResult(topic.topic, [_end(context, topic.topic, item) for item in topic.partitions])
-            for topic in request.topics
+            OffsetForLeaderTopicResult(
+                topic.topic, [_end(context, topic.topic, item) for item in paced(topic.partitions, 5)]
+            )
+            for topic in paced(request.topics)
         ]
     )
 

@@ -20,6 +20,7 @@ from ottla.log.validation import RefusedRequestError, check_request, response_me
 from ottla.log.validation_records import LargeWalkError, RecordValidationError
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Offset, TopicPartition, Uuid
+from ottla.model.pace import paced
 from ottla.model.topic_names import INTERNAL_TOPICS
 from ottla.protocol.generated.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.generated.produce_response import (
@@ -152,9 +153,9 @@ class Append:
         answers = []
         several = has_several_partitions(self._request)
         refusal = whole_refusal(self._request) if several else None
-        for topic in self._request.topic_data:
+        for topic in paced(self._request.topic_data):
             partitions = []
-            for data in topic.partition_data:
+            for data in paced(topic.partition_data, 50):
                 try:
                     if refusal is not None:
                         raise refusal
@@ -302,11 +303,11 @@ class Append:
 def _told_once(answers: list[TopicProduceResponse]) -> list[TopicProduceResponse]:
     """A topic that was named twice in one, and none without partitions."""
     topics: dict[tuple[str, Uuid], TopicProduceResponse] = {}
-    for answer in answers:
+    for answer in paced(answers):
         known = topics.setdefault((answer.name, answer.topic_id), answer)
         if known is not answer:
             known.partition_responses += answer.partition_responses
-    return [answer for answer in topics.values() if answer.partition_responses]
+    return [answer for answer in paced(topics.values()) if answer.partition_responses]
 
 
 def _uncommit(response: PartitionProduceResponse, code: ErrorCode) -> None:

@@ -12,6 +12,7 @@ from ottla.broker.fetch_sessions import FetchContext, PartitionKey
 from ottla.broker.handlers.fetch import SENDFILE_FROM_BYTES, Fetch, ParkedFetch, diverging_end, read_slice
 from ottla.metadata.image import BrokerRegistration
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.pace import paced
 from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest
 from ottla.protocol.generated.fetch_response import FetchResponse, PartitionData
 from ottla.replication.partition import Partition
@@ -108,7 +109,7 @@ class ReplicaFetch(Fetch):
     def response(self) -> FetchResponse:
         throttle = self._context.broker.leader_throttle
         if throttle is not None:
-            for key, data in self.answers:
+            for key, data in paced(self.answers, 3):
                 if data.records and throttle.applies(self.partition(key)):
                     throttle.record(len(data.records))
         return super().response()

@@ -11,6 +11,7 @@ from ottla.broker.share.acknowledging import Outcome, acknowledge
 from ottla.broker.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Uuid
+from ottla.model.pace import paced
 from ottla.protocol.generated.share_acknowledge_request import ShareAcknowledgeRequest
 from ottla.protocol.generated.share_acknowledge_response import (
     LeaderIdAndEpoch,
@@ -46,8 +47,8 @@ def handle(context: RequestContext, request: ShareAcknowledgeRequest) -> ShareAc
         key.member_id,
         {
             (topic.topic_id, each.partition_index): each.acknowledgement_batches
-            for topic in request.topics
-            for each in topic.partitions
+            for topic in paced(request.topics)
+            for each in paced(topic.partitions)
         },
         finish,
         is_renew=request.is_renew_ack,
@@ -77,7 +78,7 @@ def _session_key(context: RequestContext, request: ShareAcknowledgeRequest) -> S
 def _response(context: RequestContext, group_id: str, outcome: Outcome) -> ShareAcknowledgeResponse:
     topics: dict[Uuid, ShareAcknowledgeTopicResponse] = {}
     leaders: set[int] = set()
-    for (topic_id, index), error in outcome.items():
+    for (topic_id, index), error in paced(outcome.items(), 2):
         data = PartitionData(index)
         if error is not None:
             data.error_code, data.error_message = error.code, error.message

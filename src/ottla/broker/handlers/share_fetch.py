@@ -16,6 +16,7 @@ from ottla.model.acls import Operation
 from ottla.model.acls import ResourceType as Resource
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Uuid
+from ottla.model.pace import paced
 from ottla.protocol.generated.share_fetch_request import ShareFetchRequest
 from ottla.protocol.generated.share_fetch_response import (
     LeaderIdAndEpoch,
@@ -83,7 +84,9 @@ def _session(context: RequestContext, request: ShareFetchRequest) -> ShareSessio
 
 
 def _places(request: ShareFetchRequest) -> list[Place]:
-    return [(topic.topic_id, each.partition_index) for topic in request.topics for each in topic.partitions]
+    return [
+        (topic.topic_id, each.partition_index) for topic in paced(request.topics) for each in paced(topic.partitions)
+    ]
 
 
 def _answer_later(context: RequestContext, response: ShareFetchResponse, wait_ms: int) -> Deferred:
@@ -108,7 +111,11 @@ class _Exchange:
 
     def run(self) -> ShareFetchResponse | Deferred:
         request, context = self._request, self._context
-        rows = {(topic.topic_id, each.partition_index): each for topic in request.topics for each in topic.partitions}
+        rows = {
+            (topic.topic_id, each.partition_index): each
+            for topic in paced(request.topics)
+            for each in paced(topic.partitions)
+        }
         has_acknowledgements = any(each.acknowledgement_batches for each in rows.values())
         acknowledge(
             context,
@@ -134,7 +141,7 @@ class _Exchange:
         errors: dict[Place, PartitionData] = {}
         places: list[Place] = []
         topics = self._context.broker.image.topics_by_id
-        for place in self._session.partitions if self._session is not None else ():
+        for place in paced(list(self._session.partitions) if self._session is not None else (), 3):
             topic = topics.get(place[0])
             if topic is None:
                 errors[place] = failed(place[1], KafkaError(ErrorCode.UNKNOWN_TOPIC_ID))
@@ -191,7 +198,7 @@ class _Exchange:
                 response.responses.append(topic)
             topic.partitions.append(data)
 
-        for place, data in fetched.items():
+        for place, data in paced(fetched.items(), 3):
             if data.error_code in _LEADER_ERRORS:
                 leader_id, epoch = current_leader(context, "", *place)
                 data.current_leader = LeaderIdAndEpoch(leader_id, epoch)

@@ -16,6 +16,7 @@ from ottla.coordinator.decisions import Waiter
 from ottla.coordinator.share.machine import ShareDecision, ShareStateMachine
 from ottla.coordinator.share.records import SharePartitionKey
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.pace import paced
 from ottla.protocol.api import response_class
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.generated import delete_share_group_state_response as delete
@@ -72,9 +73,9 @@ _COORDINATOR_ERRORS = frozenset(
 def handle(context: RequestContext, request: Any) -> Any | Deferred:
     kind = _KINDS[ApiKey(request.API_KEY)]
     response: Any = response_class(request.API_KEY)
-    if not request.group_id or not request.topics or not all(topic.partitions for topic in request.topics):
+    if not request.group_id or not request.topics or not all(topic.partitions for topic in paced(request.topics)):
         return response(results=[])
-    places = [(topic.topic_id, row) for topic in request.topics for row in topic.partitions]
+    places = [(topic.topic_id, row) for topic in paced(request.topics) for row in paced(topic.partitions)]
     coordinator = context.broker.shares.coordinator
 
     def start(topic_id: Any, row: Any, waiter: Waiter) -> None:
@@ -83,11 +84,11 @@ def handle(context: RequestContext, request: Any) -> Any | Deferred:
 
     def finish(answers: list[Any]) -> Any:
         topics: dict[Any, list[Any]] = {}
-        for (topic_id, row), answer in zip(places, answers, strict=True):
+        for (topic_id, row), answer in zip(paced(places), answers, strict=True):
             topics.setdefault(topic_id, []).append(_result(kind, row.partition, answer))
-        return response(results=[kind.topic_result(topic_id, rows) for topic_id, rows in topics.items()])
+        return response(results=[kind.topic_result(topic_id, rows) for topic_id, rows in paced(topics.items())])
 
-    return ask_all([partial(start, *place) for place in places], finish)
+    return ask_all([partial(start, *place) for place in paced(places)], finish)
 
 
 def _result(kind: _Kind, partition: int, answer: Any) -> Any:

@@ -13,6 +13,7 @@ from ottla.metadata.features import STREAMS_VERSION
 from ottla.model.acls import Operation
 from ottla.model.acls import ResourceType as Resource
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.pace import paced
 from ottla.model.topic_names import INTERNAL_TOPICS, is_topic_name
 from ottla.protocol.generated.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest, Topology
 from ottla.protocol.generated.streams_group_heartbeat_response import Status, StreamsGroupHeartbeatResponse
@@ -43,19 +44,19 @@ def serves_streams_protocol(context: RequestContext) -> bool:
 
 def _refuse_topics(context: RequestContext, topology: Topology) -> StreamsGroupHeartbeatResponse | None:
     required = topics_of(topology)
-    prohibited = [name for name in required if name in INTERNAL_TOPICS]
+    prohibited = [name for name in paced(required) if name in INTERNAL_TOPICS]
     if prohibited:
         return StreamsGroupHeartbeatResponse(
             error_code=ErrorCode.STREAMS_INVALID_TOPOLOGY,
             error_message=f"Use of Kafka internal topics {','.join(prohibited)} in a Kafka Streams topology is prohibited.",
         )
-    invalid = [name for name in required if not is_topic_name(name)]
+    invalid = [name for name in paced(required, 2) if not is_topic_name(name)]
     if invalid:
         return StreamsGroupHeartbeatResponse(
             error_code=ErrorCode.STREAMS_INVALID_TOPOLOGY,
             error_message=f"Topic names {','.join(invalid)} are not valid topic names.",
         )
-    if not all(context.allowed(Operation.DESCRIBE, Resource.TOPIC, name) for name in required):
+    if not all(context.allowed(Operation.DESCRIBE, Resource.TOPIC, name) for name in paced(required, 3)):
         return StreamsGroupHeartbeatResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     return None
 
@@ -63,7 +64,7 @@ def _refuse_topics(context: RequestContext, topology: Topology) -> StreamsGroupH
 def topics_of(topology: Topology) -> list[str]:
     """Every topic that it names, once."""
     names: dict[str, None] = {}
-    for each in topology.subtopologies:
+    for each in paced(topology.subtopologies, 3):
         names |= dict.fromkeys((*each.source_topics, *each.repartition_sink_topics))
         names |= {topic.name: None for topic in (*each.repartition_source_topics, *each.state_changelog_topics)}
     return list(names)

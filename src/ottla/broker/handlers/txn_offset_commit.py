@@ -13,6 +13,7 @@ from ottla.broker.transaction_verification import Verifier, offset_commit_operat
 from ottla.coordinator.runtime import TransactionalProducer
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition, Uuid
+from ottla.model.pace import paced
 from ottla.model.topic_names import OFFSETS_TOPIC
 from ottla.protocol.generated.txn_offset_commit_request import TxnOffsetCommitRequest, TxnOffsetCommitRequestTopic
 from ottla.protocol.generated.txn_offset_commit_response import (
@@ -60,13 +61,13 @@ class _Commit:
     def _existing(self) -> list[TxnOffsetCommitRequestTopic]:
         """The partitions that exist; answers for the others are made at once."""
         existing = []
-        for topic in self._request.topics:
+        for topic in paced(self._request.topics):
             found = self._context.broker.image.topics_by_name.get(topic.name)
             known = {} if found is None else found.partitions
-            missing = [item.partition_index for item in topic.partitions if item.partition_index not in known]
+            missing = [item.partition_index for item in paced(topic.partitions) if item.partition_index not in known]
             if missing:
                 self._refused.append(_all(topic.name, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-            kept = [item for item in topic.partitions if item.partition_index in known]
+            kept = [item for item in paced(topic.partitions) if item.partition_index in known]
             if found is not None and kept:
                 self._topic_ids[topic.name] = found.id
                 existing.append(TxnOffsetCommitRequestTopic(topic.name, kept))
@@ -119,7 +120,7 @@ class _Commit:
             return
         by_name = {topic.name: topic for topic in self._refused}
         topics = list(self._refused)
-        for topic in answer.topics:
+        for topic in paced(answer.topics):
             same = by_name.get(topic.name)
             if same is None:
                 topics.append(topic)
@@ -132,8 +133,8 @@ class _Commit:
         if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and self._context.version < _LOAD_IN_PROGRESS_FROM:
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         failed = [
-            _all(topic.name, [item.partition_index for item in topic.partitions], code)
-            for topic in self._request.topics
+            _all(topic.name, [item.partition_index for item in paced(topic.partitions)], code)
+            for topic in paced(self._request.topics)
         ]
         self._finish(TxnOffsetCommitResponse(topics=self._refused + failed))
 
@@ -145,4 +146,6 @@ class _Commit:
 
 
 def _all(name: str, indexes: list[int], code: ErrorCode) -> TxnOffsetCommitResponseTopic:
-    return TxnOffsetCommitResponseTopic(name, [TxnOffsetCommitResponsePartition(index, int(code)) for index in indexes])
+    return TxnOffsetCommitResponseTopic(
+        name, [TxnOffsetCommitResponsePartition(index, int(code)) for index in paced(indexes)]
+    )

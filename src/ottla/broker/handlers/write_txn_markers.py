@@ -10,6 +10,7 @@ from ottla.broker.transaction_markers import write_locally
 from ottla.coordinator.runtime import EndOfTransaction
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerId, TopicPartition
+from ottla.model.pace import paced
 from ottla.protocol.generated.write_txn_markers_request import WritableTxnMarker, WriteTxnMarkersRequest
 from ottla.protocol.generated.write_txn_markers_response import (
     WritableTxnMarkerPartitionResult,
@@ -18,12 +19,14 @@ from ottla.protocol.generated.write_txn_markers_response import (
     WriteTxnMarkersResponse,
 )
 
+_PART = 50
+
 
 def handle(context: RequestContext, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse | Deferred:
-    if any(_cannot_be_built(context, marker) for marker in request.markers):
+    if any(_cannot_be_built(context, marker) for marker in paced(request.markers)):
         return _refuse_all(request, ErrorCode.UNKNOWN_SERVER_ERROR)
-    work = _Work(sum(len(_partitions(marker)) for marker in request.markers))
-    for marker in request.markers:
+    work = _Work(sum(len(_partitions(marker)) for marker in paced(request.markers)))
+    for marker in paced(request.markers, 10):
         codes = work.codes.setdefault(marker.producer_id, {})
         end = EndOfTransaction(
             marker.producer_id,
@@ -32,12 +35,21 @@ def handle(context: RequestContext, request: WriteTxnMarkersRequest) -> WriteTxn
             marker.transaction_result,
             marker.transaction_version,
         )
-        write_locally(context.broker, end, _partitions(marker), work.taker(codes))
+        for part in paced(_parts(_partitions(marker)), 20 * _PART):
+            write_locally(context.broker, end, part, work.taker(codes))
     return work.answer()
 
 
 def _partitions(marker: WritableTxnMarker) -> set[TopicPartition]:
-    return {TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes}
+    return {
+        TopicPartition(topic.name, index) for topic in paced(marker.topics) for index in paced(topic.partition_indexes)
+    }
+
+
+def _parts(partitions: set[TopicPartition]) -> list[set[TopicPartition]]:
+    """In parts that are written in one go."""
+    ordered = sorted(partitions)
+    return [set(ordered[at : at + _PART]) for at in range(0, len(ordered), _PART)]
 
 
 def _cannot_be_built(context: RequestContext, marker: WritableTxnMarker) -> bool:
@@ -45,13 +57,13 @@ def _cannot_be_built(context: RequestContext, marker: WritableTxnMarker) -> bool
     if marker.producer_id != NO_PRODUCER_ID and marker.producer_epoch != NO_PRODUCER_EPOCH:
         return False
     known = context.broker.replicas.by_name
-    return any(partition in known.get(topic, ()) for topic, partition in _partitions(marker))
+    return any(partition in known.get(topic, ()) for topic, partition in paced(_partitions(marker)))
 
 
 def _refuse_all(request: WriteTxnMarkersRequest, code: ErrorCode) -> WriteTxnMarkersResponse:
     """A marker that no batch can carry: Kafka gives up on the whole request."""
     return WriteTxnMarkersResponse(
-        [_result(marker.producer_id, dict.fromkeys(_partitions(marker), code)) for marker in request.markers]
+        [_result(marker.producer_id, dict.fromkeys(_partitions(marker), code)) for marker in paced(request.markers)]
     )
 
 
@@ -79,7 +91,7 @@ class _Work:
 
     def _response(self) -> WriteTxnMarkersResponse:
         """A producer whose marker is for no partition is not told of."""
-        told = [_result(producer_id, codes) for producer_id, codes in self.codes.items() if codes]
+        told = [_result(producer_id, codes) for producer_id, codes in paced(self.codes.items()) if codes]
         return WriteTxnMarkersResponse(told)
 
 
@@ -97,7 +109,7 @@ class _Taker:
 
 def _result(producer_id: ProducerId, codes: dict[TopicPartition, ErrorCode]) -> WritableTxnMarkerResult:
     topics: dict[str, WritableTxnMarkerTopicResult] = {}
-    for tp, code in sorted(codes.items()):
+    for tp, code in paced(sorted(codes.items()), 2):
         topic = topics.setdefault(tp.topic, WritableTxnMarkerTopicResult(tp.topic))
         topic.partitions.append(WritableTxnMarkerPartitionResult(tp.partition, int(code)))
     return WritableTxnMarkerResult(producer_id, list(topics.values()))

@@ -25,6 +25,7 @@ from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage, TopicImage
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Uuid
+from ottla.model.pace import paced
 from ottla.model.topic_names import OFFSETS_TOPIC
 from ottla.protocol.generated.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from ottla.protocol.generated.heartbeat_request import HeartbeatRequest
@@ -227,10 +228,13 @@ class GroupCoordinator:
 
     def list_groups(self, states: list[str], types: list[str], waiter: Waiter) -> None:
         """The groups of all shards of this node, as one list; one shard that cannot answer fails the whole."""
-        gather = _Gather(len(self.shards), waiter)
-        for shard in self.shards:
+        wanted_states = frozenset(state.strip().lower() for state in paced(states))
+        wanted_types = frozenset(name.strip().lower() for name in paced(types))
+        shards = list(self.shards)
+        gather = _Gather(len(shards), waiter)
+        for shard in paced(shards, 50):
             try:
-                shard.run(lambda machine: machine.list_groups(states, types, gather.add))
+                shard.run(lambda machine: machine.list_groups(wanted_states, wanted_types, gather.add))
             except KafkaError as error:
                 gather.add(error)
 

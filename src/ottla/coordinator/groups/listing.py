@@ -25,10 +25,8 @@ class Listing:
         self._shelf = shelf
         self._store = store
 
-    def list_groups(self, states: list[str], types: list[str]) -> list[ListedGroup]:
-        """Both filters ignore case; an empty one lets everything pass."""
-        wanted_states = {state.strip().lower() for state in states}
-        wanted_types = {name.strip().lower() for name in types}
+    def list_groups(self, wanted_states: frozenset[str], wanted_types: frozenset[str]) -> list[ListedGroup]:
+        """Both filters are in lower case; an empty one lets everything pass."""
         return [
             ListedGroup(group.group_id, group.protocol_type or "", group.state_name, group.kind.value)
             for group in self._shelf.groups.values()

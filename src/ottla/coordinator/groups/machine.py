@@ -227,7 +227,7 @@ class GroupMachine:
 
     # Groups
 
-    def list_groups(self, states: list[str], types: list[str], waiter: Waiter) -> GroupDecision:
+    def list_groups(self, states: frozenset[str], types: frozenset[str], waiter: Waiter) -> GroupDecision:
         draft = Draft()
         draft.answer(waiter, self._listing.list_groups(states, types))
         return draft.decide()

@@ -23,6 +23,7 @@ from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import ProducerEpoch, ProducerId, TopicPartition
+from ottla.model.pace import paced
 from ottla.model.topic_names import TRANSACTION_STATE_TOPIC
 from ottla.protocol.generated.list_transactions_response import TransactionState as ListedTransaction
 from ottla.replication.replicas import Replicas
@@ -118,8 +119,9 @@ class TransactionCoordinator:
 
     def list_transactions(self, filters: Filters, waiter: Waiter) -> None:
         """The ids of all shards of this node, as one list; one shard that is loading fails the whole."""
-        gather = _Gather(len(self.shards), waiter)
-        for shard in self.shards:
+        shards = list(self.shards)
+        gather = _Gather(len(shards), waiter)
+        for shard in paced(shards, 50):
             try:
                 shard.run(lambda machine: machine.list_transactions(filters, gather.add))
             except KafkaError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import groupby
 from typing import NamedTuple
 
@@ -13,8 +12,6 @@ from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated import describe_transactions_response as described
 from ottla.protocol.generated import list_transactions_response as listed
 
-Matches = Callable[[str], bool]
-
 
 class Filters(NamedTuple):
     """What ListTransactions asks for; None and negative do not filter."""
@@ -22,7 +19,6 @@ class Filters(NamedTuple):
     producer_ids: frozenset[int] | None = None
     states: frozenset[TransactionState] | None = None
     duration_ms: int = -1
-    matches: Matches | None = None
 
 
 class Listing:
@@ -59,6 +55,4 @@ def _included(metadata: TransactionMetadata, filters: Filters, now_ms: int) -> b
         return False
     if filters.states is not None and metadata.state not in filters.states:
         return False
-    if filters.duration_ms >= 0 and now_ms - metadata.start_ms <= filters.duration_ms:
-        return False
-    return filters.matches is None or filters.matches(metadata.transactional_id)
+    return filters.duration_ms < 0 or now_ms - metadata.start_ms > filters.duration_ms

@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct, pack, unpack_from
 from typing import Any
 
+from ottla.model.pace import charge, paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -114,6 +115,8 @@ def _read_add_partitions_to_txn_topic_v0(buf: Any, pos: int) -> tuple[AddPartiti
         unexpected_null("AddPartitionsToTxnTopic.partitions")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     partitions = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     return AddPartitionsToTxnTopic(name, partitions), pos
@@ -139,7 +142,7 @@ def _read_add_partitions_to_txn_request_v0(buf: Any, pos: int) -> tuple[AddParti
     if n > len(buf) - pos:
         truncated()
     v3_and_below_topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         v3_and_below_topics_item, pos = _read_add_partitions_to_txn_topic_v0(buf, pos)
         v3_and_below_topics.append(v3_and_below_topics_item)
     return AddPartitionsToTxnRequest([], v3_and_below_transactional_id, v3_and_below_producer_id, v3_and_below_producer_epoch, v3_and_below_topics), pos
@@ -170,6 +173,8 @@ def _read_add_partitions_to_txn_topic_v3(buf: Any, pos: int) -> tuple[AddPartiti
         unexpected_null("AddPartitionsToTxnTopic.partitions")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     partitions = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     if buf[pos]:
@@ -207,7 +212,7 @@ def _read_add_partitions_to_txn_request_v3(buf: Any, pos: int) -> tuple[AddParti
     if n > len(buf) - pos:
         truncated()
     v3_and_below_topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         v3_and_below_topics_item, pos = _read_add_partitions_to_txn_topic_v3(buf, pos)
         v3_and_below_topics.append(v3_and_below_topics_item)
     if buf[pos]:
@@ -245,7 +250,7 @@ def _read_add_partitions_to_txn_transaction_v4(buf: Any, pos: int) -> tuple[AddP
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_add_partitions_to_txn_topic_v3(buf, pos)
         topics.append(topics_item)
     if buf[pos]:
@@ -266,7 +271,7 @@ def _read_add_partitions_to_txn_request_v4(buf: Any, pos: int) -> tuple[AddParti
     if n > len(buf) - pos:
         truncated()
     transactions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         transactions_item, pos = _read_add_partitions_to_txn_transaction_v4(buf, pos)
         transactions.append(transactions_item)
     if buf[pos]:
@@ -289,7 +294,7 @@ def _write_add_partitions_to_txn_request_v0(self: AddPartitionsToTxnRequest, out
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_qhi(self.v3_and_below_producer_id, self.v3_and_below_producer_epoch, len(self.v3_and_below_topics)))
-    for v3_and_below_topics_item in self.v3_and_below_topics:
+    for v3_and_below_topics_item in self.v3_and_below_topics if len(self.v3_and_below_topics) < 8 else paced(self.v3_and_below_topics):
         _write_add_partitions_to_txn_topic_v0(v3_and_below_topics_item, out)
 
 
@@ -312,7 +317,7 @@ def _write_add_partitions_to_txn_request_v3(self: AddPartitionsToTxnRequest, out
     out.append(_P_qh(self.v3_and_below_producer_id, self.v3_and_below_producer_epoch))
     n = len(self.v3_and_below_topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for v3_and_below_topics_item in self.v3_and_below_topics:
+    for v3_and_below_topics_item in self.v3_and_below_topics if len(self.v3_and_below_topics) < 8 else paced(self.v3_and_below_topics):
         _write_add_partitions_to_txn_topic_v3(v3_and_below_topics_item, out)
     out.append(b"\0")
 
@@ -325,7 +330,7 @@ def _write_add_partitions_to_txn_transaction_v4(self: AddPartitionsToTxnTransact
     out.append(_P_qho(self.producer_id, self.producer_epoch, self.verify_only))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_add_partitions_to_txn_topic_v3(topics_item, out)
     out.append(b"\0")
 
@@ -333,7 +338,7 @@ def _write_add_partitions_to_txn_transaction_v4(self: AddPartitionsToTxnTransact
 def _write_add_partitions_to_txn_request_v4(self: AddPartitionsToTxnRequest, out: list[Any]) -> None:
     n = len(self.transactions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for transactions_item in self.transactions:
+    for transactions_item in self.transactions if len(self.transactions) < 8 else paced(self.transactions):
         _write_add_partitions_to_txn_transaction_v4(transactions_item, out)
     out.append(b"\0")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -122,7 +123,7 @@ def _read_add_partitions_to_txn_topic_result_v0(buf: Any, pos: int) -> tuple[Add
     if n > len(buf) - pos:
         truncated()
     results_by_partition = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         results_by_partition_item, pos = _read_add_partitions_to_txn_partition_result_v0(buf, pos)
         results_by_partition.append(results_by_partition_item)
     return AddPartitionsToTxnTopicResult(name, results_by_partition), pos
@@ -136,7 +137,7 @@ def _read_add_partitions_to_txn_response_v0(buf: Any, pos: int) -> tuple[AddPart
     if n > len(buf) - pos:
         truncated()
     results_by_topic_v3_and_below = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         results_by_topic_v3_and_below_item, pos = _read_add_partitions_to_txn_topic_result_v0(buf, pos)
         results_by_topic_v3_and_below.append(results_by_topic_v3_and_below_item)
     return AddPartitionsToTxnResponse(throttle_time_ms, 0, [], results_by_topic_v3_and_below), pos
@@ -178,7 +179,7 @@ def _read_add_partitions_to_txn_topic_result_v3(buf: Any, pos: int) -> tuple[Add
     if n > len(buf) - pos:
         truncated()
     results_by_partition = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         results_by_partition_item, pos = _read_add_partitions_to_txn_partition_result_v3(buf, pos)
         results_by_partition.append(results_by_partition_item)
     if buf[pos]:
@@ -201,7 +202,7 @@ def _read_add_partitions_to_txn_response_v3(buf: Any, pos: int) -> tuple[AddPart
     if n > len(buf) - pos:
         truncated()
     results_by_topic_v3_and_below = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         results_by_topic_v3_and_below_item, pos = _read_add_partitions_to_txn_topic_result_v3(buf, pos)
         results_by_topic_v3_and_below.append(results_by_topic_v3_and_below_item)
     if buf[pos]:
@@ -237,7 +238,7 @@ def _read_add_partitions_to_txn_result_v4(buf: Any, pos: int) -> tuple[AddPartit
     if n > len(buf) - pos:
         truncated()
     topic_results = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topic_results_item, pos = _read_add_partitions_to_txn_topic_result_v3(buf, pos)
         topic_results.append(topic_results_item)
     if buf[pos]:
@@ -260,7 +261,7 @@ def _read_add_partitions_to_txn_response_v4(buf: Any, pos: int) -> tuple[AddPart
     if n > len(buf) - pos:
         truncated()
     results_by_transaction = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         results_by_transaction_item, pos = _read_add_partitions_to_txn_result_v4(buf, pos)
         results_by_transaction.append(results_by_transaction_item)
     if buf[pos]:
@@ -279,13 +280,13 @@ def _write_add_partitions_to_txn_topic_result_v0(self: AddPartitionsToTxnTopicRe
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.results_by_partition)))
-    for results_by_partition_item in self.results_by_partition:
+    for results_by_partition_item in self.results_by_partition if len(self.results_by_partition) < 8 else paced(self.results_by_partition):
         _write_add_partitions_to_txn_partition_result_v0(results_by_partition_item, out)
 
 
 def _write_add_partitions_to_txn_response_v0(self: AddPartitionsToTxnResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.results_by_topic_v3_and_below)))
-    for results_by_topic_v3_and_below_item in self.results_by_topic_v3_and_below:
+    for results_by_topic_v3_and_below_item in self.results_by_topic_v3_and_below if len(self.results_by_topic_v3_and_below) < 8 else paced(self.results_by_topic_v3_and_below):
         _write_add_partitions_to_txn_topic_result_v0(results_by_topic_v3_and_below_item, out)
 
 
@@ -300,7 +301,7 @@ def _write_add_partitions_to_txn_topic_result_v3(self: AddPartitionsToTxnTopicRe
     out.append(raw)
     n = len(self.results_by_partition) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for results_by_partition_item in self.results_by_partition:
+    for results_by_partition_item in self.results_by_partition if len(self.results_by_partition) < 8 else paced(self.results_by_partition):
         _write_add_partitions_to_txn_partition_result_v3(results_by_partition_item, out)
     out.append(b"\0")
 
@@ -309,7 +310,7 @@ def _write_add_partitions_to_txn_response_v3(self: AddPartitionsToTxnResponse, o
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.results_by_topic_v3_and_below) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for results_by_topic_v3_and_below_item in self.results_by_topic_v3_and_below:
+    for results_by_topic_v3_and_below_item in self.results_by_topic_v3_and_below if len(self.results_by_topic_v3_and_below) < 8 else paced(self.results_by_topic_v3_and_below):
         _write_add_partitions_to_txn_topic_result_v3(results_by_topic_v3_and_below_item, out)
     out.append(b"\0")
 
@@ -321,7 +322,7 @@ def _write_add_partitions_to_txn_result_v4(self: AddPartitionsToTxnResult, out: 
     out.append(raw)
     n = len(self.topic_results) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topic_results_item in self.topic_results:
+    for topic_results_item in self.topic_results if len(self.topic_results) < 8 else paced(self.topic_results):
         _write_add_partitions_to_txn_topic_result_v3(topic_results_item, out)
     out.append(b"\0")
 
@@ -330,7 +331,7 @@ def _write_add_partitions_to_txn_response_v4(self: AddPartitionsToTxnResponse, o
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
     n = len(self.results_by_transaction) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for results_by_transaction_item in self.results_by_transaction:
+    for results_by_transaction_item in self.results_by_transaction if len(self.results_by_transaction) < 8 else paced(self.results_by_transaction):
         _write_add_partitions_to_txn_result_v4(results_by_transaction_item, out)
     out.append(b"\0")
 

@@ -6,6 +6,7 @@ from struct import Struct as _struct
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -144,7 +145,7 @@ def _read_add_raft_voter_request_v0(buf: Any, pos: int) -> tuple[AddRaftVoterReq
     if n > len(buf) - pos:
         truncated()
     listeners = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         listeners_item, pos = _read_listener_v0(buf, pos)
         listeners.append(listeners_item)
     if buf[pos]:
@@ -183,7 +184,7 @@ def _read_add_raft_voter_request_v1(buf: Any, pos: int) -> tuple[AddRaftVoterReq
     if n > len(buf) - pos:
         truncated()
     listeners = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         listeners_item, pos = _read_listener_v0(buf, pos)
         listeners.append(listeners_item)
     (ack_when_committed,) = _U_o(buf, pos)
@@ -219,7 +220,7 @@ def _write_add_raft_voter_request_v0(self: AddRaftVoterRequest, out: list[Any]) 
     out.append(_P_ii16s(self.timeout_ms, self.voter_id, self.voter_directory_id))
     n = len(self.listeners) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for listeners_item in self.listeners:
+    for listeners_item in self.listeners if len(self.listeners) < 8 else paced(self.listeners):
         _write_listener_v0(listeners_item, out)
     out.append(b"\0")
 
@@ -236,7 +237,7 @@ def _write_add_raft_voter_request_v1(self: AddRaftVoterRequest, out: list[Any]) 
     out.append(_P_ii16s(self.timeout_ms, self.voter_id, self.voter_directory_id))
     n = len(self.listeners) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for listeners_item in self.listeners:
+    for listeners_item in self.listeners if len(self.listeners) < 8 else paced(self.listeners):
         _write_listener_v0(listeners_item, out)
     out.append(_P_ox(self.ack_when_committed))
 

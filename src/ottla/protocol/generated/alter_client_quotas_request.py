@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -149,7 +150,7 @@ def _read_entry_data_v0(buf: Any, pos: int) -> tuple[EntryData, int]:
     if n > len(buf) - pos:
         truncated()
     entity = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         entity_item, pos = _read_entity_data_v0(buf, pos)
         entity.append(entity_item)
     (n,) = _U_i(buf, pos)
@@ -159,7 +160,7 @@ def _read_entry_data_v0(buf: Any, pos: int) -> tuple[EntryData, int]:
     if n > len(buf) - pos:
         truncated()
     ops = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         ops_item, pos = _read_op_data_v0(buf, pos)
         ops.append(ops_item)
     return EntryData(entity, ops), pos
@@ -173,7 +174,7 @@ def _read_alter_client_quotas_request_v0(buf: Any, pos: int) -> tuple[AlterClien
     if n > len(buf) - pos:
         truncated()
     entries = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         entries_item, pos = _read_entry_data_v0(buf, pos)
         entries.append(entries_item)
     (validate_only,) = _U_o(buf, pos)
@@ -256,7 +257,7 @@ def _read_entry_data_v1(buf: Any, pos: int) -> tuple[EntryData, int]:
     if n > len(buf) - pos:
         truncated()
     entity = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         entity_item, pos = _read_entity_data_v1(buf, pos)
         entity.append(entity_item)
     n = buf[pos]
@@ -269,7 +270,7 @@ def _read_entry_data_v1(buf: Any, pos: int) -> tuple[EntryData, int]:
     if n > len(buf) - pos:
         truncated()
     ops = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         ops_item, pos = _read_op_data_v1(buf, pos)
         ops.append(ops_item)
     if buf[pos]:
@@ -290,7 +291,7 @@ def _read_alter_client_quotas_request_v1(buf: Any, pos: int) -> tuple[AlterClien
     if n > len(buf) - pos:
         truncated()
     entries = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         entries_item, pos = _read_entry_data_v1(buf, pos)
         entries.append(entries_item)
     (validate_only,) = _U_o(buf, pos)
@@ -324,16 +325,16 @@ def _write_op_data_v0(self: OpData, out: list[Any]) -> None:
 
 def _write_entry_data_v0(self: EntryData, out: list[Any]) -> None:
     out.append(_P_i(len(self.entity)))
-    for entity_item in self.entity:
+    for entity_item in self.entity if len(self.entity) < 8 else paced(self.entity):
         _write_entity_data_v0(entity_item, out)
     out.append(_P_i(len(self.ops)))
-    for ops_item in self.ops:
+    for ops_item in self.ops if len(self.ops) < 8 else paced(self.ops):
         _write_op_data_v0(ops_item, out)
 
 
 def _write_alter_client_quotas_request_v0(self: AlterClientQuotasRequest, out: list[Any]) -> None:
     out.append(_P_i(len(self.entries)))
-    for entries_item in self.entries:
+    for entries_item in self.entries if len(self.entries) < 8 else paced(self.entries):
         _write_entry_data_v0(entries_item, out)
     out.append(_P_o(self.validate_only))
 
@@ -365,11 +366,11 @@ def _write_op_data_v1(self: OpData, out: list[Any]) -> None:
 def _write_entry_data_v1(self: EntryData, out: list[Any]) -> None:
     n = len(self.entity) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for entity_item in self.entity:
+    for entity_item in self.entity if len(self.entity) < 8 else paced(self.entity):
         _write_entity_data_v1(entity_item, out)
     n = len(self.ops) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for ops_item in self.ops:
+    for ops_item in self.ops if len(self.ops) < 8 else paced(self.ops):
         _write_op_data_v1(ops_item, out)
     out.append(b"\0")
 
@@ -377,7 +378,7 @@ def _write_entry_data_v1(self: EntryData, out: list[Any]) -> None:
 def _write_alter_client_quotas_request_v1(self: AlterClientQuotasRequest, out: list[Any]) -> None:
     n = len(self.entries) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for entries_item in self.entries:
+    for entries_item in self.entries if len(self.entries) < 8 else paced(self.entries):
         _write_entry_data_v1(entries_item, out)
     out.append(_P_ox(self.validate_only))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -127,7 +128,7 @@ def _read_entry_data_v0(buf: Any, pos: int) -> tuple[EntryData, int]:
     if n > len(buf) - pos:
         truncated()
     entity = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         entity_item, pos = _read_entity_data_v0(buf, pos)
         entity.append(entity_item)
     return EntryData(error_code, error_message, entity), pos
@@ -141,7 +142,7 @@ def _read_alter_client_quotas_response_v0(buf: Any, pos: int) -> tuple[AlterClie
     if n > len(buf) - pos:
         truncated()
     entries = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         entries_item, pos = _read_entry_data_v0(buf, pos)
         entries.append(entries_item)
     return AlterClientQuotasResponse(throttle_time_ms, entries), pos
@@ -215,7 +216,7 @@ def _read_entry_data_v1(buf: Any, pos: int) -> tuple[EntryData, int]:
     if n > len(buf) - pos:
         truncated()
     entity = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         entity_item, pos = _read_entity_data_v1(buf, pos)
         entity.append(entity_item)
     if buf[pos]:
@@ -238,7 +239,7 @@ def _read_alter_client_quotas_response_v1(buf: Any, pos: int) -> tuple[AlterClie
     if n > len(buf) - pos:
         truncated()
     entries = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         entries_item, pos = _read_entry_data_v1(buf, pos)
         entries.append(entries_item)
     if buf[pos]:
@@ -271,13 +272,13 @@ def _write_entry_data_v0(self: EntryData, out: list[Any]) -> None:
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_i(len(self.entity)))
-    for entity_item in self.entity:
+    for entity_item in self.entity if len(self.entity) < 8 else paced(self.entity):
         _write_entity_data_v0(entity_item, out)
 
 
 def _write_alter_client_quotas_response_v0(self: AlterClientQuotasResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.entries)))
-    for entries_item in self.entries:
+    for entries_item in self.entries if len(self.entries) < 8 else paced(self.entries):
         _write_entry_data_v0(entries_item, out)
 
 
@@ -309,7 +310,7 @@ def _write_entry_data_v1(self: EntryData, out: list[Any]) -> None:
         out.append(raw)
     n = len(self.entity) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for entity_item in self.entity:
+    for entity_item in self.entity if len(self.entity) < 8 else paced(self.entity):
         _write_entity_data_v1(entity_item, out)
     out.append(b"\0")
 
@@ -318,7 +319,7 @@ def _write_alter_client_quotas_response_v1(self: AlterClientQuotasResponse, out:
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.entries) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for entries_item in self.entries:
+    for entries_item in self.entries if len(self.entries) < 8 else paced(self.entries):
         _write_entry_data_v1(entries_item, out)
     out.append(b"\0")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct, pack, unpack_from
 from typing import Any
 
+from ottla.model.pace import charge, paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -87,6 +88,8 @@ def _read_reassignable_partition_v0(buf: Any, pos: int) -> tuple[ReassignablePar
     else:
         if n * 4 > len(buf) - pos:
             truncated()
+        if n > 63:
+            charge(n)
         replicas = list(unpack_from(f">{n}i", buf, pos))
         pos += n * 4
     if buf[pos]:
@@ -122,7 +125,7 @@ def _read_reassignable_topic_v0(buf: Any, pos: int) -> tuple[ReassignableTopic, 
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_reassignable_partition_v0(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -145,7 +148,7 @@ def _read_alter_partition_reassignments_request_v0(buf: Any, pos: int) -> tuple[
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_reassignable_topic_v0(buf, pos)
         topics.append(topics_item)
     if buf[pos]:
@@ -168,7 +171,7 @@ def _read_alter_partition_reassignments_request_v1(buf: Any, pos: int) -> tuple[
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_reassignable_topic_v0(buf, pos)
         topics.append(topics_item)
     if buf[pos]:
@@ -197,7 +200,7 @@ def _write_reassignable_topic_v0(self: ReassignableTopic, out: list[Any]) -> Non
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_reassignable_partition_v0(partitions_item, out)
     out.append(b"\0")
 
@@ -206,7 +209,7 @@ def _write_alter_partition_reassignments_request_v0(self: AlterPartitionReassign
     out.append(_P_i(self.timeout_ms))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_reassignable_topic_v0(topics_item, out)
     out.append(b"\0")
 
@@ -215,7 +218,7 @@ def _write_alter_partition_reassignments_request_v1(self: AlterPartitionReassign
     out.append(_P_io(self.timeout_ms, self.allow_replication_factor_change))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_reassignable_topic_v0(topics_item, out)
     out.append(b"\0")
 

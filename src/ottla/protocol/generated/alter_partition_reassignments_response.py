@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -135,7 +136,7 @@ def _read_reassignable_topic_response_v0(buf: Any, pos: int) -> tuple[Reassignab
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_reassignable_partition_response_v0(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -174,7 +175,7 @@ def _read_alter_partition_reassignments_response_v0(buf: Any, pos: int) -> tuple
     if n > len(buf) - pos:
         truncated()
     responses = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         responses_item, pos = _read_reassignable_topic_response_v0(buf, pos)
         responses.append(responses_item)
     if buf[pos]:
@@ -213,7 +214,7 @@ def _read_alter_partition_reassignments_response_v1(buf: Any, pos: int) -> tuple
     if n > len(buf) - pos:
         truncated()
     responses = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         responses_item, pos = _read_reassignable_topic_response_v0(buf, pos)
         responses.append(responses_item)
     if buf[pos]:
@@ -243,7 +244,7 @@ def _write_reassignable_topic_response_v0(self: ReassignableTopicResponse, out: 
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_reassignable_partition_response_v0(partitions_item, out)
     out.append(b"\0")
 
@@ -260,7 +261,7 @@ def _write_alter_partition_reassignments_response_v0(self: AlterPartitionReassig
         out.append(raw)
     n = len(self.responses) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for responses_item in self.responses:
+    for responses_item in self.responses if len(self.responses) < 8 else paced(self.responses):
         _write_reassignable_topic_response_v0(responses_item, out)
     out.append(b"\0")
 
@@ -277,7 +278,7 @@ def _write_alter_partition_reassignments_response_v1(self: AlterPartitionReassig
         out.append(raw)
     n = len(self.responses) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for responses_item in self.responses:
+    for responses_item in self.responses if len(self.responses) < 8 else paced(self.responses):
         _write_reassignable_topic_response_v0(responses_item, out)
     out.append(b"\0")
 

@@ -6,6 +6,7 @@ from struct import Struct as _struct, pack, unpack_from
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import charge, paced
 from ottla.protocol.primitives import (
     EMPTY,
     UVARINT,
@@ -116,6 +117,8 @@ def _read_partition_data_v2(buf: Any, pos: int) -> tuple[PartitionData, int]:
         unexpected_null("PartitionData.new_isr")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     new_isr = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     leader_recovery_state, partition_epoch = _U_bi(buf, pos)
@@ -140,7 +143,7 @@ def _read_topic_data_v2(buf: Any, pos: int) -> tuple[TopicData, int]:
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_partition_data_v2(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -163,7 +166,7 @@ def _read_alter_partition_request_v2(buf: Any, pos: int) -> tuple[AlterPartition
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_topic_data_v2(buf, pos)
         topics.append(topics_item)
     if buf[pos]:
@@ -196,7 +199,7 @@ def _read_partition_data_v3(buf: Any, pos: int) -> tuple[PartitionData, int]:
     if n > len(buf) - pos:
         truncated()
     new_isr_with_epochs = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         new_isr_with_epochs_item, pos = _read_broker_state_v3(buf, pos)
         new_isr_with_epochs.append(new_isr_with_epochs_item)
     leader_recovery_state, partition_epoch = _U_bi(buf, pos)
@@ -221,7 +224,7 @@ def _read_topic_data_v3(buf: Any, pos: int) -> tuple[TopicData, int]:
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_partition_data_v3(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -244,7 +247,7 @@ def _read_alter_partition_request_v3(buf: Any, pos: int) -> tuple[AlterPartition
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_topic_data_v3(buf, pos)
         topics.append(topics_item)
     if buf[pos]:
@@ -266,7 +269,7 @@ def _write_topic_data_v2(self: TopicData, out: list[Any]) -> None:
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_partition_data_v2(partitions_item, out)
     out.append(b"\0")
 
@@ -275,7 +278,7 @@ def _write_alter_partition_request_v2(self: AlterPartitionRequest, out: list[Any
     out.append(_P_iq(self.broker_id, self.broker_epoch))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_topic_data_v2(topics_item, out)
     out.append(b"\0")
 
@@ -288,7 +291,7 @@ def _write_partition_data_v3(self: PartitionData, out: list[Any]) -> None:
     out.append(_P_ii(self.partition_index, self.leader_epoch))
     n = len(self.new_isr_with_epochs) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for new_isr_with_epochs_item in self.new_isr_with_epochs:
+    for new_isr_with_epochs_item in self.new_isr_with_epochs if len(self.new_isr_with_epochs) < 8 else paced(self.new_isr_with_epochs):
         _write_broker_state_v3(new_isr_with_epochs_item, out)
     out.append(_P_bix(self.leader_recovery_state, self.partition_epoch))
 
@@ -297,7 +300,7 @@ def _write_topic_data_v3(self: TopicData, out: list[Any]) -> None:
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_partition_data_v3(partitions_item, out)
     out.append(b"\0")
 
@@ -306,7 +309,7 @@ def _write_alter_partition_request_v3(self: AlterPartitionRequest, out: list[Any
     out.append(_P_iq(self.broker_id, self.broker_epoch))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_topic_data_v3(topics_item, out)
     out.append(b"\0")
 

@@ -6,6 +6,7 @@ from struct import Struct as _struct, pack, unpack_from
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import charge, paced
 from ottla.protocol.primitives import (
     EMPTY,
     UVARINT,
@@ -104,6 +105,8 @@ def _read_partition_data_v2(buf: Any, pos: int) -> tuple[PartitionData, int]:
         unexpected_null("PartitionData.isr")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     isr = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     leader_recovery_state, partition_epoch = _U_bi(buf, pos)
@@ -128,7 +131,7 @@ def _read_topic_data_v2(buf: Any, pos: int) -> tuple[TopicData, int]:
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_partition_data_v2(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -151,7 +154,7 @@ def _read_alter_partition_response_v2(buf: Any, pos: int) -> tuple[AlterPartitio
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_topic_data_v2(buf, pos)
         topics.append(topics_item)
     if buf[pos]:
@@ -173,7 +176,7 @@ def _write_topic_data_v2(self: TopicData, out: list[Any]) -> None:
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_partition_data_v2(partitions_item, out)
     out.append(b"\0")
 
@@ -182,7 +185,7 @@ def _write_alter_partition_response_v2(self: AlterPartitionResponse, out: list[A
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_topic_data_v2(topics_item, out)
     out.append(b"\0")
 

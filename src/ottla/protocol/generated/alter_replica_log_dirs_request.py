@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct, pack, unpack_from
 from typing import Any
 
+from ottla.model.pace import charge, paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -87,6 +88,8 @@ def _read_alter_replica_log_dir_topic_v1(buf: Any, pos: int) -> tuple[AlterRepli
         unexpected_null("AlterReplicaLogDirTopic.partitions")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     partitions = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     return AlterReplicaLogDirTopic(name, partitions), pos
@@ -112,7 +115,7 @@ def _read_alter_replica_log_dir_v1(buf: Any, pos: int) -> tuple[AlterReplicaLogD
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_alter_replica_log_dir_topic_v1(buf, pos)
         topics.append(topics_item)
     return AlterReplicaLogDir(path, topics), pos
@@ -126,7 +129,7 @@ def _read_alter_replica_log_dirs_request_v1(buf: Any, pos: int) -> tuple[AlterRe
     if n > len(buf) - pos:
         truncated()
     dirs = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         dirs_item, pos = _read_alter_replica_log_dir_v1(buf, pos)
         dirs.append(dirs_item)
     return AlterReplicaLogDirsRequest(dirs), pos
@@ -157,6 +160,8 @@ def _read_alter_replica_log_dir_topic_v2(buf: Any, pos: int) -> tuple[AlterRepli
         unexpected_null("AlterReplicaLogDirTopic.partitions")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     partitions = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     if buf[pos]:
@@ -192,7 +197,7 @@ def _read_alter_replica_log_dir_v2(buf: Any, pos: int) -> tuple[AlterReplicaLogD
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_alter_replica_log_dir_topic_v2(buf, pos)
         topics.append(topics_item)
     if buf[pos]:
@@ -213,7 +218,7 @@ def _read_alter_replica_log_dirs_request_v2(buf: Any, pos: int) -> tuple[AlterRe
     if n > len(buf) - pos:
         truncated()
     dirs = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         dirs_item, pos = _read_alter_replica_log_dir_v2(buf, pos)
         dirs.append(dirs_item)
     if buf[pos]:
@@ -236,13 +241,13 @@ def _write_alter_replica_log_dir_v1(self: AlterReplicaLogDir, out: list[Any]) ->
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_alter_replica_log_dir_topic_v1(topics_item, out)
 
 
 def _write_alter_replica_log_dirs_request_v1(self: AlterReplicaLogDirsRequest, out: list[Any]) -> None:
     out.append(_P_i(len(self.dirs)))
-    for dirs_item in self.dirs:
+    for dirs_item in self.dirs if len(self.dirs) < 8 else paced(self.dirs):
         _write_alter_replica_log_dir_v1(dirs_item, out)
 
 
@@ -264,7 +269,7 @@ def _write_alter_replica_log_dir_v2(self: AlterReplicaLogDir, out: list[Any]) ->
     out.append(raw)
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_alter_replica_log_dir_topic_v2(topics_item, out)
     out.append(b"\0")
 
@@ -272,7 +277,7 @@ def _write_alter_replica_log_dir_v2(self: AlterReplicaLogDir, out: list[Any]) ->
 def _write_alter_replica_log_dirs_request_v2(self: AlterReplicaLogDirsRequest, out: list[Any]) -> None:
     n = len(self.dirs) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for dirs_item in self.dirs:
+    for dirs_item in self.dirs if len(self.dirs) < 8 else paced(self.dirs):
         _write_alter_replica_log_dir_v2(dirs_item, out)
     out.append(b"\0")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -102,7 +103,7 @@ def _read_alter_replica_log_dir_topic_result_v1(buf: Any, pos: int) -> tuple[Alt
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_alter_replica_log_dir_partition_result_v1(buf, pos)
         partitions.append(partitions_item)
     return AlterReplicaLogDirTopicResult(topic_name, partitions), pos
@@ -116,7 +117,7 @@ def _read_alter_replica_log_dirs_response_v1(buf: Any, pos: int) -> tuple[AlterR
     if n > len(buf) - pos:
         truncated()
     results = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         results_item, pos = _read_alter_replica_log_dir_topic_result_v1(buf, pos)
         results.append(results_item)
     return AlterReplicaLogDirsResponse(throttle_time_ms, results), pos
@@ -158,7 +159,7 @@ def _read_alter_replica_log_dir_topic_result_v2(buf: Any, pos: int) -> tuple[Alt
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_alter_replica_log_dir_partition_result_v2(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -181,7 +182,7 @@ def _read_alter_replica_log_dirs_response_v2(buf: Any, pos: int) -> tuple[AlterR
     if n > len(buf) - pos:
         truncated()
     results = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         results_item, pos = _read_alter_replica_log_dir_topic_result_v2(buf, pos)
         results.append(results_item)
     if buf[pos]:
@@ -200,13 +201,13 @@ def _write_alter_replica_log_dir_topic_result_v1(self: AlterReplicaLogDirTopicRe
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_alter_replica_log_dir_partition_result_v1(partitions_item, out)
 
 
 def _write_alter_replica_log_dirs_response_v1(self: AlterReplicaLogDirsResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.results)))
-    for results_item in self.results:
+    for results_item in self.results if len(self.results) < 8 else paced(self.results):
         _write_alter_replica_log_dir_topic_result_v1(results_item, out)
 
 
@@ -221,7 +222,7 @@ def _write_alter_replica_log_dir_topic_result_v2(self: AlterReplicaLogDirTopicRe
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_alter_replica_log_dir_partition_result_v2(partitions_item, out)
     out.append(b"\0")
 
@@ -230,7 +231,7 @@ def _write_alter_replica_log_dirs_response_v2(self: AlterReplicaLogDirsResponse,
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.results) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for results_item in self.results:
+    for results_item in self.results if len(self.results) < 8 else paced(self.results):
         _write_alter_replica_log_dir_topic_result_v2(results_item, out)
     out.append(b"\0")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -105,7 +106,7 @@ def _read_alter_share_group_offsets_request_topic_v0(buf: Any, pos: int) -> tupl
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_alter_share_group_offsets_request_partition_v0(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -141,7 +142,7 @@ def _read_alter_share_group_offsets_request_v0(buf: Any, pos: int) -> tuple[Alte
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_alter_share_group_offsets_request_topic_v0(buf, pos)
         topics.append(topics_item)
     if buf[pos]:
@@ -162,7 +163,7 @@ def _write_alter_share_group_offsets_request_topic_v0(self: AlterShareGroupOffse
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_alter_share_group_offsets_request_partition_v0(partitions_item, out)
     out.append(b"\0")
 
@@ -174,7 +175,7 @@ def _write_alter_share_group_offsets_request_v0(self: AlterShareGroupOffsetsRequ
     out.append(raw)
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_alter_share_group_offsets_request_topic_v0(topics_item, out)
     out.append(b"\0")
 

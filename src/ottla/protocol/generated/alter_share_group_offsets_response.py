@@ -6,6 +6,7 @@ from struct import Struct as _struct
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -138,7 +139,7 @@ def _read_alter_share_group_offsets_response_topic_v0(buf: Any, pos: int) -> tup
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_alter_share_group_offsets_response_partition_v0(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -177,7 +178,7 @@ def _read_alter_share_group_offsets_response_v0(buf: Any, pos: int) -> tuple[Alt
     if n > len(buf) - pos:
         truncated()
     responses = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         responses_item, pos = _read_alter_share_group_offsets_response_topic_v0(buf, pos)
         responses.append(responses_item)
     if buf[pos]:
@@ -208,7 +209,7 @@ def _write_alter_share_group_offsets_response_topic_v0(self: AlterShareGroupOffs
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_alter_share_group_offsets_response_partition_v0(partitions_item, out)
     out.append(b"\0")
 
@@ -225,7 +226,7 @@ def _write_alter_share_group_offsets_response_v0(self: AlterShareGroupOffsetsRes
         out.append(raw)
     n = len(self.responses) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for responses_item in self.responses:
+    for responses_item in self.responses if len(self.responses) < 8 else paced(self.responses):
         _write_alter_share_group_offsets_response_topic_v0(responses_item, out)
     out.append(b"\0")
 

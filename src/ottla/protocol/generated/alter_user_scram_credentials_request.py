@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -167,7 +168,7 @@ def _read_alter_user_scram_credentials_request_v0(buf: Any, pos: int) -> tuple[A
     if n > len(buf) - pos:
         truncated()
     deletions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         deletions_item, pos = _read_scram_credential_deletion_v0(buf, pos)
         deletions.append(deletions_item)
     n = buf[pos]
@@ -180,7 +181,7 @@ def _read_alter_user_scram_credentials_request_v0(buf: Any, pos: int) -> tuple[A
     if n > len(buf) - pos:
         truncated()
     upsertions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         upsertions_item, pos = _read_scram_credential_upsertion_v0(buf, pos)
         upsertions.append(upsertions_item)
     if buf[pos]:
@@ -216,11 +217,11 @@ def _write_scram_credential_upsertion_v0(self: ScramCredentialUpsertion, out: li
 def _write_alter_user_scram_credentials_request_v0(self: AlterUserScramCredentialsRequest, out: list[Any]) -> None:
     n = len(self.deletions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for deletions_item in self.deletions:
+    for deletions_item in self.deletions if len(self.deletions) < 8 else paced(self.deletions):
         _write_scram_credential_deletion_v0(deletions_item, out)
     n = len(self.upsertions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for upsertions_item in self.upsertions:
+    for upsertions_item in self.upsertions if len(self.upsertions) < 8 else paced(self.upsertions):
         _write_scram_credential_upsertion_v0(upsertions_item, out)
     out.append(b"\0")
 

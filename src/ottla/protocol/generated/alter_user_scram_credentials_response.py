@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -114,7 +115,7 @@ def _read_alter_user_scram_credentials_response_v0(buf: Any, pos: int) -> tuple[
     if n > len(buf) - pos:
         truncated()
     results = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         results_item, pos = _read_alter_user_scram_credentials_result_v0(buf, pos)
         results.append(results_item)
     if buf[pos]:
@@ -145,7 +146,7 @@ def _write_alter_user_scram_credentials_response_v0(self: AlterUserScramCredenti
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.results) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for results_item in self.results:
+    for results_item in self.results if len(self.results) < 8 else paced(self.results):
         _write_alter_user_scram_credentials_result_v0(results_item, out)
     out.append(b"\0")
 

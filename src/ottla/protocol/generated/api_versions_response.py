@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -14,6 +15,7 @@ from ottla.protocol.primitives import (
     bad_length,
     read_uvarint,
     skip_tags,
+    tag_numbers,
     truncated,
     unexpected_null,
     uvarint,
@@ -136,7 +138,7 @@ def _read_api_versions_response_v0(buf: Any, pos: int) -> tuple[ApiVersionsRespo
     if n > len(buf) - pos:
         truncated()
     api_keys = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         api_keys_item, pos = _read_api_version_v0(buf, pos)
         api_keys.append(api_keys_item)
     return ApiVersionsResponse(error_code, api_keys, 0, [], -1, [], False), pos
@@ -150,7 +152,7 @@ def _read_api_versions_response_v1(buf: Any, pos: int) -> tuple[ApiVersionsRespo
     if n > len(buf) - pos:
         truncated()
     api_keys = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         api_keys_item, pos = _read_api_version_v0(buf, pos)
         api_keys.append(api_keys_item)
     (throttle_time_ms,) = _U_i(buf, pos)
@@ -235,7 +237,7 @@ def _read_api_versions_response_v3(buf: Any, pos: int) -> tuple[ApiVersionsRespo
     if n > len(buf) - pos:
         truncated()
     api_keys = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         api_keys_item, pos = _read_api_version_v3(buf, pos)
         api_keys.append(api_keys_item)
     (throttle_time_ms,) = _U_i(buf, pos)
@@ -244,7 +246,7 @@ def _read_api_versions_response_v3(buf: Any, pos: int) -> tuple[ApiVersionsRespo
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in range(n):
+    for _ in tag_numbers(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -258,7 +260,7 @@ def _read_api_versions_response_v3(buf: Any, pos: int) -> tuple[ApiVersionsRespo
             if n > len(buf) - pos:
                 truncated()
             supported_features = []
-            for _ in range(n):
+            for _ in range(n) if n < 8 else paced(range(n)):
                 supported_features_item, pos = _read_supported_feature_key_v3(buf, pos)
                 supported_features.append(supported_features_item)
         elif tag == 1:
@@ -275,7 +277,7 @@ def _read_api_versions_response_v3(buf: Any, pos: int) -> tuple[ApiVersionsRespo
             if n > len(buf) - pos:
                 truncated()
             finalized_features = []
-            for _ in range(n):
+            for _ in range(n) if n < 8 else paced(range(n)):
                 finalized_features_item, pos = _read_finalized_feature_key_v3(buf, pos)
                 finalized_features.append(finalized_features_item)
         elif tag == 3:
@@ -294,13 +296,13 @@ def _write_api_version_v0(self: ApiVersion, out: list[Any]) -> None:
 
 def _write_api_versions_response_v0(self: ApiVersionsResponse, out: list[Any]) -> None:
     out.append(_P_hi(self.error_code, len(self.api_keys)))
-    for api_keys_item in self.api_keys:
+    for api_keys_item in self.api_keys if len(self.api_keys) < 8 else paced(self.api_keys):
         _write_api_version_v0(api_keys_item, out)
 
 
 def _write_api_versions_response_v1(self: ApiVersionsResponse, out: list[Any]) -> None:
     out.append(_P_hi(self.error_code, len(self.api_keys)))
-    for api_keys_item in self.api_keys:
+    for api_keys_item in self.api_keys if len(self.api_keys) < 8 else paced(self.api_keys):
         _write_api_version_v0(api_keys_item, out)
     out.append(_P_i(self.throttle_time_ms))
 
@@ -329,7 +331,7 @@ def _write_api_versions_response_v3(self: ApiVersionsResponse, out: list[Any]) -
     out.append(_P_h(self.error_code))
     n = len(self.api_keys) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for api_keys_item in self.api_keys:
+    for api_keys_item in self.api_keys if len(self.api_keys) < 8 else paced(self.api_keys):
         _write_api_version_v3(api_keys_item, out)
     out.append(_P_i(self.throttle_time_ms))
     tags: list[tuple[int, bytes]] = []
@@ -338,7 +340,7 @@ def _write_api_versions_response_v3(self: ApiVersionsResponse, out: list[Any]) -
         piece = []
         n = len(self.supported_features) + 1
         piece.append(UVARINT[n] if n < 128 else uvarint(n))
-        for supported_features_item in self.supported_features:
+        for supported_features_item in self.supported_features if len(self.supported_features) < 8 else paced(self.supported_features):
             _write_supported_feature_key_v3(supported_features_item, piece)
         tags.append((0, b"".join(piece)))
     if self.finalized_features_epoch != -1:
@@ -349,7 +351,7 @@ def _write_api_versions_response_v3(self: ApiVersionsResponse, out: list[Any]) -
         piece = []
         n = len(self.finalized_features) + 1
         piece.append(UVARINT[n] if n < 128 else uvarint(n))
-        for finalized_features_item in self.finalized_features:
+        for finalized_features_item in self.finalized_features if len(self.finalized_features) < 8 else paced(self.finalized_features):
             _write_finalized_feature_key_v3(finalized_features_item, piece)
         tags.append((2, b"".join(piece)))
     if self.zk_migration_ready != False:

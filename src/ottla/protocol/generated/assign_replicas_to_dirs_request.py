@@ -6,6 +6,7 @@ from struct import Struct as _struct
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     UVARINT,
@@ -109,7 +110,7 @@ def _read_topic_data_v0(buf: Any, pos: int) -> tuple[TopicData, int]:
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_partition_data_v0(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -132,7 +133,7 @@ def _read_directory_data_v0(buf: Any, pos: int) -> tuple[DirectoryData, int]:
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_topic_data_v0(buf, pos)
         topics.append(topics_item)
     if buf[pos]:
@@ -155,7 +156,7 @@ def _read_assign_replicas_to_dirs_request_v0(buf: Any, pos: int) -> tuple[Assign
     if n > len(buf) - pos:
         truncated()
     directories = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         directories_item, pos = _read_directory_data_v0(buf, pos)
         directories.append(directories_item)
     if buf[pos]:
@@ -173,7 +174,7 @@ def _write_topic_data_v0(self: TopicData, out: list[Any]) -> None:
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_partition_data_v0(partitions_item, out)
     out.append(b"\0")
 
@@ -182,7 +183,7 @@ def _write_directory_data_v0(self: DirectoryData, out: list[Any]) -> None:
     out.append(_P_16s(self.id))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_topic_data_v0(topics_item, out)
     out.append(b"\0")
 
@@ -191,7 +192,7 @@ def _write_assign_replicas_to_dirs_request_v0(self: AssignReplicasToDirsRequest,
     out.append(_P_iq(self.broker_id, self.broker_epoch))
     n = len(self.directories) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for directories_item in self.directories:
+    for directories_item in self.directories if len(self.directories) < 8 else paced(self.directories):
         _write_directory_data_v0(directories_item, out)
     out.append(b"\0")
 

@@ -6,6 +6,7 @@ from struct import Struct as _struct
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -133,7 +134,7 @@ def _read_topic_data_v0(buf: Any, pos: int) -> tuple[TopicData, int]:
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_partition_data_v0(buf, pos)
         partitions.append(partitions_item)
     return TopicData(topic_name, partitions), pos
@@ -160,7 +161,7 @@ def _read_begin_quorum_epoch_request_v0(buf: Any, pos: int) -> tuple[BeginQuorum
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_topic_data_v0(buf, pos)
         topics.append(topics_item)
     return BeginQuorumEpochRequest(cluster_id, -1, topics, []), pos
@@ -202,7 +203,7 @@ def _read_topic_data_v1(buf: Any, pos: int) -> tuple[TopicData, int]:
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_partition_data_v1(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -281,7 +282,7 @@ def _read_begin_quorum_epoch_request_v1(buf: Any, pos: int) -> tuple[BeginQuorum
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_topic_data_v1(buf, pos)
         topics.append(topics_item)
     n = buf[pos]
@@ -294,7 +295,7 @@ def _read_begin_quorum_epoch_request_v1(buf: Any, pos: int) -> tuple[BeginQuorum
     if n > len(buf) - pos:
         truncated()
     leader_endpoints = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         leader_endpoints_item, pos = _read_leader_endpoint_v1(buf, pos)
         leader_endpoints.append(leader_endpoints_item)
     if buf[pos]:
@@ -313,7 +314,7 @@ def _write_topic_data_v0(self: TopicData, out: list[Any]) -> None:
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_partition_data_v0(partitions_item, out)
 
 
@@ -326,7 +327,7 @@ def _write_begin_quorum_epoch_request_v0(self: BeginQuorumEpochRequest, out: lis
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_i(len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_topic_data_v0(topics_item, out)
 
 
@@ -341,7 +342,7 @@ def _write_topic_data_v1(self: TopicData, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_partition_data_v1(partitions_item, out)
     out.append(b"\0")
 
@@ -370,11 +371,11 @@ def _write_begin_quorum_epoch_request_v1(self: BeginQuorumEpochRequest, out: lis
     out.append(_P_i(self.voter_id))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_topic_data_v1(topics_item, out)
     n = len(self.leader_endpoints) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for leader_endpoints_item in self.leader_endpoints:
+    for leader_endpoints_item in self.leader_endpoints if len(self.leader_endpoints) < 8 else paced(self.leader_endpoints):
         _write_leader_endpoint_v1(leader_endpoints_item, out)
     out.append(b"\0")
 

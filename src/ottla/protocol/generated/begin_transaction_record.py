@@ -10,6 +10,7 @@ from ottla.protocol.primitives import (
     Message,
     bad_length,
     read_uvarint,
+    tag_numbers,
     truncated,
     uvarint,
     uvarint_rest,
@@ -39,7 +40,7 @@ def _read_begin_transaction_record_v0(buf: Any, pos: int) -> tuple[BeginTransact
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in range(n):
+    for _ in tag_numbers(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:

@@ -6,12 +6,14 @@ from struct import Struct as _struct
 from typing import Any
 
 from ottla.model.ids import Uuid
+from ottla.model.pace import charge
 from ottla.protocol.primitives import (
     EMPTY,
     UVARINT,
     Message,
     read_uvarint,
     skip_tags,
+    tag_numbers,
     truncated,
     unexpected_null,
     uvarint,
@@ -75,7 +77,7 @@ def _read_broker_heartbeat_request_v1(buf: Any, pos: int) -> tuple[BrokerHeartbe
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in range(n):
+    for _ in tag_numbers(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -88,6 +90,8 @@ def _read_broker_heartbeat_request_v1(buf: Any, pos: int) -> tuple[BrokerHeartbe
                 unexpected_null("BrokerHeartbeatRequest.offline_log_dirs")
             if n * 16 > len(buf) - pos:
                 truncated()
+            if n > 63:
+                charge(n)
             offline_log_dirs = [Uuid(bytes(buf[i : i + 16])) for i in range(pos, pos + 16 * n, 16)]
             pos += n * 16
         else:
@@ -106,7 +110,7 @@ def _read_broker_heartbeat_request_v2(buf: Any, pos: int) -> tuple[BrokerHeartbe
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in range(n):
+    for _ in tag_numbers(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -119,6 +123,8 @@ def _read_broker_heartbeat_request_v2(buf: Any, pos: int) -> tuple[BrokerHeartbe
                 unexpected_null("BrokerHeartbeatRequest.offline_log_dirs")
             if n * 16 > len(buf) - pos:
                 truncated()
+            if n > 63:
+                charge(n)
             offline_log_dirs = [Uuid(bytes(buf[i : i + 16])) for i in range(pos, pos + 16 * n, 16)]
             pos += n * 16
         elif tag == 1:
@@ -132,6 +138,8 @@ def _read_broker_heartbeat_request_v2(buf: Any, pos: int) -> tuple[BrokerHeartbe
             else:
                 if n * 16 > len(buf) - pos:
                     truncated()
+                if n > 63:
+                    charge(n)
                 cordoned_log_dirs = [Uuid(bytes(buf[i : i + 16])) for i in range(pos, pos + 16 * n, 16)]
                 pos += n * 16
         else:

@@ -6,11 +6,13 @@ from struct import Struct as _struct
 from typing import Any
 
 from ottla.model.ids import Uuid
+from ottla.model.pace import charge
 from ottla.protocol.primitives import (
     EMPTY,
     UVARINT,
     Message,
     read_uvarint,
+    tag_numbers,
     truncated,
     unexpected_null,
     uvarint,
@@ -62,7 +64,7 @@ def _read_broker_registration_change_record_v0(buf: Any, pos: int) -> tuple[Brok
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in range(n):
+    for _ in tag_numbers(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -84,7 +86,7 @@ def _read_broker_registration_change_record_v1(buf: Any, pos: int) -> tuple[Brok
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in range(n):
+    for _ in tag_numbers(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -110,7 +112,7 @@ def _read_broker_registration_change_record_v2(buf: Any, pos: int) -> tuple[Brok
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in range(n):
+    for _ in tag_numbers(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -129,6 +131,8 @@ def _read_broker_registration_change_record_v2(buf: Any, pos: int) -> tuple[Brok
                 unexpected_null("BrokerRegistrationChangeRecord.log_dirs")
             if n * 16 > len(buf) - pos:
                 truncated()
+            if n > 63:
+                charge(n)
             log_dirs = [Uuid(bytes(buf[i : i + 16])) for i in range(pos, pos + 16 * n, 16)]
             pos += n * 16
         else:
@@ -149,7 +153,7 @@ def _read_broker_registration_change_record_v3(buf: Any, pos: int) -> tuple[Brok
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in range(n):
+    for _ in tag_numbers(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -168,6 +172,8 @@ def _read_broker_registration_change_record_v3(buf: Any, pos: int) -> tuple[Brok
                 unexpected_null("BrokerRegistrationChangeRecord.log_dirs")
             if n * 16 > len(buf) - pos:
                 truncated()
+            if n > 63:
+                charge(n)
             log_dirs = [Uuid(bytes(buf[i : i + 16])) for i in range(pos, pos + 16 * n, 16)]
             pos += n * 16
         elif tag == 3:
@@ -181,6 +187,8 @@ def _read_broker_registration_change_record_v3(buf: Any, pos: int) -> tuple[Brok
             else:
                 if n * 16 > len(buf) - pos:
                     truncated()
+                if n > 63:
+                    charge(n)
                 cordoned_log_dirs = [Uuid(bytes(buf[i : i + 16])) for i in range(pos, pos + 16 * n, 16)]
                 pos += n * 16
         else:

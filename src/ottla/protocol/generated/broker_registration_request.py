@@ -6,6 +6,7 @@ from struct import Struct as _struct
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import charge, paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -206,7 +207,7 @@ def _read_broker_registration_request_v0(buf: Any, pos: int) -> tuple[BrokerRegi
     if n > len(buf) - pos:
         truncated()
     listeners = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         listeners_item, pos = _read_listener_v0(buf, pos)
         listeners.append(listeners_item)
     n = buf[pos]
@@ -219,7 +220,7 @@ def _read_broker_registration_request_v0(buf: Any, pos: int) -> tuple[BrokerRegi
     if n > len(buf) - pos:
         truncated()
     features = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         features_item, pos = _read_feature_v0(buf, pos)
         features.append(features_item)
     n = buf[pos]
@@ -275,7 +276,7 @@ def _read_broker_registration_request_v1(buf: Any, pos: int) -> tuple[BrokerRegi
     if n > len(buf) - pos:
         truncated()
     listeners = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         listeners_item, pos = _read_listener_v0(buf, pos)
         listeners.append(listeners_item)
     n = buf[pos]
@@ -288,7 +289,7 @@ def _read_broker_registration_request_v1(buf: Any, pos: int) -> tuple[BrokerRegi
     if n > len(buf) - pos:
         truncated()
     features = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         features_item, pos = _read_feature_v0(buf, pos)
         features.append(features_item)
     n = buf[pos]
@@ -346,7 +347,7 @@ def _read_broker_registration_request_v2(buf: Any, pos: int) -> tuple[BrokerRegi
     if n > len(buf) - pos:
         truncated()
     listeners = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         listeners_item, pos = _read_listener_v0(buf, pos)
         listeners.append(listeners_item)
     n = buf[pos]
@@ -359,7 +360,7 @@ def _read_broker_registration_request_v2(buf: Any, pos: int) -> tuple[BrokerRegi
     if n > len(buf) - pos:
         truncated()
     features = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         features_item, pos = _read_feature_v0(buf, pos)
         features.append(features_item)
     n = buf[pos]
@@ -389,6 +390,8 @@ def _read_broker_registration_request_v2(buf: Any, pos: int) -> tuple[BrokerRegi
         unexpected_null("BrokerRegistrationRequest.log_dirs")
     if n * 16 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     log_dirs = [Uuid(bytes(buf[i : i + 16])) for i in range(pos, pos + 16 * n, 16)]
     pos += n * 16
     if buf[pos]:
@@ -428,7 +431,7 @@ def _read_broker_registration_request_v3(buf: Any, pos: int) -> tuple[BrokerRegi
     if n > len(buf) - pos:
         truncated()
     listeners = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         listeners_item, pos = _read_listener_v0(buf, pos)
         listeners.append(listeners_item)
     n = buf[pos]
@@ -441,7 +444,7 @@ def _read_broker_registration_request_v3(buf: Any, pos: int) -> tuple[BrokerRegi
     if n > len(buf) - pos:
         truncated()
     features = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         features_item, pos = _read_feature_v0(buf, pos)
         features.append(features_item)
     n = buf[pos]
@@ -471,6 +474,8 @@ def _read_broker_registration_request_v3(buf: Any, pos: int) -> tuple[BrokerRegi
         unexpected_null("BrokerRegistrationRequest.log_dirs")
     if n * 16 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     log_dirs = [Uuid(bytes(buf[i : i + 16])) for i in range(pos, pos + 16 * n, 16)]
     pos += n * 16
     (previous_broker_epoch,) = _U_q(buf, pos)
@@ -511,11 +516,11 @@ def _write_broker_registration_request_v0(self: BrokerRegistrationRequest, out: 
     out.append(_P_16s(self.incarnation_id))
     n = len(self.listeners) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for listeners_item in self.listeners:
+    for listeners_item in self.listeners if len(self.listeners) < 8 else paced(self.listeners):
         _write_listener_v0(listeners_item, out)
     n = len(self.features) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for features_item in self.features:
+    for features_item in self.features if len(self.features) < 8 else paced(self.features):
         _write_feature_v0(features_item, out)
     rack_value = self.rack
     if rack_value is None:
@@ -537,11 +542,11 @@ def _write_broker_registration_request_v1(self: BrokerRegistrationRequest, out: 
     out.append(_P_16s(self.incarnation_id))
     n = len(self.listeners) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for listeners_item in self.listeners:
+    for listeners_item in self.listeners if len(self.listeners) < 8 else paced(self.listeners):
         _write_listener_v0(listeners_item, out)
     n = len(self.features) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for features_item in self.features:
+    for features_item in self.features if len(self.features) < 8 else paced(self.features):
         _write_feature_v0(features_item, out)
     rack_value = self.rack
     if rack_value is None:
@@ -563,11 +568,11 @@ def _write_broker_registration_request_v2(self: BrokerRegistrationRequest, out: 
     out.append(_P_16s(self.incarnation_id))
     n = len(self.listeners) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for listeners_item in self.listeners:
+    for listeners_item in self.listeners if len(self.listeners) < 8 else paced(self.listeners):
         _write_listener_v0(listeners_item, out)
     n = len(self.features) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for features_item in self.features:
+    for features_item in self.features if len(self.features) < 8 else paced(self.features):
         _write_feature_v0(features_item, out)
     rack_value = self.rack
     if rack_value is None:
@@ -593,11 +598,11 @@ def _write_broker_registration_request_v3(self: BrokerRegistrationRequest, out: 
     out.append(_P_16s(self.incarnation_id))
     n = len(self.listeners) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for listeners_item in self.listeners:
+    for listeners_item in self.listeners if len(self.listeners) < 8 else paced(self.listeners):
         _write_listener_v0(listeners_item, out)
     n = len(self.features) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for features_item in self.features:
+    for features_item in self.features if len(self.features) < 8 else paced(self.features):
         _write_feature_v0(features_item, out)
     rack_value = self.rack
     if rack_value is None:

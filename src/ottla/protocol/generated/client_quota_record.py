@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -111,7 +112,7 @@ def _read_client_quota_record_v0(buf: Any, pos: int) -> tuple[ClientQuotaRecord,
     if n > len(buf) - pos:
         truncated()
     entity = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         entity_item, pos = _read_entity_data_v0(buf, pos)
         entity.append(entity_item)
     n = buf[pos]
@@ -157,7 +158,7 @@ def _write_entity_data_v0(self: EntityData, out: list[Any]) -> None:
 def _write_client_quota_record_v0(self: ClientQuotaRecord, out: list[Any]) -> None:
     n = len(self.entity) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for entity_item in self.entity:
+    for entity_item in self.entity if len(self.entity) < 8 else paced(self.entity):
         _write_entity_data_v0(entity_item, out)
     raw = self.key.encode()
     n = len(raw) + 1

@@ -6,6 +6,7 @@ from struct import Struct as _struct, pack, unpack_from
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import charge, paced
 from ottla.protocol.primitives import (
     EMPTY,
     UVARINT,
@@ -13,6 +14,7 @@ from ottla.protocol.primitives import (
     Struct,
     read_uvarint,
     skip_tags,
+    tag_numbers,
     truncated,
     unexpected_null,
     uvarint,
@@ -83,13 +85,15 @@ def _read_topic_partitions_v0(buf: Any, pos: int) -> tuple[TopicPartitions, int]
         unexpected_null("TopicPartitions.partitions")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     partitions = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     n = buf[pos]
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in range(n):
+    for _ in tag_numbers(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -103,6 +107,8 @@ def _read_topic_partitions_v0(buf: Any, pos: int) -> tuple[TopicPartitions, int]
             else:
                 if n * 4 > len(buf) - pos:
                     truncated()
+                if n > 63:
+                    charge(n)
                 assignment_epochs = list(unpack_from(f">{n}i", buf, pos))
                 pos += n * 4
         else:
@@ -125,7 +131,7 @@ def _read_consumer_group_current_member_assignment_value_v0(buf: Any, pos: int) 
     if n > len(buf) - pos:
         truncated()
     assigned_partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         assigned_partitions_item, pos = _read_topic_partitions_v0(buf, pos)
         assigned_partitions.append(assigned_partitions_item)
     n = buf[pos]
@@ -138,7 +144,7 @@ def _read_consumer_group_current_member_assignment_value_v0(buf: Any, pos: int) 
     if n > len(buf) - pos:
         truncated()
     partitions_pending_revocation = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_pending_revocation_item, pos = _read_topic_partitions_v0(buf, pos)
         partitions_pending_revocation.append(partitions_pending_revocation_item)
     if buf[pos]:
@@ -175,11 +181,11 @@ def _write_consumer_group_current_member_assignment_value_v0(self: ConsumerGroup
     out.append(_P_iib(self.member_epoch, self.previous_member_epoch, self.state))
     n = len(self.assigned_partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for assigned_partitions_item in self.assigned_partitions:
+    for assigned_partitions_item in self.assigned_partitions if len(self.assigned_partitions) < 8 else paced(self.assigned_partitions):
         _write_topic_partitions_v0(assigned_partitions_item, out)
     n = len(self.partitions_pending_revocation) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_pending_revocation_item in self.partitions_pending_revocation:
+    for partitions_pending_revocation_item in self.partitions_pending_revocation if len(self.partitions_pending_revocation) < 8 else paced(self.partitions_pending_revocation):
         _write_topic_partitions_v0(partitions_pending_revocation_item, out)
     out.append(b"\0")
 

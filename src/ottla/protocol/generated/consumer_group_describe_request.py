@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -51,7 +52,7 @@ def _read_consumer_group_describe_request_v0(buf: Any, pos: int) -> tuple[Consum
     if n > len(buf) - pos:
         truncated()
     group_ids = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -80,7 +81,7 @@ def _read_consumer_group_describe_request_v0(buf: Any, pos: int) -> tuple[Consum
 def _write_consumer_group_describe_request_v0(self: ConsumerGroupDescribeRequest, out: list[Any]) -> None:
     n = len(self.group_ids) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for element in self.group_ids:
+    for element in self.group_ids if len(self.group_ids) < 8 else paced(self.group_ids):
         raw = element.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))

@@ -6,6 +6,7 @@ from struct import Struct as _struct, pack, unpack_from
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import charge, paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -185,6 +186,8 @@ def _read_topic_partitions_v0(buf: Any, pos: int) -> tuple[TopicPartitions, int]
         unexpected_null("TopicPartitions.partitions")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     partitions = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     if buf[pos]:
@@ -205,7 +208,7 @@ def _read_assignment_v0(buf: Any, pos: int) -> tuple[Assignment, int]:
     if n > len(buf) - pos:
         truncated()
     topic_partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topic_partitions_item, pos = _read_topic_partitions_v0(buf, pos)
         topic_partitions.append(topic_partitions_item)
     if buf[pos]:
@@ -305,7 +308,7 @@ def _read_member_v0(buf: Any, pos: int) -> tuple[Member, int]:
     if n > len(buf) - pos:
         truncated()
     subscribed_topic_names = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -423,7 +426,7 @@ def _read_described_group_v0(buf: Any, pos: int) -> tuple[DescribedGroup, int]:
     if n > len(buf) - pos:
         truncated()
     members = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         members_item, pos = _read_member_v0(buf, pos)
         members.append(members_item)
     (authorized_operations,) = _U_i(buf, pos)
@@ -448,7 +451,7 @@ def _read_consumer_group_describe_response_v0(buf: Any, pos: int) -> tuple[Consu
     if n > len(buf) - pos:
         truncated()
     groups = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         groups_item, pos = _read_described_group_v0(buf, pos)
         groups.append(groups_item)
     if buf[pos]:
@@ -548,7 +551,7 @@ def _read_member_v1(buf: Any, pos: int) -> tuple[Member, int]:
     if n > len(buf) - pos:
         truncated()
     subscribed_topic_names = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -668,7 +671,7 @@ def _read_described_group_v1(buf: Any, pos: int) -> tuple[DescribedGroup, int]:
     if n > len(buf) - pos:
         truncated()
     members = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         members_item, pos = _read_member_v1(buf, pos)
         members.append(members_item)
     (authorized_operations,) = _U_i(buf, pos)
@@ -693,7 +696,7 @@ def _read_consumer_group_describe_response_v1(buf: Any, pos: int) -> tuple[Consu
     if n > len(buf) - pos:
         truncated()
     groups = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         groups_item, pos = _read_described_group_v1(buf, pos)
         groups.append(groups_item)
     if buf[pos]:
@@ -718,7 +721,7 @@ def _write_topic_partitions_v0(self: TopicPartitions, out: list[Any]) -> None:
 def _write_assignment_v0(self: Assignment, out: list[Any]) -> None:
     n = len(self.topic_partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topic_partitions_item in self.topic_partitions:
+    for topic_partitions_item in self.topic_partitions if len(self.topic_partitions) < 8 else paced(self.topic_partitions):
         _write_topic_partitions_v0(topic_partitions_item, out)
     out.append(b"\0")
 
@@ -755,7 +758,7 @@ def _write_member_v0(self: Member, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.subscribed_topic_names) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for element in self.subscribed_topic_names:
+    for element in self.subscribed_topic_names if len(self.subscribed_topic_names) < 8 else paced(self.subscribed_topic_names):
         raw = element.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
@@ -798,7 +801,7 @@ def _write_described_group_v0(self: DescribedGroup, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.members) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for members_item in self.members:
+    for members_item in self.members if len(self.members) < 8 else paced(self.members):
         _write_member_v0(members_item, out)
     out.append(_P_ix(self.authorized_operations))
 
@@ -807,7 +810,7 @@ def _write_consumer_group_describe_response_v0(self: ConsumerGroupDescribeRespon
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.groups) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for groups_item in self.groups:
+    for groups_item in self.groups if len(self.groups) < 8 else paced(self.groups):
         _write_described_group_v0(groups_item, out)
     out.append(b"\0")
 
@@ -844,7 +847,7 @@ def _write_member_v1(self: Member, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.subscribed_topic_names) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for element in self.subscribed_topic_names:
+    for element in self.subscribed_topic_names if len(self.subscribed_topic_names) < 8 else paced(self.subscribed_topic_names):
         raw = element.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
@@ -887,7 +890,7 @@ def _write_described_group_v1(self: DescribedGroup, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.members) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for members_item in self.members:
+    for members_item in self.members if len(self.members) < 8 else paced(self.members):
         _write_member_v1(members_item, out)
     out.append(_P_ix(self.authorized_operations))
 
@@ -896,7 +899,7 @@ def _write_consumer_group_describe_response_v1(self: ConsumerGroupDescribeRespon
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.groups) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for groups_item in self.groups:
+    for groups_item in self.groups if len(self.groups) < 8 else paced(self.groups):
         _write_described_group_v1(groups_item, out)
     out.append(b"\0")
 

@@ -6,6 +6,7 @@ from struct import Struct as _struct, pack, unpack_from
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import charge, paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -94,6 +95,8 @@ def _read_topic_partitions_v0(buf: Any, pos: int) -> tuple[TopicPartitions, int]
         unexpected_null("TopicPartitions.partitions")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     partitions = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     if buf[pos]:
@@ -181,7 +184,7 @@ def _read_consumer_group_heartbeat_request_v0(buf: Any, pos: int) -> tuple[Consu
         if n > len(buf) - pos:
             truncated()
         subscribed_topic_names = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             n = buf[pos]
             pos += 1
             if n > 127:
@@ -225,7 +228,7 @@ def _read_consumer_group_heartbeat_request_v0(buf: Any, pos: int) -> tuple[Consu
         if n > len(buf) - pos:
             truncated()
         topic_partitions = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             topic_partitions_item, pos = _read_topic_partitions_v0(buf, pos)
             topic_partitions.append(topic_partitions_item)
     if buf[pos]:
@@ -313,7 +316,7 @@ def _read_consumer_group_heartbeat_request_v1(buf: Any, pos: int) -> tuple[Consu
         if n > len(buf) - pos:
             truncated()
         subscribed_topic_names = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             n = buf[pos]
             pos += 1
             if n > 127:
@@ -373,7 +376,7 @@ def _read_consumer_group_heartbeat_request_v1(buf: Any, pos: int) -> tuple[Consu
         if n > len(buf) - pos:
             truncated()
         topic_partitions = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             topic_partitions_item, pos = _read_topic_partitions_v0(buf, pos)
             topic_partitions.append(topic_partitions_item)
     if buf[pos]:
@@ -424,7 +427,7 @@ def _write_consumer_group_heartbeat_request_v0(self: ConsumerGroupHeartbeatReque
     else:
         n = len(subscribed_topic_names_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for element in subscribed_topic_names_value:
+        for element in subscribed_topic_names_value if len(subscribed_topic_names_value) < 8 else paced(subscribed_topic_names_value):
             raw = element.encode()
             n = len(raw) + 1
             out.append(UVARINT[n] if n < 128 else uvarint(n))
@@ -443,7 +446,7 @@ def _write_consumer_group_heartbeat_request_v0(self: ConsumerGroupHeartbeatReque
     else:
         n = len(topic_partitions_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for topic_partitions_item in topic_partitions_value:
+        for topic_partitions_item in topic_partitions_value if len(topic_partitions_value) < 8 else paced(topic_partitions_value):
             _write_topic_partitions_v0(topic_partitions_item, out)
     out.append(b"\0")
 
@@ -481,7 +484,7 @@ def _write_consumer_group_heartbeat_request_v1(self: ConsumerGroupHeartbeatReque
     else:
         n = len(subscribed_topic_names_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for element in subscribed_topic_names_value:
+        for element in subscribed_topic_names_value if len(subscribed_topic_names_value) < 8 else paced(subscribed_topic_names_value):
             raw = element.encode()
             n = len(raw) + 1
             out.append(UVARINT[n] if n < 128 else uvarint(n))
@@ -508,7 +511,7 @@ def _write_consumer_group_heartbeat_request_v1(self: ConsumerGroupHeartbeatReque
     else:
         n = len(topic_partitions_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for topic_partitions_item in topic_partitions_value:
+        for topic_partitions_item in topic_partitions_value if len(topic_partitions_value) < 8 else paced(topic_partitions_value):
             _write_topic_partitions_v0(topic_partitions_item, out)
     out.append(b"\0")
 

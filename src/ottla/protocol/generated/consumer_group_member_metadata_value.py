@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -14,6 +15,7 @@ from ottla.protocol.primitives import (
     bad_length,
     read_uvarint,
     skip_tags,
+    tag_numbers,
     truncated,
     unexpected_null,
     uvarint,
@@ -144,7 +146,7 @@ def _read_classic_member_metadata_v0(buf: Any, pos: int) -> tuple[ClassicMemberM
     if n > len(buf) - pos:
         truncated()
     supported_protocols = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         supported_protocols_item, pos = _read_classic_protocol_v0(buf, pos)
         supported_protocols.append(supported_protocols_item)
     if buf[pos]:
@@ -228,7 +230,7 @@ def _read_consumer_group_member_metadata_value_v0(buf: Any, pos: int) -> tuple[C
     if n > len(buf) - pos:
         truncated()
     subscribed_topic_names = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -283,7 +285,7 @@ def _read_consumer_group_member_metadata_value_v0(buf: Any, pos: int) -> tuple[C
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in range(n):
+    for _ in tag_numbers(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -317,7 +319,7 @@ def _write_classic_member_metadata_v0(self: ClassicMemberMetadata, out: list[Any
     out.append(_P_i(self.session_timeout_ms))
     n = len(self.supported_protocols) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for supported_protocols_item in self.supported_protocols:
+    for supported_protocols_item in self.supported_protocols if len(self.supported_protocols) < 8 else paced(self.supported_protocols):
         _write_classic_protocol_v0(supported_protocols_item, out)
     out.append(b"\0")
 
@@ -349,7 +351,7 @@ def _write_consumer_group_member_metadata_value_v0(self: ConsumerGroupMemberMeta
     out.append(raw)
     n = len(self.subscribed_topic_names) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for element in self.subscribed_topic_names:
+    for element in self.subscribed_topic_names if len(self.subscribed_topic_names) < 8 else paced(self.subscribed_topic_names):
         raw = element.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))

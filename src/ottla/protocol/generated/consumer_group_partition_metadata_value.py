@@ -6,6 +6,7 @@ from struct import Struct as _struct
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -88,7 +89,7 @@ def _read_partition_metadata_v0(buf: Any, pos: int) -> tuple[PartitionMetadata, 
     if n > len(buf) - pos:
         truncated()
     racks = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -142,7 +143,7 @@ def _read_topic_metadata_v0(buf: Any, pos: int) -> tuple[TopicMetadata, int]:
     if n > len(buf) - pos:
         truncated()
     partition_metadata = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partition_metadata_item, pos = _read_partition_metadata_v0(buf, pos)
         partition_metadata.append(partition_metadata_item)
     if buf[pos]:
@@ -163,7 +164,7 @@ def _read_consumer_group_partition_metadata_value_v0(buf: Any, pos: int) -> tupl
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_topic_metadata_v0(buf, pos)
         topics.append(topics_item)
     if buf[pos]:
@@ -177,7 +178,7 @@ def _write_partition_metadata_v0(self: PartitionMetadata, out: list[Any]) -> Non
     out.append(_P_i(self.partition))
     n = len(self.racks) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for element in self.racks:
+    for element in self.racks if len(self.racks) < 8 else paced(self.racks):
         raw = element.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
@@ -194,7 +195,7 @@ def _write_topic_metadata_v0(self: TopicMetadata, out: list[Any]) -> None:
     out.append(_P_i(self.num_partitions))
     n = len(self.partition_metadata) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partition_metadata_item in self.partition_metadata:
+    for partition_metadata_item in self.partition_metadata if len(self.partition_metadata) < 8 else paced(self.partition_metadata):
         _write_partition_metadata_v0(partition_metadata_item, out)
     out.append(b"\0")
 
@@ -202,7 +203,7 @@ def _write_topic_metadata_v0(self: TopicMetadata, out: list[Any]) -> None:
 def _write_consumer_group_partition_metadata_value_v0(self: ConsumerGroupPartitionMetadataValue, out: list[Any]) -> None:
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_topic_metadata_v0(topics_item, out)
     out.append(b"\0")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -54,7 +55,7 @@ def _read_consumer_group_regular_expression_value_v0(buf: Any, pos: int) -> tupl
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -83,7 +84,7 @@ def _read_consumer_group_regular_expression_value_v0(buf: Any, pos: int) -> tupl
 def _write_consumer_group_regular_expression_value_v0(self: ConsumerGroupRegularExpressionValue, out: list[Any]) -> None:
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for element in self.topics:
+    for element in self.topics if len(self.topics) < 8 else paced(self.topics):
         raw = element.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))

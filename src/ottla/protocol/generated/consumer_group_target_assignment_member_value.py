@@ -6,6 +6,7 @@ from struct import Struct as _struct, pack, unpack_from
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import charge, paced
 from ottla.protocol.primitives import (
     EMPTY,
     UVARINT,
@@ -63,6 +64,8 @@ def _read_topic_partition_v0(buf: Any, pos: int) -> tuple[TopicPartition, int]:
         unexpected_null("TopicPartition.partitions")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     partitions = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     if buf[pos]:
@@ -83,7 +86,7 @@ def _read_consumer_group_target_assignment_member_value_v0(buf: Any, pos: int) -
     if n > len(buf) - pos:
         truncated()
     topic_partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topic_partitions_item, pos = _read_topic_partition_v0(buf, pos)
         topic_partitions.append(topic_partitions_item)
     if buf[pos]:
@@ -104,7 +107,7 @@ def _write_topic_partition_v0(self: TopicPartition, out: list[Any]) -> None:
 def _write_consumer_group_target_assignment_member_value_v0(self: ConsumerGroupTargetAssignmentMemberValue, out: list[Any]) -> None:
     n = len(self.topic_partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topic_partitions_item in self.topic_partitions:
+    for topic_partitions_item in self.topic_partitions if len(self.topic_partitions) < 8 else paced(self.topic_partitions):
         _write_topic_partition_v0(topic_partitions_item, out)
     out.append(b"\0")
 

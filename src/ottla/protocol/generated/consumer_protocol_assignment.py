@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct, pack, unpack_from
 from typing import Any
 
+from ottla.model.pace import charge, paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -72,6 +73,8 @@ def _read_topic_partition_v0(buf: Any, pos: int) -> tuple[TopicPartition, int]:
         unexpected_null("TopicPartition.partitions")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     partitions = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     return TopicPartition(topic, partitions), pos
@@ -85,7 +88,7 @@ def _read_consumer_protocol_assignment_v0(buf: Any, pos: int) -> tuple[ConsumerP
     if n > len(buf) - pos:
         truncated()
     assigned_partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         assigned_partitions_item, pos = _read_topic_partition_v0(buf, pos)
         assigned_partitions.append(assigned_partitions_item)
     (n,) = _U_i(buf, pos)
@@ -112,7 +115,7 @@ def _write_topic_partition_v0(self: TopicPartition, out: list[Any]) -> None:
 
 def _write_consumer_protocol_assignment_v0(self: ConsumerProtocolAssignment, out: list[Any]) -> None:
     out.append(_P_i(len(self.assigned_partitions)))
-    for assigned_partitions_item in self.assigned_partitions:
+    for assigned_partitions_item in self.assigned_partitions if len(self.assigned_partitions) < 8 else paced(self.assigned_partitions):
         _write_topic_partition_v0(assigned_partitions_item, out)
     user_data_value = self.user_data
     if user_data_value is None:

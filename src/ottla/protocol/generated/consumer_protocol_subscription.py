@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct, pack, unpack_from
 from typing import Any
 
+from ottla.model.pace import charge, paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -71,7 +72,7 @@ def _read_consumer_protocol_subscription_v0(buf: Any, pos: int) -> tuple[Consume
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         (n,) = _U_h(buf, pos)
         pos += 2
         if n < 0:
@@ -118,6 +119,8 @@ def _read_topic_partition_v1(buf: Any, pos: int) -> tuple[TopicPartition, int]:
         unexpected_null("TopicPartition.partitions")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     partitions = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     return TopicPartition(topic, partitions), pos
@@ -131,7 +134,7 @@ def _read_consumer_protocol_subscription_v1(buf: Any, pos: int) -> tuple[Consume
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         (n,) = _U_h(buf, pos)
         pos += 2
         if n < 0:
@@ -163,7 +166,7 @@ def _read_consumer_protocol_subscription_v1(buf: Any, pos: int) -> tuple[Consume
     if n > len(buf) - pos:
         truncated()
     owned_partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         owned_partitions_item, pos = _read_topic_partition_v1(buf, pos)
         owned_partitions.append(owned_partitions_item)
     return ConsumerProtocolSubscription(topics, user_data, owned_partitions, -1, None), pos
@@ -177,7 +180,7 @@ def _read_consumer_protocol_subscription_v2(buf: Any, pos: int) -> tuple[Consume
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         (n,) = _U_h(buf, pos)
         pos += 2
         if n < 0:
@@ -209,7 +212,7 @@ def _read_consumer_protocol_subscription_v2(buf: Any, pos: int) -> tuple[Consume
     if n > len(buf) - pos:
         truncated()
     owned_partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         owned_partitions_item, pos = _read_topic_partition_v1(buf, pos)
         owned_partitions.append(owned_partitions_item)
     (generation_id,) = _U_i(buf, pos)
@@ -225,7 +228,7 @@ def _read_consumer_protocol_subscription_v3(buf: Any, pos: int) -> tuple[Consume
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         (n,) = _U_h(buf, pos)
         pos += 2
         if n < 0:
@@ -257,7 +260,7 @@ def _read_consumer_protocol_subscription_v3(buf: Any, pos: int) -> tuple[Consume
     if n > len(buf) - pos:
         truncated()
     owned_partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         owned_partitions_item, pos = _read_topic_partition_v1(buf, pos)
         owned_partitions.append(owned_partitions_item)
     generation_id, n = _U_ih(buf, pos)
@@ -278,7 +281,7 @@ def _read_consumer_protocol_subscription_v3(buf: Any, pos: int) -> tuple[Consume
 
 def _write_consumer_protocol_subscription_v0(self: ConsumerProtocolSubscription, out: list[Any]) -> None:
     out.append(_P_i(len(self.topics)))
-    for element in self.topics:
+    for element in self.topics if len(self.topics) < 8 else paced(self.topics):
         raw = element.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
@@ -300,7 +303,7 @@ def _write_topic_partition_v1(self: TopicPartition, out: list[Any]) -> None:
 
 def _write_consumer_protocol_subscription_v1(self: ConsumerProtocolSubscription, out: list[Any]) -> None:
     out.append(_P_i(len(self.topics)))
-    for element in self.topics:
+    for element in self.topics if len(self.topics) < 8 else paced(self.topics):
         raw = element.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
@@ -311,13 +314,13 @@ def _write_consumer_protocol_subscription_v1(self: ConsumerProtocolSubscription,
         out.append(_P_i(len(user_data_value)))
         out.append(user_data_value)
     out.append(_P_i(len(self.owned_partitions)))
-    for owned_partitions_item in self.owned_partitions:
+    for owned_partitions_item in self.owned_partitions if len(self.owned_partitions) < 8 else paced(self.owned_partitions):
         _write_topic_partition_v1(owned_partitions_item, out)
 
 
 def _write_consumer_protocol_subscription_v2(self: ConsumerProtocolSubscription, out: list[Any]) -> None:
     out.append(_P_i(len(self.topics)))
-    for element in self.topics:
+    for element in self.topics if len(self.topics) < 8 else paced(self.topics):
         raw = element.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
@@ -328,14 +331,14 @@ def _write_consumer_protocol_subscription_v2(self: ConsumerProtocolSubscription,
         out.append(_P_i(len(user_data_value)))
         out.append(user_data_value)
     out.append(_P_i(len(self.owned_partitions)))
-    for owned_partitions_item in self.owned_partitions:
+    for owned_partitions_item in self.owned_partitions if len(self.owned_partitions) < 8 else paced(self.owned_partitions):
         _write_topic_partition_v1(owned_partitions_item, out)
     out.append(_P_i(self.generation_id))
 
 
 def _write_consumer_protocol_subscription_v3(self: ConsumerProtocolSubscription, out: list[Any]) -> None:
     out.append(_P_i(len(self.topics)))
-    for element in self.topics:
+    for element in self.topics if len(self.topics) < 8 else paced(self.topics):
         raw = element.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
@@ -346,7 +349,7 @@ def _write_consumer_protocol_subscription_v3(self: ConsumerProtocolSubscription,
         out.append(_P_i(len(user_data_value)))
         out.append(user_data_value)
     out.append(_P_i(len(self.owned_partitions)))
-    for owned_partitions_item in self.owned_partitions:
+    for owned_partitions_item in self.owned_partitions if len(self.owned_partitions) < 8 else paced(self.owned_partitions):
         _write_topic_partition_v1(owned_partitions_item, out)
     out.append(_P_i(self.generation_id))
     rack_id_value = self.rack_id

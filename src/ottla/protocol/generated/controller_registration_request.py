@@ -6,6 +6,7 @@ from struct import Struct as _struct
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -170,7 +171,7 @@ def _read_controller_registration_request_v0(buf: Any, pos: int) -> tuple[Contro
     if n > len(buf) - pos:
         truncated()
     listeners = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         listeners_item, pos = _read_listener_v0(buf, pos)
         listeners.append(listeners_item)
     n = buf[pos]
@@ -183,7 +184,7 @@ def _read_controller_registration_request_v0(buf: Any, pos: int) -> tuple[Contro
     if n > len(buf) - pos:
         truncated()
     features = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         features_item, pos = _read_feature_v0(buf, pos)
         features.append(features_item)
     if buf[pos]:
@@ -217,11 +218,11 @@ def _write_controller_registration_request_v0(self: ControllerRegistrationReques
     out.append(_P_i16so(self.controller_id, self.incarnation_id, self.zk_migration_ready))
     n = len(self.listeners) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for listeners_item in self.listeners:
+    for listeners_item in self.listeners if len(self.listeners) < 8 else paced(self.listeners):
         _write_listener_v0(listeners_item, out)
     n = len(self.features) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for features_item in self.features:
+    for features_item in self.features if len(self.features) < 8 else paced(self.features):
         _write_feature_v0(features_item, out)
     out.append(b"\0")
 

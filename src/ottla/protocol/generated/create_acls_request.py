@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -126,7 +127,7 @@ def _read_create_acls_request_v1(buf: Any, pos: int) -> tuple[CreateAclsRequest,
     if n > len(buf) - pos:
         truncated()
     creations = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         creations_item, pos = _read_acl_creation_v1(buf, pos)
         creations.append(creations_item)
     return CreateAclsRequest(creations), pos
@@ -202,7 +203,7 @@ def _read_create_acls_request_v2(buf: Any, pos: int) -> tuple[CreateAclsRequest,
     if n > len(buf) - pos:
         truncated()
     creations = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         creations_item, pos = _read_acl_creation_v2(buf, pos)
         creations.append(creations_item)
     if buf[pos]:
@@ -227,7 +228,7 @@ def _write_acl_creation_v1(self: AclCreation, out: list[Any]) -> None:
 
 def _write_create_acls_request_v1(self: CreateAclsRequest, out: list[Any]) -> None:
     out.append(_P_i(len(self.creations)))
-    for creations_item in self.creations:
+    for creations_item in self.creations if len(self.creations) < 8 else paced(self.creations):
         _write_acl_creation_v1(creations_item, out)
 
 
@@ -252,7 +253,7 @@ def _write_acl_creation_v2(self: AclCreation, out: list[Any]) -> None:
 def _write_create_acls_request_v2(self: CreateAclsRequest, out: list[Any]) -> None:
     n = len(self.creations) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for creations_item in self.creations:
+    for creations_item in self.creations if len(self.creations) < 8 else paced(self.creations):
         _write_acl_creation_v2(creations_item, out)
     out.append(b"\0")
 

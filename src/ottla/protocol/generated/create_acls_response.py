@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -85,7 +86,7 @@ def _read_create_acls_response_v1(buf: Any, pos: int) -> tuple[CreateAclsRespons
     if n > len(buf) - pos:
         truncated()
     results = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         results_item, pos = _read_acl_creation_result_v1(buf, pos)
         results.append(results_item)
     return CreateAclsResponse(throttle_time_ms, results), pos
@@ -130,7 +131,7 @@ def _read_create_acls_response_v2(buf: Any, pos: int) -> tuple[CreateAclsRespons
     if n > len(buf) - pos:
         truncated()
     results = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         results_item, pos = _read_acl_creation_result_v2(buf, pos)
         results.append(results_item)
     if buf[pos]:
@@ -153,7 +154,7 @@ def _write_acl_creation_result_v1(self: AclCreationResult, out: list[Any]) -> No
 
 def _write_create_acls_response_v1(self: CreateAclsResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.results)))
-    for results_item in self.results:
+    for results_item in self.results if len(self.results) < 8 else paced(self.results):
         _write_acl_creation_result_v1(results_item, out)
 
 
@@ -174,7 +175,7 @@ def _write_create_acls_response_v2(self: CreateAclsResponse, out: list[Any]) -> 
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.results) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for results_item in self.results:
+    for results_item in self.results if len(self.results) < 8 else paced(self.results):
         _write_acl_creation_result_v2(results_item, out)
     out.append(b"\0")
 

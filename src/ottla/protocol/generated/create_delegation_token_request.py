@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -102,7 +103,7 @@ def _read_create_delegation_token_request_v1(buf: Any, pos: int) -> tuple[Create
     if n > len(buf) - pos:
         truncated()
     renewers = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         renewers_item, pos = _read_creatable_renewers_v1(buf, pos)
         renewers.append(renewers_item)
     (max_lifetime_ms,) = _U_q(buf, pos)
@@ -159,7 +160,7 @@ def _read_create_delegation_token_request_v2(buf: Any, pos: int) -> tuple[Create
     if n > len(buf) - pos:
         truncated()
     renewers = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         renewers_item, pos = _read_creatable_renewers_v2(buf, pos)
         renewers.append(renewers_item)
     (max_lifetime_ms,) = _U_q(buf, pos)
@@ -214,7 +215,7 @@ def _read_create_delegation_token_request_v3(buf: Any, pos: int) -> tuple[Create
     if n > len(buf) - pos:
         truncated()
     renewers = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         renewers_item, pos = _read_creatable_renewers_v2(buf, pos)
         renewers.append(renewers_item)
     (max_lifetime_ms,) = _U_q(buf, pos)
@@ -237,7 +238,7 @@ def _write_creatable_renewers_v1(self: CreatableRenewers, out: list[Any]) -> Non
 
 def _write_create_delegation_token_request_v1(self: CreateDelegationTokenRequest, out: list[Any]) -> None:
     out.append(_P_i(len(self.renewers)))
-    for renewers_item in self.renewers:
+    for renewers_item in self.renewers if len(self.renewers) < 8 else paced(self.renewers):
         _write_creatable_renewers_v1(renewers_item, out)
     out.append(_P_q(self.max_lifetime_ms))
 
@@ -257,7 +258,7 @@ def _write_creatable_renewers_v2(self: CreatableRenewers, out: list[Any]) -> Non
 def _write_create_delegation_token_request_v2(self: CreateDelegationTokenRequest, out: list[Any]) -> None:
     n = len(self.renewers) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for renewers_item in self.renewers:
+    for renewers_item in self.renewers if len(self.renewers) < 8 else paced(self.renewers):
         _write_creatable_renewers_v2(renewers_item, out)
     out.append(_P_qx(self.max_lifetime_ms))
 
@@ -281,7 +282,7 @@ def _write_create_delegation_token_request_v3(self: CreateDelegationTokenRequest
         out.append(raw)
     n = len(self.renewers) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for renewers_item in self.renewers:
+    for renewers_item in self.renewers if len(self.renewers) < 8 else paced(self.renewers):
         _write_creatable_renewers_v2(renewers_item, out)
     out.append(_P_qx(self.max_lifetime_ms))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct, pack, unpack_from
 from typing import Any
 
+from ottla.model.pace import charge, paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -85,6 +86,8 @@ def _read_create_partitions_assignment_v0(buf: Any, pos: int) -> tuple[CreatePar
         unexpected_null("CreatePartitionsAssignment.broker_ids")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     broker_ids = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     return CreatePartitionsAssignment(broker_ids), pos
@@ -111,7 +114,7 @@ def _read_create_partitions_topic_v0(buf: Any, pos: int) -> tuple[CreatePartitio
         if n > len(buf) - pos:
             truncated()
         assignments = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             assignments_item, pos = _read_create_partitions_assignment_v0(buf, pos)
             assignments.append(assignments_item)
     return CreatePartitionsTopic(name, count, assignments), pos
@@ -125,7 +128,7 @@ def _read_create_partitions_request_v0(buf: Any, pos: int) -> tuple[CreatePartit
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_create_partitions_topic_v0(buf, pos)
         topics.append(topics_item)
     timeout_ms, validate_only = _U_io(buf, pos)
@@ -143,6 +146,8 @@ def _read_create_partitions_assignment_v2(buf: Any, pos: int) -> tuple[CreatePar
         unexpected_null("CreatePartitionsAssignment.broker_ids")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     broker_ids = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     if buf[pos]:
@@ -181,7 +186,7 @@ def _read_create_partitions_topic_v2(buf: Any, pos: int) -> tuple[CreatePartitio
         if n > len(buf) - pos:
             truncated()
         assignments = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             assignments_item, pos = _read_create_partitions_assignment_v2(buf, pos)
             assignments.append(assignments_item)
     if buf[pos]:
@@ -202,7 +207,7 @@ def _read_create_partitions_request_v2(buf: Any, pos: int) -> tuple[CreatePartit
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_create_partitions_topic_v2(buf, pos)
         topics.append(topics_item)
     timeout_ms, validate_only = _U_io(buf, pos)
@@ -229,13 +234,13 @@ def _write_create_partitions_topic_v0(self: CreatePartitionsTopic, out: list[Any
         out.append(_P_i(-1))
     else:
         out.append(_P_i(len(assignments_value)))
-        for assignments_item in assignments_value:
+        for assignments_item in assignments_value if len(assignments_value) < 8 else paced(assignments_value):
             _write_create_partitions_assignment_v0(assignments_item, out)
 
 
 def _write_create_partitions_request_v0(self: CreatePartitionsRequest, out: list[Any]) -> None:
     out.append(_P_i(len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_create_partitions_topic_v0(topics_item, out)
     out.append(_P_io(self.timeout_ms, self.validate_only))
 
@@ -259,7 +264,7 @@ def _write_create_partitions_topic_v2(self: CreatePartitionsTopic, out: list[Any
     else:
         n = len(assignments_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for assignments_item in assignments_value:
+        for assignments_item in assignments_value if len(assignments_value) < 8 else paced(assignments_value):
             _write_create_partitions_assignment_v2(assignments_item, out)
     out.append(b"\0")
 
@@ -267,7 +272,7 @@ def _write_create_partitions_topic_v2(self: CreatePartitionsTopic, out: list[Any
 def _write_create_partitions_request_v2(self: CreatePartitionsRequest, out: list[Any]) -> None:
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_create_partitions_topic_v2(topics_item, out)
     out.append(_P_iox(self.timeout_ms, self.validate_only))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -100,7 +101,7 @@ def _read_create_partitions_response_v0(buf: Any, pos: int) -> tuple[CreateParti
     if n > len(buf) - pos:
         truncated()
     results = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         results_item, pos = _read_create_partitions_topic_result_v0(buf, pos)
         results.append(results_item)
     return CreatePartitionsResponse(throttle_time_ms, results), pos
@@ -160,7 +161,7 @@ def _read_create_partitions_response_v2(buf: Any, pos: int) -> tuple[CreateParti
     if n > len(buf) - pos:
         truncated()
     results = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         results_item, pos = _read_create_partitions_topic_result_v2(buf, pos)
         results.append(results_item)
     if buf[pos]:
@@ -186,7 +187,7 @@ def _write_create_partitions_topic_result_v0(self: CreatePartitionsTopicResult, 
 
 def _write_create_partitions_response_v0(self: CreatePartitionsResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.results)))
-    for results_item in self.results:
+    for results_item in self.results if len(self.results) < 8 else paced(self.results):
         _write_create_partitions_topic_result_v0(results_item, out)
 
 
@@ -211,7 +212,7 @@ def _write_create_partitions_response_v2(self: CreatePartitionsResponse, out: li
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.results) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for results_item in self.results:
+    for results_item in self.results if len(self.results) < 8 else paced(self.results):
         _write_create_partitions_topic_result_v2(results_item, out)
     out.append(b"\0")
 

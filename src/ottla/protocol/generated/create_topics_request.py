@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct, pack, unpack_from
 from typing import Any
 
+from ottla.model.pace import charge, paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -113,6 +114,8 @@ def _read_creatable_replica_assignment_v2(buf: Any, pos: int) -> tuple[Creatable
         unexpected_null("CreatableReplicaAssignment.broker_ids")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     broker_ids = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     return CreatableReplicaAssignment(partition_index, broker_ids), pos
@@ -167,7 +170,7 @@ def _read_creatable_topic_v2(buf: Any, pos: int) -> tuple[CreatableTopic, int]:
     if n > len(buf) - pos:
         truncated()
     assignments = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         assignments_item, pos = _read_creatable_replica_assignment_v2(buf, pos)
         assignments.append(assignments_item)
     (n,) = _U_i(buf, pos)
@@ -177,7 +180,7 @@ def _read_creatable_topic_v2(buf: Any, pos: int) -> tuple[CreatableTopic, int]:
     if n > len(buf) - pos:
         truncated()
     configs = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         configs_item, pos = _read_creatable_topic_config_v2(buf, pos)
         configs.append(configs_item)
     return CreatableTopic(name, num_partitions, replication_factor, assignments, configs), pos
@@ -191,7 +194,7 @@ def _read_create_topics_request_v2(buf: Any, pos: int) -> tuple[CreateTopicsRequ
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_creatable_topic_v2(buf, pos)
         topics.append(topics_item)
     timeout_ms, validate_only = _U_io(buf, pos)
@@ -211,6 +214,8 @@ def _read_creatable_replica_assignment_v5(buf: Any, pos: int) -> tuple[Creatable
         unexpected_null("CreatableReplicaAssignment.broker_ids")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     broker_ids = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     if buf[pos]:
@@ -287,7 +292,7 @@ def _read_creatable_topic_v5(buf: Any, pos: int) -> tuple[CreatableTopic, int]:
     if n > len(buf) - pos:
         truncated()
     assignments = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         assignments_item, pos = _read_creatable_replica_assignment_v5(buf, pos)
         assignments.append(assignments_item)
     n = buf[pos]
@@ -300,7 +305,7 @@ def _read_creatable_topic_v5(buf: Any, pos: int) -> tuple[CreatableTopic, int]:
     if n > len(buf) - pos:
         truncated()
     configs = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         configs_item, pos = _read_creatable_topic_config_v5(buf, pos)
         configs.append(configs_item)
     if buf[pos]:
@@ -321,7 +326,7 @@ def _read_create_topics_request_v5(buf: Any, pos: int) -> tuple[CreateTopicsRequ
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_creatable_topic_v5(buf, pos)
         topics.append(topics_item)
     timeout_ms, validate_only = _U_io(buf, pos)
@@ -356,16 +361,16 @@ def _write_creatable_topic_v2(self: CreatableTopic, out: list[Any]) -> None:
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_ihi(self.num_partitions, self.replication_factor, len(self.assignments)))
-    for assignments_item in self.assignments:
+    for assignments_item in self.assignments if len(self.assignments) < 8 else paced(self.assignments):
         _write_creatable_replica_assignment_v2(assignments_item, out)
     out.append(_P_i(len(self.configs)))
-    for configs_item in self.configs:
+    for configs_item in self.configs if len(self.configs) < 8 else paced(self.configs):
         _write_creatable_topic_config_v2(configs_item, out)
 
 
 def _write_create_topics_request_v2(self: CreateTopicsRequest, out: list[Any]) -> None:
     out.append(_P_i(len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_creatable_topic_v2(topics_item, out)
     out.append(_P_io(self.timeout_ms, self.validate_only))
 
@@ -402,11 +407,11 @@ def _write_creatable_topic_v5(self: CreatableTopic, out: list[Any]) -> None:
     out.append(_P_ih(self.num_partitions, self.replication_factor))
     n = len(self.assignments) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for assignments_item in self.assignments:
+    for assignments_item in self.assignments if len(self.assignments) < 8 else paced(self.assignments):
         _write_creatable_replica_assignment_v5(assignments_item, out)
     n = len(self.configs) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for configs_item in self.configs:
+    for configs_item in self.configs if len(self.configs) < 8 else paced(self.configs):
         _write_creatable_topic_config_v5(configs_item, out)
     out.append(b"\0")
 
@@ -414,7 +419,7 @@ def _write_creatable_topic_v5(self: CreatableTopic, out: list[Any]) -> None:
 def _write_create_topics_request_v5(self: CreateTopicsRequest, out: list[Any]) -> None:
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_creatable_topic_v5(topics_item, out)
     out.append(_P_iox(self.timeout_ms, self.validate_only))
 

@@ -6,6 +6,7 @@ from struct import Struct as _struct
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -15,6 +16,7 @@ from ottla.protocol.primitives import (
     bad_length,
     read_uvarint,
     skip_tags,
+    tag_numbers,
     truncated,
     unexpected_null,
     uvarint,
@@ -147,7 +149,7 @@ def _read_create_topics_response_v2(buf: Any, pos: int) -> tuple[CreateTopicsRes
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_creatable_topic_result_v2(buf, pos)
         topics.append(topics_item)
     return CreateTopicsResponse(throttle_time_ms, topics), pos
@@ -242,14 +244,14 @@ def _read_creatable_topic_result_v5(buf: Any, pos: int) -> tuple[CreatableTopicR
         if n > len(buf) - pos:
             truncated()
         configs = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             configs_item, pos = _read_creatable_topic_configs_v5(buf, pos)
             configs.append(configs_item)
     n = buf[pos]
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in range(n):
+    for _ in tag_numbers(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -275,7 +277,7 @@ def _read_create_topics_response_v5(buf: Any, pos: int) -> tuple[CreateTopicsRes
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_creatable_topic_result_v5(buf, pos)
         topics.append(topics_item)
     if buf[pos]:
@@ -333,14 +335,14 @@ def _read_creatable_topic_result_v7(buf: Any, pos: int) -> tuple[CreatableTopicR
         if n > len(buf) - pos:
             truncated()
         configs = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             configs_item, pos = _read_creatable_topic_configs_v5(buf, pos)
             configs.append(configs_item)
     n = buf[pos]
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in range(n):
+    for _ in tag_numbers(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -366,7 +368,7 @@ def _read_create_topics_response_v7(buf: Any, pos: int) -> tuple[CreateTopicsRes
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_creatable_topic_result_v7(buf, pos)
         topics.append(topics_item)
     if buf[pos]:
@@ -392,7 +394,7 @@ def _write_creatable_topic_result_v2(self: CreatableTopicResult, out: list[Any])
 
 def _write_create_topics_response_v2(self: CreateTopicsResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_creatable_topic_result_v2(topics_item, out)
 
 
@@ -433,7 +435,7 @@ def _write_creatable_topic_result_v5(self: CreatableTopicResult, out: list[Any])
     else:
         n = len(configs_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for configs_item in configs_value:
+        for configs_item in configs_value if len(configs_value) < 8 else paced(configs_value):
             _write_creatable_topic_configs_v5(configs_item, out)
     tags: list[tuple[int, bytes]] = []
     piece: list[Any]
@@ -451,7 +453,7 @@ def _write_create_topics_response_v5(self: CreateTopicsResponse, out: list[Any])
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_creatable_topic_result_v5(topics_item, out)
     out.append(b"\0")
 
@@ -477,7 +479,7 @@ def _write_creatable_topic_result_v7(self: CreatableTopicResult, out: list[Any])
     else:
         n = len(configs_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for configs_item in configs_value:
+        for configs_item in configs_value if len(configs_value) < 8 else paced(configs_value):
             _write_creatable_topic_configs_v5(configs_item, out)
     tags: list[tuple[int, bytes]] = []
     piece: list[Any]
@@ -495,7 +497,7 @@ def _write_create_topics_response_v7(self: CreateTopicsResponse, out: list[Any])
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_creatable_topic_result_v7(topics_item, out)
     out.append(b"\0")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -96,7 +97,7 @@ def _read_delegation_token_record_v0(buf: Any, pos: int) -> tuple[DelegationToke
     if n > len(buf) - pos:
         truncated()
     renewers = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -148,7 +149,7 @@ def _write_delegation_token_record_v0(self: DelegationTokenRecord, out: list[Any
     out.append(raw)
     n = len(self.renewers) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for element in self.renewers:
+    for element in self.renewers if len(self.renewers) < 8 else paced(self.renewers):
         raw = element.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))

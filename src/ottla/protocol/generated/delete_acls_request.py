@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -128,7 +129,7 @@ def _read_delete_acls_request_v1(buf: Any, pos: int) -> tuple[DeleteAclsRequest,
     if n > len(buf) - pos:
         truncated()
     filters = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         filters_item, pos = _read_delete_acls_filter_v1(buf, pos)
         filters.append(filters_item)
     return DeleteAclsRequest(filters), pos
@@ -207,7 +208,7 @@ def _read_delete_acls_request_v2(buf: Any, pos: int) -> tuple[DeleteAclsRequest,
     if n > len(buf) - pos:
         truncated()
     filters = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         filters_item, pos = _read_delete_acls_filter_v2(buf, pos)
         filters.append(filters_item)
     if buf[pos]:
@@ -246,7 +247,7 @@ def _write_delete_acls_filter_v1(self: DeleteAclsFilter, out: list[Any]) -> None
 
 def _write_delete_acls_request_v1(self: DeleteAclsRequest, out: list[Any]) -> None:
     out.append(_P_i(len(self.filters)))
-    for filters_item in self.filters:
+    for filters_item in self.filters if len(self.filters) < 8 else paced(self.filters):
         _write_delete_acls_filter_v1(filters_item, out)
 
 
@@ -283,7 +284,7 @@ def _write_delete_acls_filter_v2(self: DeleteAclsFilter, out: list[Any]) -> None
 def _write_delete_acls_request_v2(self: DeleteAclsRequest, out: list[Any]) -> None:
     n = len(self.filters) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for filters_item in self.filters:
+    for filters_item in self.filters if len(self.filters) < 8 else paced(self.filters):
         _write_delete_acls_filter_v2(filters_item, out)
     out.append(b"\0")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -181,7 +182,7 @@ def _read_delete_acls_filter_result_v1(buf: Any, pos: int) -> tuple[DeleteAclsFi
     if n > len(buf) - pos:
         truncated()
     matching_acls = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         matching_acls_item, pos = _read_delete_acls_matching_acl_v1(buf, pos)
         matching_acls.append(matching_acls_item)
     return DeleteAclsFilterResult(error_code, error_message, matching_acls), pos
@@ -195,7 +196,7 @@ def _read_delete_acls_response_v1(buf: Any, pos: int) -> tuple[DeleteAclsRespons
     if n > len(buf) - pos:
         truncated()
     filter_results = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         filter_results_item, pos = _read_delete_acls_filter_result_v1(buf, pos)
         filter_results.append(filter_results_item)
     return DeleteAclsResponse(throttle_time_ms, filter_results), pos
@@ -307,7 +308,7 @@ def _read_delete_acls_filter_result_v2(buf: Any, pos: int) -> tuple[DeleteAclsFi
     if n > len(buf) - pos:
         truncated()
     matching_acls = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         matching_acls_item, pos = _read_delete_acls_matching_acl_v2(buf, pos)
         matching_acls.append(matching_acls_item)
     if buf[pos]:
@@ -330,7 +331,7 @@ def _read_delete_acls_response_v2(buf: Any, pos: int) -> tuple[DeleteAclsRespons
     if n > len(buf) - pos:
         truncated()
     filter_results = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         filter_results_item, pos = _read_delete_acls_filter_result_v2(buf, pos)
         filter_results.append(filter_results_item)
     if buf[pos]:
@@ -371,13 +372,13 @@ def _write_delete_acls_filter_result_v1(self: DeleteAclsFilterResult, out: list[
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_i(len(self.matching_acls)))
-    for matching_acls_item in self.matching_acls:
+    for matching_acls_item in self.matching_acls if len(self.matching_acls) < 8 else paced(self.matching_acls):
         _write_delete_acls_matching_acl_v1(matching_acls_item, out)
 
 
 def _write_delete_acls_response_v1(self: DeleteAclsResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.filter_results)))
-    for filter_results_item in self.filter_results:
+    for filter_results_item in self.filter_results if len(self.filter_results) < 8 else paced(self.filter_results):
         _write_delete_acls_filter_result_v1(filter_results_item, out)
 
 
@@ -420,7 +421,7 @@ def _write_delete_acls_filter_result_v2(self: DeleteAclsFilterResult, out: list[
         out.append(raw)
     n = len(self.matching_acls) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for matching_acls_item in self.matching_acls:
+    for matching_acls_item in self.matching_acls if len(self.matching_acls) < 8 else paced(self.matching_acls):
         _write_delete_acls_matching_acl_v2(matching_acls_item, out)
     out.append(b"\0")
 
@@ -429,7 +430,7 @@ def _write_delete_acls_response_v2(self: DeleteAclsResponse, out: list[Any]) -> 
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.filter_results) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for filter_results_item in self.filter_results:
+    for filter_results_item in self.filter_results if len(self.filter_results) < 8 else paced(self.filter_results):
         _write_delete_acls_filter_result_v2(filter_results_item, out)
     out.append(b"\0")
 

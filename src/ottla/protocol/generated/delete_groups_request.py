@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -47,7 +48,7 @@ def _read_delete_groups_request_v0(buf: Any, pos: int) -> tuple[DeleteGroupsRequ
     if n > len(buf) - pos:
         truncated()
     groups_names = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         (n,) = _U_h(buf, pos)
         pos += 2
         if n < 0:
@@ -75,7 +76,7 @@ def _read_delete_groups_request_v2(buf: Any, pos: int) -> tuple[DeleteGroupsRequ
     if n > len(buf) - pos:
         truncated()
     groups_names = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -101,7 +102,7 @@ def _read_delete_groups_request_v2(buf: Any, pos: int) -> tuple[DeleteGroupsRequ
 
 def _write_delete_groups_request_v0(self: DeleteGroupsRequest, out: list[Any]) -> None:
     out.append(_P_i(len(self.groups_names)))
-    for element in self.groups_names:
+    for element in self.groups_names if len(self.groups_names) < 8 else paced(self.groups_names):
         raw = element.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
@@ -110,7 +111,7 @@ def _write_delete_groups_request_v0(self: DeleteGroupsRequest, out: list[Any]) -
 def _write_delete_groups_request_v2(self: DeleteGroupsRequest, out: list[Any]) -> None:
     n = len(self.groups_names) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for element in self.groups_names:
+    for element in self.groups_names if len(self.groups_names) < 8 else paced(self.groups_names):
         raw = element.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))

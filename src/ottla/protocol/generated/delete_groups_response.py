@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -86,7 +87,7 @@ def _read_delete_groups_response_v0(buf: Any, pos: int) -> tuple[DeleteGroupsRes
     if n > len(buf) - pos:
         truncated()
     results = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         results_item, pos = _read_deletable_group_result_v0(buf, pos)
         results.append(results_item)
     return DeleteGroupsResponse(throttle_time_ms, results), pos
@@ -130,7 +131,7 @@ def _read_delete_groups_response_v2(buf: Any, pos: int) -> tuple[DeleteGroupsRes
     if n > len(buf) - pos:
         truncated()
     results = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         results_item, pos = _read_deletable_group_result_v2(buf, pos)
         results.append(results_item)
     if buf[pos]:
@@ -149,7 +150,7 @@ def _write_deletable_group_result_v0(self: DeletableGroupResult, out: list[Any])
 
 def _write_delete_groups_response_v0(self: DeleteGroupsResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.results)))
-    for results_item in self.results:
+    for results_item in self.results if len(self.results) < 8 else paced(self.results):
         _write_deletable_group_result_v0(results_item, out)
 
 
@@ -165,7 +166,7 @@ def _write_delete_groups_response_v2(self: DeleteGroupsResponse, out: list[Any])
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.results) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for results_item in self.results:
+    for results_item in self.results if len(self.results) < 8 else paced(self.results):
         _write_deletable_group_result_v2(results_item, out)
     out.append(b"\0")
 

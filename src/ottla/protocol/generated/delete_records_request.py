@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -103,7 +104,7 @@ def _read_delete_records_topic_v0(buf: Any, pos: int) -> tuple[DeleteRecordsTopi
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_delete_records_partition_v0(buf, pos)
         partitions.append(partitions_item)
     return DeleteRecordsTopic(name, partitions), pos
@@ -117,7 +118,7 @@ def _read_delete_records_request_v0(buf: Any, pos: int) -> tuple[DeleteRecordsRe
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_delete_records_topic_v0(buf, pos)
         topics.append(topics_item)
     (timeout_ms,) = _U_i(buf, pos)
@@ -161,7 +162,7 @@ def _read_delete_records_topic_v2(buf: Any, pos: int) -> tuple[DeleteRecordsTopi
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_delete_records_partition_v2(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -182,7 +183,7 @@ def _read_delete_records_request_v2(buf: Any, pos: int) -> tuple[DeleteRecordsRe
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_delete_records_topic_v2(buf, pos)
         topics.append(topics_item)
     (timeout_ms,) = _U_i(buf, pos)
@@ -203,13 +204,13 @@ def _write_delete_records_topic_v0(self: DeleteRecordsTopic, out: list[Any]) -> 
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_delete_records_partition_v0(partitions_item, out)
 
 
 def _write_delete_records_request_v0(self: DeleteRecordsRequest, out: list[Any]) -> None:
     out.append(_P_i(len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_delete_records_topic_v0(topics_item, out)
     out.append(_P_i(self.timeout_ms))
 
@@ -225,7 +226,7 @@ def _write_delete_records_topic_v2(self: DeleteRecordsTopic, out: list[Any]) -> 
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_delete_records_partition_v2(partitions_item, out)
     out.append(b"\0")
 
@@ -233,7 +234,7 @@ def _write_delete_records_topic_v2(self: DeleteRecordsTopic, out: list[Any]) -> 
 def _write_delete_records_request_v2(self: DeleteRecordsRequest, out: list[Any]) -> None:
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_delete_records_topic_v2(topics_item, out)
     out.append(_P_ix(self.timeout_ms))
 

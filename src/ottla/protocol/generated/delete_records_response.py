@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -107,7 +108,7 @@ def _read_delete_records_topic_result_v0(buf: Any, pos: int) -> tuple[DeleteReco
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_delete_records_partition_result_v0(buf, pos)
         partitions.append(partitions_item)
     return DeleteRecordsTopicResult(name, partitions), pos
@@ -121,7 +122,7 @@ def _read_delete_records_response_v0(buf: Any, pos: int) -> tuple[DeleteRecordsR
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_delete_records_topic_result_v0(buf, pos)
         topics.append(topics_item)
     return DeleteRecordsResponse(throttle_time_ms, topics), pos
@@ -163,7 +164,7 @@ def _read_delete_records_topic_result_v2(buf: Any, pos: int) -> tuple[DeleteReco
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_delete_records_partition_result_v2(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -186,7 +187,7 @@ def _read_delete_records_response_v2(buf: Any, pos: int) -> tuple[DeleteRecordsR
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_delete_records_topic_result_v2(buf, pos)
         topics.append(topics_item)
     if buf[pos]:
@@ -205,13 +206,13 @@ def _write_delete_records_topic_result_v0(self: DeleteRecordsTopicResult, out: l
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_delete_records_partition_result_v0(partitions_item, out)
 
 
 def _write_delete_records_response_v0(self: DeleteRecordsResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_delete_records_topic_result_v0(topics_item, out)
 
 
@@ -226,7 +227,7 @@ def _write_delete_records_topic_result_v2(self: DeleteRecordsTopicResult, out: l
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_delete_records_partition_result_v2(partitions_item, out)
     out.append(b"\0")
 
@@ -235,7 +236,7 @@ def _write_delete_records_response_v2(self: DeleteRecordsResponse, out: list[Any
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_delete_records_topic_result_v2(topics_item, out)
     out.append(b"\0")
 

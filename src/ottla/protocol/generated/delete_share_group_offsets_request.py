@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -98,7 +99,7 @@ def _read_delete_share_group_offsets_request_v0(buf: Any, pos: int) -> tuple[Del
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_delete_share_group_offsets_request_topic_v0(buf, pos)
         topics.append(topics_item)
     if buf[pos]:
@@ -123,7 +124,7 @@ def _write_delete_share_group_offsets_request_v0(self: DeleteShareGroupOffsetsRe
     out.append(raw)
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_delete_share_group_offsets_request_topic_v0(topics_item, out)
     out.append(b"\0")
 

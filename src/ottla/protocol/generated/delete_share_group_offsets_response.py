@@ -6,6 +6,7 @@ from struct import Struct as _struct
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -140,7 +141,7 @@ def _read_delete_share_group_offsets_response_v0(buf: Any, pos: int) -> tuple[De
     if n > len(buf) - pos:
         truncated()
     responses = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         responses_item, pos = _read_delete_share_group_offsets_response_topic_v0(buf, pos)
         responses.append(responses_item)
     if buf[pos]:
@@ -179,7 +180,7 @@ def _write_delete_share_group_offsets_response_v0(self: DeleteShareGroupOffsetsR
         out.append(raw)
     n = len(self.responses) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for responses_item in self.responses:
+    for responses_item in self.responses if len(self.responses) < 8 else paced(self.responses):
         _write_delete_share_group_offsets_response_topic_v0(responses_item, out)
     out.append(b"\0")
 

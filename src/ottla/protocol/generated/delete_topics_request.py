@@ -6,6 +6,7 @@ from struct import Struct as _struct
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -72,7 +73,7 @@ def _read_delete_topics_request_v1(buf: Any, pos: int) -> tuple[DeleteTopicsRequ
     if n > len(buf) - pos:
         truncated()
     topic_names = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         (n,) = _U_h(buf, pos)
         pos += 2
         if n < 0:
@@ -102,7 +103,7 @@ def _read_delete_topics_request_v4(buf: Any, pos: int) -> tuple[DeleteTopicsRequ
     if n > len(buf) - pos:
         truncated()
     topic_names = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -165,7 +166,7 @@ def _read_delete_topics_request_v6(buf: Any, pos: int) -> tuple[DeleteTopicsRequ
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_delete_topic_state_v6(buf, pos)
         topics.append(topics_item)
     (timeout_ms,) = _U_i(buf, pos)
@@ -179,7 +180,7 @@ def _read_delete_topics_request_v6(buf: Any, pos: int) -> tuple[DeleteTopicsRequ
 
 def _write_delete_topics_request_v1(self: DeleteTopicsRequest, out: list[Any]) -> None:
     out.append(_P_i(len(self.topic_names)))
-    for element in self.topic_names:
+    for element in self.topic_names if len(self.topic_names) < 8 else paced(self.topic_names):
         raw = element.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
@@ -189,7 +190,7 @@ def _write_delete_topics_request_v1(self: DeleteTopicsRequest, out: list[Any]) -
 def _write_delete_topics_request_v4(self: DeleteTopicsRequest, out: list[Any]) -> None:
     n = len(self.topic_names) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for element in self.topic_names:
+    for element in self.topic_names if len(self.topic_names) < 8 else paced(self.topic_names):
         raw = element.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
@@ -212,7 +213,7 @@ def _write_delete_topic_state_v6(self: DeleteTopicState, out: list[Any]) -> None
 def _write_delete_topics_request_v6(self: DeleteTopicsRequest, out: list[Any]) -> None:
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_delete_topic_state_v6(topics_item, out)
     out.append(_P_ix(self.timeout_ms))
 

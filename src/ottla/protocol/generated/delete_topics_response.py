@@ -6,6 +6,7 @@ from struct import Struct as _struct
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -95,7 +96,7 @@ def _read_delete_topics_response_v1(buf: Any, pos: int) -> tuple[DeleteTopicsRes
     if n > len(buf) - pos:
         truncated()
     responses = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         responses_item, pos = _read_deletable_topic_result_v1(buf, pos)
         responses.append(responses_item)
     return DeleteTopicsResponse(throttle_time_ms, responses), pos
@@ -139,7 +140,7 @@ def _read_delete_topics_response_v4(buf: Any, pos: int) -> tuple[DeleteTopicsRes
     if n > len(buf) - pos:
         truncated()
     responses = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         responses_item, pos = _read_deletable_topic_result_v4(buf, pos)
         responses.append(responses_item)
     if buf[pos]:
@@ -203,7 +204,7 @@ def _read_delete_topics_response_v5(buf: Any, pos: int) -> tuple[DeleteTopicsRes
     if n > len(buf) - pos:
         truncated()
     responses = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         responses_item, pos = _read_deletable_topic_result_v5(buf, pos)
         responses.append(responses_item)
     if buf[pos]:
@@ -268,7 +269,7 @@ def _read_delete_topics_response_v6(buf: Any, pos: int) -> tuple[DeleteTopicsRes
     if n > len(buf) - pos:
         truncated()
     responses = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         responses_item, pos = _read_deletable_topic_result_v6(buf, pos)
         responses.append(responses_item)
     if buf[pos]:
@@ -289,7 +290,7 @@ def _write_deletable_topic_result_v1(self: DeletableTopicResult, out: list[Any])
 
 def _write_delete_topics_response_v1(self: DeleteTopicsResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.responses)))
-    for responses_item in self.responses:
+    for responses_item in self.responses if len(self.responses) < 8 else paced(self.responses):
         _write_deletable_topic_result_v1(responses_item, out)
 
 
@@ -307,7 +308,7 @@ def _write_delete_topics_response_v4(self: DeleteTopicsResponse, out: list[Any])
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.responses) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for responses_item in self.responses:
+    for responses_item in self.responses if len(self.responses) < 8 else paced(self.responses):
         _write_deletable_topic_result_v4(responses_item, out)
     out.append(b"\0")
 
@@ -335,7 +336,7 @@ def _write_delete_topics_response_v5(self: DeleteTopicsResponse, out: list[Any])
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.responses) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for responses_item in self.responses:
+    for responses_item in self.responses if len(self.responses) < 8 else paced(self.responses):
         _write_deletable_topic_result_v5(responses_item, out)
     out.append(b"\0")
 
@@ -365,7 +366,7 @@ def _write_delete_topics_response_v6(self: DeleteTopicsResponse, out: list[Any])
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.responses) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for responses_item in self.responses:
+    for responses_item in self.responses if len(self.responses) < 8 else paced(self.responses):
         _write_deletable_topic_result_v6(responses_item, out)
     out.append(b"\0")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -151,7 +152,7 @@ def _read_describe_acls_resource_v1(buf: Any, pos: int) -> tuple[DescribeAclsRes
     if n > len(buf) - pos:
         truncated()
     acls = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         acls_item, pos = _read_acl_description_v1(buf, pos)
         acls.append(acls_item)
     return DescribeAclsResource(resource_type, resource_name, pattern_type, acls), pos
@@ -178,7 +179,7 @@ def _read_describe_acls_response_v1(buf: Any, pos: int) -> tuple[DescribeAclsRes
     if n > len(buf) - pos:
         truncated()
     resources = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         resources_item, pos = _read_describe_acls_resource_v1(buf, pos)
         resources.append(resources_item)
     return DescribeAclsResponse(throttle_time_ms, error_code, error_message, resources), pos
@@ -254,7 +255,7 @@ def _read_describe_acls_resource_v2(buf: Any, pos: int) -> tuple[DescribeAclsRes
     if n > len(buf) - pos:
         truncated()
     acls = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         acls_item, pos = _read_acl_description_v2(buf, pos)
         acls.append(acls_item)
     if buf[pos]:
@@ -293,7 +294,7 @@ def _read_describe_acls_response_v2(buf: Any, pos: int) -> tuple[DescribeAclsRes
     if n > len(buf) - pos:
         truncated()
     resources = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         resources_item, pos = _read_describe_acls_resource_v2(buf, pos)
         resources.append(resources_item)
     if buf[pos]:
@@ -318,7 +319,7 @@ def _write_describe_acls_resource_v1(self: DescribeAclsResource, out: list[Any])
     out.append(_P_bh(self.resource_type, len(raw)))
     out.append(raw)
     out.append(_P_bi(self.pattern_type, len(self.acls)))
-    for acls_item in self.acls:
+    for acls_item in self.acls if len(self.acls) < 8 else paced(self.acls):
         _write_acl_description_v1(acls_item, out)
 
 
@@ -332,7 +333,7 @@ def _write_describe_acls_response_v1(self: DescribeAclsResponse, out: list[Any])
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_i(len(self.resources)))
-    for resources_item in self.resources:
+    for resources_item in self.resources if len(self.resources) < 8 else paced(self.resources):
         _write_describe_acls_resource_v1(resources_item, out)
 
 
@@ -357,7 +358,7 @@ def _write_describe_acls_resource_v2(self: DescribeAclsResource, out: list[Any])
     out.append(_P_b(self.pattern_type))
     n = len(self.acls) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for acls_item in self.acls:
+    for acls_item in self.acls if len(self.acls) < 8 else paced(self.acls):
         _write_acl_description_v2(acls_item, out)
     out.append(b"\0")
 
@@ -374,7 +375,7 @@ def _write_describe_acls_response_v2(self: DescribeAclsResponse, out: list[Any])
         out.append(raw)
     n = len(self.resources) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for resources_item in self.resources:
+    for resources_item in self.resources if len(self.resources) < 8 else paced(self.resources):
         _write_describe_acls_resource_v2(resources_item, out)
     out.append(b"\0")
 

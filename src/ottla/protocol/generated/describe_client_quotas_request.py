@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -103,7 +104,7 @@ def _read_describe_client_quotas_request_v0(buf: Any, pos: int) -> tuple[Describ
     if n > len(buf) - pos:
         truncated()
     components = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         components_item, pos = _read_component_data_v0(buf, pos)
         components.append(components_item)
     (strict,) = _U_o(buf, pos)
@@ -163,7 +164,7 @@ def _read_describe_client_quotas_request_v1(buf: Any, pos: int) -> tuple[Describ
     if n > len(buf) - pos:
         truncated()
     components = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         components_item, pos = _read_component_data_v1(buf, pos)
         components.append(components_item)
     (strict,) = _U_o(buf, pos)
@@ -191,7 +192,7 @@ def _write_component_data_v0(self: ComponentData, out: list[Any]) -> None:
 
 def _write_describe_client_quotas_request_v0(self: DescribeClientQuotasRequest, out: list[Any]) -> None:
     out.append(_P_i(len(self.components)))
-    for components_item in self.components:
+    for components_item in self.components if len(self.components) < 8 else paced(self.components):
         _write_component_data_v0(components_item, out)
     out.append(_P_o(self.strict))
 
@@ -216,7 +217,7 @@ def _write_component_data_v1(self: ComponentData, out: list[Any]) -> None:
 def _write_describe_client_quotas_request_v1(self: DescribeClientQuotasRequest, out: list[Any]) -> None:
     n = len(self.components) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for components_item in self.components:
+    for components_item in self.components if len(self.components) < 8 else paced(self.components):
         _write_component_data_v1(components_item, out)
     out.append(_P_ox(self.strict))
 

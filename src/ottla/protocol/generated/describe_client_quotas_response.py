@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -152,7 +153,7 @@ def _read_entry_data_v0(buf: Any, pos: int) -> tuple[EntryData, int]:
     if n > len(buf) - pos:
         truncated()
     entity = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         entity_item, pos = _read_entity_data_v0(buf, pos)
         entity.append(entity_item)
     (n,) = _U_i(buf, pos)
@@ -162,7 +163,7 @@ def _read_entry_data_v0(buf: Any, pos: int) -> tuple[EntryData, int]:
     if n > len(buf) - pos:
         truncated()
     values = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         values_item, pos = _read_value_data_v0(buf, pos)
         values.append(values_item)
     return EntryData(entity, values), pos
@@ -190,7 +191,7 @@ def _read_describe_client_quotas_response_v0(buf: Any, pos: int) -> tuple[Descri
         if n > len(buf) - pos:
             truncated()
         entries = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             entries_item, pos = _read_entry_data_v0(buf, pos)
             entries.append(entries_item)
     return DescribeClientQuotasResponse(throttle_time_ms, error_code, error_message, entries), pos
@@ -271,7 +272,7 @@ def _read_entry_data_v1(buf: Any, pos: int) -> tuple[EntryData, int]:
     if n > len(buf) - pos:
         truncated()
     entity = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         entity_item, pos = _read_entity_data_v1(buf, pos)
         entity.append(entity_item)
     n = buf[pos]
@@ -284,7 +285,7 @@ def _read_entry_data_v1(buf: Any, pos: int) -> tuple[EntryData, int]:
     if n > len(buf) - pos:
         truncated()
     values = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         values_item, pos = _read_value_data_v1(buf, pos)
         values.append(values_item)
     if buf[pos]:
@@ -324,7 +325,7 @@ def _read_describe_client_quotas_response_v1(buf: Any, pos: int) -> tuple[Descri
         if n > len(buf) - pos:
             truncated()
         entries = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             entries_item, pos = _read_entry_data_v1(buf, pos)
             entries.append(entries_item)
     if buf[pos]:
@@ -356,10 +357,10 @@ def _write_value_data_v0(self: ValueData, out: list[Any]) -> None:
 
 def _write_entry_data_v0(self: EntryData, out: list[Any]) -> None:
     out.append(_P_i(len(self.entity)))
-    for entity_item in self.entity:
+    for entity_item in self.entity if len(self.entity) < 8 else paced(self.entity):
         _write_entity_data_v0(entity_item, out)
     out.append(_P_i(len(self.values)))
-    for values_item in self.values:
+    for values_item in self.values if len(self.values) < 8 else paced(self.values):
         _write_value_data_v0(values_item, out)
 
 
@@ -377,7 +378,7 @@ def _write_describe_client_quotas_response_v0(self: DescribeClientQuotasResponse
         out.append(_P_i(-1))
     else:
         out.append(_P_i(len(entries_value)))
-        for entries_item in entries_value:
+        for entries_item in entries_value if len(entries_value) < 8 else paced(entries_value):
             _write_entry_data_v0(entries_item, out)
 
 
@@ -408,11 +409,11 @@ def _write_value_data_v1(self: ValueData, out: list[Any]) -> None:
 def _write_entry_data_v1(self: EntryData, out: list[Any]) -> None:
     n = len(self.entity) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for entity_item in self.entity:
+    for entity_item in self.entity if len(self.entity) < 8 else paced(self.entity):
         _write_entity_data_v1(entity_item, out)
     n = len(self.values) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for values_item in self.values:
+    for values_item in self.values if len(self.values) < 8 else paced(self.values):
         _write_value_data_v1(values_item, out)
     out.append(b"\0")
 
@@ -433,7 +434,7 @@ def _write_describe_client_quotas_response_v1(self: DescribeClientQuotasResponse
     else:
         n = len(entries_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for entries_item in entries_value:
+        for entries_item in entries_value if len(entries_value) < 8 else paced(entries_value):
             _write_entry_data_v1(entries_item, out)
     out.append(b"\0")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -178,7 +179,7 @@ def _read_describe_cluster_response_v0(buf: Any, pos: int) -> tuple[DescribeClus
     if n > len(buf) - pos:
         truncated()
     brokers = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         brokers_item, pos = _read_describe_cluster_broker_v0(buf, pos)
         brokers.append(brokers_item)
     (cluster_authorized_operations,) = _U_i(buf, pos)
@@ -238,7 +239,7 @@ def _read_describe_cluster_response_v1(buf: Any, pos: int) -> tuple[DescribeClus
     if n > len(buf) - pos:
         truncated()
     brokers = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         brokers_item, pos = _read_describe_cluster_broker_v0(buf, pos)
         brokers.append(brokers_item)
     (cluster_authorized_operations,) = _U_i(buf, pos)
@@ -343,7 +344,7 @@ def _read_describe_cluster_response_v2(buf: Any, pos: int) -> tuple[DescribeClus
     if n > len(buf) - pos:
         truncated()
     brokers = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         brokers_item, pos = _read_describe_cluster_broker_v2(buf, pos)
         brokers.append(brokers_item)
     (cluster_authorized_operations,) = _U_i(buf, pos)
@@ -390,7 +391,7 @@ def _write_describe_cluster_response_v0(self: DescribeClusterResponse, out: list
     out.append(_P_i(self.controller_id))
     n = len(self.brokers) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for brokers_item in self.brokers:
+    for brokers_item in self.brokers if len(self.brokers) < 8 else paced(self.brokers):
         _write_describe_cluster_broker_v0(brokers_item, out)
     out.append(_P_ix(self.cluster_authorized_operations))
 
@@ -413,7 +414,7 @@ def _write_describe_cluster_response_v1(self: DescribeClusterResponse, out: list
     out.append(_P_i(self.controller_id))
     n = len(self.brokers) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for brokers_item in self.brokers:
+    for brokers_item in self.brokers if len(self.brokers) < 8 else paced(self.brokers):
         _write_describe_cluster_broker_v0(brokers_item, out)
     out.append(_P_ix(self.cluster_authorized_operations))
 
@@ -454,7 +455,7 @@ def _write_describe_cluster_response_v2(self: DescribeClusterResponse, out: list
     out.append(_P_i(self.controller_id))
     n = len(self.brokers) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for brokers_item in self.brokers:
+    for brokers_item in self.brokers if len(self.brokers) < 8 else paced(self.brokers):
         _write_describe_cluster_broker_v2(brokers_item, out)
     out.append(_P_ix(self.cluster_authorized_operations))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -93,7 +94,7 @@ def _read_describe_configs_resource_v1(buf: Any, pos: int) -> tuple[DescribeConf
         if n > len(buf) - pos:
             truncated()
         configuration_keys = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             (n,) = _U_h(buf, pos)
             pos += 2
             if n < 0:
@@ -118,7 +119,7 @@ def _read_describe_configs_request_v1(buf: Any, pos: int) -> tuple[DescribeConfi
     if n > len(buf) - pos:
         truncated()
     resources = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         resources_item, pos = _read_describe_configs_resource_v1(buf, pos)
         resources.append(resources_item)
     (include_synonyms,) = _U_o(buf, pos)
@@ -134,7 +135,7 @@ def _read_describe_configs_request_v3(buf: Any, pos: int) -> tuple[DescribeConfi
     if n > len(buf) - pos:
         truncated()
     resources = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         resources_item, pos = _read_describe_configs_resource_v1(buf, pos)
         resources.append(resources_item)
     include_synonyms, include_documentation = _U_oo(buf, pos)
@@ -171,7 +172,7 @@ def _read_describe_configs_resource_v4(buf: Any, pos: int) -> tuple[DescribeConf
         if n > len(buf) - pos:
             truncated()
         configuration_keys = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             n = buf[pos]
             pos += 1
             if n > 127:
@@ -206,7 +207,7 @@ def _read_describe_configs_request_v4(buf: Any, pos: int) -> tuple[DescribeConfi
     if n > len(buf) - pos:
         truncated()
     resources = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         resources_item, pos = _read_describe_configs_resource_v4(buf, pos)
         resources.append(resources_item)
     include_synonyms, include_documentation = _U_oo(buf, pos)
@@ -227,7 +228,7 @@ def _write_describe_configs_resource_v1(self: DescribeConfigsResource, out: list
         out.append(_P_i(-1))
     else:
         out.append(_P_i(len(configuration_keys_value)))
-        for element in configuration_keys_value:
+        for element in configuration_keys_value if len(configuration_keys_value) < 8 else paced(configuration_keys_value):
             raw = element.encode()
             out.append(_P_h(len(raw)))
             out.append(raw)
@@ -235,14 +236,14 @@ def _write_describe_configs_resource_v1(self: DescribeConfigsResource, out: list
 
 def _write_describe_configs_request_v1(self: DescribeConfigsRequest, out: list[Any]) -> None:
     out.append(_P_i(len(self.resources)))
-    for resources_item in self.resources:
+    for resources_item in self.resources if len(self.resources) < 8 else paced(self.resources):
         _write_describe_configs_resource_v1(resources_item, out)
     out.append(_P_o(self.include_synonyms))
 
 
 def _write_describe_configs_request_v3(self: DescribeConfigsRequest, out: list[Any]) -> None:
     out.append(_P_i(len(self.resources)))
-    for resources_item in self.resources:
+    for resources_item in self.resources if len(self.resources) < 8 else paced(self.resources):
         _write_describe_configs_resource_v1(resources_item, out)
     out.append(_P_oo(self.include_synonyms, self.include_documentation))
 
@@ -259,7 +260,7 @@ def _write_describe_configs_resource_v4(self: DescribeConfigsResource, out: list
     else:
         n = len(configuration_keys_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for element in configuration_keys_value:
+        for element in configuration_keys_value if len(configuration_keys_value) < 8 else paced(configuration_keys_value):
             raw = element.encode()
             n = len(raw) + 1
             out.append(UVARINT[n] if n < 128 else uvarint(n))
@@ -270,7 +271,7 @@ def _write_describe_configs_resource_v4(self: DescribeConfigsResource, out: list
 def _write_describe_configs_request_v4(self: DescribeConfigsRequest, out: list[Any]) -> None:
     n = len(self.resources) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for resources_item in self.resources:
+    for resources_item in self.resources if len(self.resources) < 8 else paced(self.resources):
         _write_describe_configs_resource_v4(resources_item, out)
     out.append(_P_oox(self.include_synonyms, self.include_documentation))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -191,7 +192,7 @@ def _read_describe_configs_resource_result_v1(buf: Any, pos: int) -> tuple[Descr
     if n > len(buf) - pos:
         truncated()
     synonyms = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         synonyms_item, pos = _read_describe_configs_synonym_v1(buf, pos)
         synonyms.append(synonyms_item)
     return DescribeConfigsResourceResult(name, value, read_only, config_source, is_sensitive, synonyms, 0, ""), pos
@@ -230,7 +231,7 @@ def _read_describe_configs_result_v1(buf: Any, pos: int) -> tuple[DescribeConfig
     if n > len(buf) - pos:
         truncated()
     configs = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         configs_item, pos = _read_describe_configs_resource_result_v1(buf, pos)
         configs.append(configs_item)
     return DescribeConfigsResult(error_code, error_message, resource_type, resource_name, configs), pos
@@ -244,7 +245,7 @@ def _read_describe_configs_response_v1(buf: Any, pos: int) -> tuple[DescribeConf
     if n > len(buf) - pos:
         truncated()
     results = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         results_item, pos = _read_describe_configs_result_v1(buf, pos)
         results.append(results_item)
     return DescribeConfigsResponse(throttle_time_ms, results), pos
@@ -283,7 +284,7 @@ def _read_describe_configs_resource_result_v3(buf: Any, pos: int) -> tuple[Descr
     if n > len(buf) - pos:
         truncated()
     synonyms = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         synonyms_item, pos = _read_describe_configs_synonym_v1(buf, pos)
         synonyms.append(synonyms_item)
     config_type, n = _U_bh(buf, pos)
@@ -335,7 +336,7 @@ def _read_describe_configs_result_v3(buf: Any, pos: int) -> tuple[DescribeConfig
     if n > len(buf) - pos:
         truncated()
     configs = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         configs_item, pos = _read_describe_configs_resource_result_v3(buf, pos)
         configs.append(configs_item)
     return DescribeConfigsResult(error_code, error_message, resource_type, resource_name, configs), pos
@@ -349,7 +350,7 @@ def _read_describe_configs_response_v3(buf: Any, pos: int) -> tuple[DescribeConf
     if n > len(buf) - pos:
         truncated()
     results = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         results_item, pos = _read_describe_configs_result_v3(buf, pos)
         results.append(results_item)
     return DescribeConfigsResponse(throttle_time_ms, results), pos
@@ -440,7 +441,7 @@ def _read_describe_configs_resource_result_v4(buf: Any, pos: int) -> tuple[Descr
     if n > len(buf) - pos:
         truncated()
     synonyms = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         synonyms_item, pos = _read_describe_configs_synonym_v4(buf, pos)
         synonyms.append(synonyms_item)
     (config_type,) = _U_b(buf, pos)
@@ -514,7 +515,7 @@ def _read_describe_configs_result_v4(buf: Any, pos: int) -> tuple[DescribeConfig
     if n > len(buf) - pos:
         truncated()
     configs = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         configs_item, pos = _read_describe_configs_resource_result_v4(buf, pos)
         configs.append(configs_item)
     if buf[pos]:
@@ -537,7 +538,7 @@ def _read_describe_configs_response_v4(buf: Any, pos: int) -> tuple[DescribeConf
     if n > len(buf) - pos:
         truncated()
     results = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         results_item, pos = _read_describe_configs_result_v4(buf, pos)
         results.append(results_item)
     if buf[pos]:
@@ -573,7 +574,7 @@ def _write_describe_configs_resource_result_v1(self: DescribeConfigsResourceResu
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_oboi(self.read_only, self.config_source, self.is_sensitive, len(self.synonyms)))
-    for synonyms_item in self.synonyms:
+    for synonyms_item in self.synonyms if len(self.synonyms) < 8 else paced(self.synonyms):
         _write_describe_configs_synonym_v1(synonyms_item, out)
 
 
@@ -590,13 +591,13 @@ def _write_describe_configs_result_v1(self: DescribeConfigsResult, out: list[Any
     out.append(_P_bh(self.resource_type, len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.configs)))
-    for configs_item in self.configs:
+    for configs_item in self.configs if len(self.configs) < 8 else paced(self.configs):
         _write_describe_configs_resource_result_v1(configs_item, out)
 
 
 def _write_describe_configs_response_v1(self: DescribeConfigsResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.results)))
-    for results_item in self.results:
+    for results_item in self.results if len(self.results) < 8 else paced(self.results):
         _write_describe_configs_result_v1(results_item, out)
 
 
@@ -612,7 +613,7 @@ def _write_describe_configs_resource_result_v3(self: DescribeConfigsResourceResu
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_oboi(self.read_only, self.config_source, self.is_sensitive, len(self.synonyms)))
-    for synonyms_item in self.synonyms:
+    for synonyms_item in self.synonyms if len(self.synonyms) < 8 else paced(self.synonyms):
         _write_describe_configs_synonym_v1(synonyms_item, out)
     out.append(_P_b(self.config_type))
     documentation_value = self.documentation
@@ -637,13 +638,13 @@ def _write_describe_configs_result_v3(self: DescribeConfigsResult, out: list[Any
     out.append(_P_bh(self.resource_type, len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.configs)))
-    for configs_item in self.configs:
+    for configs_item in self.configs if len(self.configs) < 8 else paced(self.configs):
         _write_describe_configs_resource_result_v3(configs_item, out)
 
 
 def _write_describe_configs_response_v3(self: DescribeConfigsResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.results)))
-    for results_item in self.results:
+    for results_item in self.results if len(self.results) < 8 else paced(self.results):
         _write_describe_configs_result_v3(results_item, out)
 
 
@@ -679,7 +680,7 @@ def _write_describe_configs_resource_result_v4(self: DescribeConfigsResourceResu
     out.append(_P_obo(self.read_only, self.config_source, self.is_sensitive))
     n = len(self.synonyms) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for synonyms_item in self.synonyms:
+    for synonyms_item in self.synonyms if len(self.synonyms) < 8 else paced(self.synonyms):
         _write_describe_configs_synonym_v4(synonyms_item, out)
     out.append(_P_b(self.config_type))
     documentation_value = self.documentation
@@ -710,7 +711,7 @@ def _write_describe_configs_result_v4(self: DescribeConfigsResult, out: list[Any
     out.append(raw)
     n = len(self.configs) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for configs_item in self.configs:
+    for configs_item in self.configs if len(self.configs) < 8 else paced(self.configs):
         _write_describe_configs_resource_result_v4(configs_item, out)
     out.append(b"\0")
 
@@ -719,7 +720,7 @@ def _write_describe_configs_response_v4(self: DescribeConfigsResponse, out: list
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.results) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for results_item in self.results:
+    for results_item in self.results if len(self.results) < 8 else paced(self.results):
         _write_describe_configs_result_v4(results_item, out)
     out.append(b"\0")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -91,7 +92,7 @@ def _read_describe_delegation_token_request_v1(buf: Any, pos: int) -> tuple[Desc
         if n > len(buf) - pos:
             truncated()
         owners = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             owners_item, pos = _read_describe_delegation_token_owner_v1(buf, pos)
             owners.append(owners_item)
     return DescribeDelegationTokenRequest(owners), pos
@@ -147,7 +148,7 @@ def _read_describe_delegation_token_request_v2(buf: Any, pos: int) -> tuple[Desc
         if n > len(buf) - pos:
             truncated()
         owners = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             owners_item, pos = _read_describe_delegation_token_owner_v2(buf, pos)
             owners.append(owners_item)
     if buf[pos]:
@@ -172,7 +173,7 @@ def _write_describe_delegation_token_request_v1(self: DescribeDelegationTokenReq
         out.append(_P_i(-1))
     else:
         out.append(_P_i(len(owners_value)))
-        for owners_item in owners_value:
+        for owners_item in owners_value if len(owners_value) < 8 else paced(owners_value):
             _write_describe_delegation_token_owner_v1(owners_item, out)
 
 
@@ -195,7 +196,7 @@ def _write_describe_delegation_token_request_v2(self: DescribeDelegationTokenReq
     else:
         n = len(owners_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for owners_item in owners_value:
+        for owners_item in owners_value if len(owners_value) < 8 else paced(owners_value):
             _write_describe_delegation_token_owner_v2(owners_item, out)
     out.append(b"\0")
 

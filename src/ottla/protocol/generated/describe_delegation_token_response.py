@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -187,7 +188,7 @@ def _read_described_delegation_token_v1(buf: Any, pos: int) -> tuple[DescribedDe
     if n > len(buf) - pos:
         truncated()
     renewers = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         renewers_item, pos = _read_described_delegation_token_renewer_v1(buf, pos)
         renewers.append(renewers_item)
     return DescribedDelegationToken(principal_type, principal_name, "", "", issue_timestamp, expiry_timestamp, max_timestamp, token_id, hmac, renewers), pos
@@ -201,7 +202,7 @@ def _read_describe_delegation_token_response_v1(buf: Any, pos: int) -> tuple[Des
     if n > len(buf) - pos:
         truncated()
     tokens = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         tokens_item, pos = _read_described_delegation_token_v1(buf, pos)
         tokens.append(tokens_item)
     (throttle_time_ms,) = _U_i(buf, pos)
@@ -318,7 +319,7 @@ def _read_described_delegation_token_v2(buf: Any, pos: int) -> tuple[DescribedDe
     if n > len(buf) - pos:
         truncated()
     renewers = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         renewers_item, pos = _read_described_delegation_token_renewer_v2(buf, pos)
         renewers.append(renewers_item)
     if buf[pos]:
@@ -341,7 +342,7 @@ def _read_describe_delegation_token_response_v2(buf: Any, pos: int) -> tuple[Des
     if n > len(buf) - pos:
         truncated()
     tokens = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         tokens_item, pos = _read_described_delegation_token_v2(buf, pos)
         tokens.append(tokens_item)
     (throttle_time_ms,) = _U_i(buf, pos)
@@ -454,7 +455,7 @@ def _read_described_delegation_token_v3(buf: Any, pos: int) -> tuple[DescribedDe
     if n > len(buf) - pos:
         truncated()
     renewers = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         renewers_item, pos = _read_described_delegation_token_renewer_v2(buf, pos)
         renewers.append(renewers_item)
     if buf[pos]:
@@ -477,7 +478,7 @@ def _read_describe_delegation_token_response_v3(buf: Any, pos: int) -> tuple[Des
     if n > len(buf) - pos:
         truncated()
     tokens = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         tokens_item, pos = _read_described_delegation_token_v3(buf, pos)
         tokens.append(tokens_item)
     (throttle_time_ms,) = _U_i(buf, pos)
@@ -511,13 +512,13 @@ def _write_described_delegation_token_v1(self: DescribedDelegationToken, out: li
     out.append(_P_i(len(self.hmac)))
     out.append(self.hmac)
     out.append(_P_i(len(self.renewers)))
-    for renewers_item in self.renewers:
+    for renewers_item in self.renewers if len(self.renewers) < 8 else paced(self.renewers):
         _write_described_delegation_token_renewer_v1(renewers_item, out)
 
 
 def _write_describe_delegation_token_response_v1(self: DescribeDelegationTokenResponse, out: list[Any]) -> None:
     out.append(_P_hi(self.error_code, len(self.tokens)))
-    for tokens_item in self.tokens:
+    for tokens_item in self.tokens if len(self.tokens) < 8 else paced(self.tokens):
         _write_described_delegation_token_v1(tokens_item, out)
     out.append(_P_i(self.throttle_time_ms))
 
@@ -553,7 +554,7 @@ def _write_described_delegation_token_v2(self: DescribedDelegationToken, out: li
     out.append(self.hmac)
     n = len(self.renewers) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for renewers_item in self.renewers:
+    for renewers_item in self.renewers if len(self.renewers) < 8 else paced(self.renewers):
         _write_described_delegation_token_renewer_v2(renewers_item, out)
     out.append(b"\0")
 
@@ -562,7 +563,7 @@ def _write_describe_delegation_token_response_v2(self: DescribeDelegationTokenRe
     out.append(_P_h(self.error_code))
     n = len(self.tokens) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for tokens_item in self.tokens:
+    for tokens_item in self.tokens if len(self.tokens) < 8 else paced(self.tokens):
         _write_described_delegation_token_v2(tokens_item, out)
     out.append(_P_ix(self.throttle_time_ms))
 
@@ -594,7 +595,7 @@ def _write_described_delegation_token_v3(self: DescribedDelegationToken, out: li
     out.append(self.hmac)
     n = len(self.renewers) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for renewers_item in self.renewers:
+    for renewers_item in self.renewers if len(self.renewers) < 8 else paced(self.renewers):
         _write_described_delegation_token_renewer_v2(renewers_item, out)
     out.append(b"\0")
 
@@ -603,7 +604,7 @@ def _write_describe_delegation_token_response_v3(self: DescribeDelegationTokenRe
     out.append(_P_h(self.error_code))
     n = len(self.tokens) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for tokens_item in self.tokens:
+    for tokens_item in self.tokens if len(self.tokens) < 8 else paced(self.tokens):
         _write_described_delegation_token_v3(tokens_item, out)
     out.append(_P_ix(self.throttle_time_ms))
 

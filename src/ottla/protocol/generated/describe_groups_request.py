@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -53,7 +54,7 @@ def _read_describe_groups_request_v0(buf: Any, pos: int) -> tuple[DescribeGroups
     if n > len(buf) - pos:
         truncated()
     groups = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         (n,) = _U_h(buf, pos)
         pos += 2
         if n < 0:
@@ -78,7 +79,7 @@ def _read_describe_groups_request_v3(buf: Any, pos: int) -> tuple[DescribeGroups
     if n > len(buf) - pos:
         truncated()
     groups = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         (n,) = _U_h(buf, pos)
         pos += 2
         if n < 0:
@@ -108,7 +109,7 @@ def _read_describe_groups_request_v5(buf: Any, pos: int) -> tuple[DescribeGroups
     if n > len(buf) - pos:
         truncated()
     groups = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -136,7 +137,7 @@ def _read_describe_groups_request_v5(buf: Any, pos: int) -> tuple[DescribeGroups
 
 def _write_describe_groups_request_v0(self: DescribeGroupsRequest, out: list[Any]) -> None:
     out.append(_P_i(len(self.groups)))
-    for element in self.groups:
+    for element in self.groups if len(self.groups) < 8 else paced(self.groups):
         raw = element.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
@@ -144,7 +145,7 @@ def _write_describe_groups_request_v0(self: DescribeGroupsRequest, out: list[Any
 
 def _write_describe_groups_request_v3(self: DescribeGroupsRequest, out: list[Any]) -> None:
     out.append(_P_i(len(self.groups)))
-    for element in self.groups:
+    for element in self.groups if len(self.groups) < 8 else paced(self.groups):
         raw = element.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)
@@ -154,7 +155,7 @@ def _write_describe_groups_request_v3(self: DescribeGroupsRequest, out: list[Any
 def _write_describe_groups_request_v5(self: DescribeGroupsRequest, out: list[Any]) -> None:
     n = len(self.groups) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for element in self.groups:
+    for element in self.groups if len(self.groups) < 8 else paced(self.groups):
         raw = element.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))

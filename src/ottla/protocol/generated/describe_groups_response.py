@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -222,7 +223,7 @@ def _read_described_group_v0(buf: Any, pos: int) -> tuple[DescribedGroup, int]:
     if n > len(buf) - pos:
         truncated()
     members = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         members_item, pos = _read_described_group_member_v0(buf, pos)
         members.append(members_item)
     return DescribedGroup(error_code, None, group_id, group_state, protocol_type, protocol_data, members, -2147483648), pos
@@ -236,7 +237,7 @@ def _read_describe_groups_response_v0(buf: Any, pos: int) -> tuple[DescribeGroup
     if n > len(buf) - pos:
         truncated()
     groups = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         groups_item, pos = _read_described_group_v0(buf, pos)
         groups.append(groups_item)
     return DescribeGroupsResponse(0, groups), pos
@@ -250,7 +251,7 @@ def _read_describe_groups_response_v1(buf: Any, pos: int) -> tuple[DescribeGroup
     if n > len(buf) - pos:
         truncated()
     groups = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         groups_item, pos = _read_described_group_v0(buf, pos)
         groups.append(groups_item)
     return DescribeGroupsResponse(throttle_time_ms, groups), pos
@@ -312,7 +313,7 @@ def _read_described_group_v3(buf: Any, pos: int) -> tuple[DescribedGroup, int]:
     if n > len(buf) - pos:
         truncated()
     members = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         members_item, pos = _read_described_group_member_v0(buf, pos)
         members.append(members_item)
     (authorized_operations,) = _U_i(buf, pos)
@@ -328,7 +329,7 @@ def _read_describe_groups_response_v3(buf: Any, pos: int) -> tuple[DescribeGroup
     if n > len(buf) - pos:
         truncated()
     groups = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         groups_item, pos = _read_described_group_v3(buf, pos)
         groups.append(groups_item)
     return DescribeGroupsResponse(throttle_time_ms, groups), pos
@@ -463,7 +464,7 @@ def _read_described_group_v4(buf: Any, pos: int) -> tuple[DescribedGroup, int]:
     if n > len(buf) - pos:
         truncated()
     members = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         members_item, pos = _read_described_group_member_v4(buf, pos)
         members.append(members_item)
     (authorized_operations,) = _U_i(buf, pos)
@@ -479,7 +480,7 @@ def _read_describe_groups_response_v4(buf: Any, pos: int) -> tuple[DescribeGroup
     if n > len(buf) - pos:
         truncated()
     groups = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         groups_item, pos = _read_described_group_v4(buf, pos)
         groups.append(groups_item)
     return DescribeGroupsResponse(throttle_time_ms, groups), pos
@@ -653,7 +654,7 @@ def _read_described_group_v5(buf: Any, pos: int) -> tuple[DescribedGroup, int]:
     if n > len(buf) - pos:
         truncated()
     members = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         members_item, pos = _read_described_group_member_v5(buf, pos)
         members.append(members_item)
     (authorized_operations,) = _U_i(buf, pos)
@@ -678,7 +679,7 @@ def _read_describe_groups_response_v5(buf: Any, pos: int) -> tuple[DescribeGroup
     if n > len(buf) - pos:
         truncated()
     groups = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         groups_item, pos = _read_described_group_v5(buf, pos)
         groups.append(groups_item)
     if buf[pos]:
@@ -777,7 +778,7 @@ def _read_described_group_v6(buf: Any, pos: int) -> tuple[DescribedGroup, int]:
     if n > len(buf) - pos:
         truncated()
     members = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         members_item, pos = _read_described_group_member_v5(buf, pos)
         members.append(members_item)
     (authorized_operations,) = _U_i(buf, pos)
@@ -802,7 +803,7 @@ def _read_describe_groups_response_v6(buf: Any, pos: int) -> tuple[DescribeGroup
     if n > len(buf) - pos:
         truncated()
     groups = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         groups_item, pos = _read_described_group_v6(buf, pos)
         groups.append(groups_item)
     if buf[pos]:
@@ -842,19 +843,19 @@ def _write_described_group_v0(self: DescribedGroup, out: list[Any]) -> None:
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.members)))
-    for members_item in self.members:
+    for members_item in self.members if len(self.members) < 8 else paced(self.members):
         _write_described_group_member_v0(members_item, out)
 
 
 def _write_describe_groups_response_v0(self: DescribeGroupsResponse, out: list[Any]) -> None:
     out.append(_P_i(len(self.groups)))
-    for groups_item in self.groups:
+    for groups_item in self.groups if len(self.groups) < 8 else paced(self.groups):
         _write_described_group_v0(groups_item, out)
 
 
 def _write_describe_groups_response_v1(self: DescribeGroupsResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.groups)))
-    for groups_item in self.groups:
+    for groups_item in self.groups if len(self.groups) < 8 else paced(self.groups):
         _write_described_group_v0(groups_item, out)
 
 
@@ -872,14 +873,14 @@ def _write_described_group_v3(self: DescribedGroup, out: list[Any]) -> None:
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.members)))
-    for members_item in self.members:
+    for members_item in self.members if len(self.members) < 8 else paced(self.members):
         _write_described_group_member_v0(members_item, out)
     out.append(_P_i(self.authorized_operations))
 
 
 def _write_describe_groups_response_v3(self: DescribeGroupsResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.groups)))
-    for groups_item in self.groups:
+    for groups_item in self.groups if len(self.groups) < 8 else paced(self.groups):
         _write_described_group_v3(groups_item, out)
 
 
@@ -920,14 +921,14 @@ def _write_described_group_v4(self: DescribedGroup, out: list[Any]) -> None:
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.members)))
-    for members_item in self.members:
+    for members_item in self.members if len(self.members) < 8 else paced(self.members):
         _write_described_group_member_v4(members_item, out)
     out.append(_P_i(self.authorized_operations))
 
 
 def _write_describe_groups_response_v4(self: DescribeGroupsResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.groups)))
-    for groups_item in self.groups:
+    for groups_item in self.groups if len(self.groups) < 8 else paced(self.groups):
         _write_described_group_v4(groups_item, out)
 
 
@@ -981,7 +982,7 @@ def _write_described_group_v5(self: DescribedGroup, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.members) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for members_item in self.members:
+    for members_item in self.members if len(self.members) < 8 else paced(self.members):
         _write_described_group_member_v5(members_item, out)
     out.append(_P_ix(self.authorized_operations))
 
@@ -990,7 +991,7 @@ def _write_describe_groups_response_v5(self: DescribeGroupsResponse, out: list[A
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.groups) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for groups_item in self.groups:
+    for groups_item in self.groups if len(self.groups) < 8 else paced(self.groups):
         _write_described_group_v5(groups_item, out)
     out.append(b"\0")
 
@@ -1023,7 +1024,7 @@ def _write_described_group_v6(self: DescribedGroup, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.members) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for members_item in self.members:
+    for members_item in self.members if len(self.members) < 8 else paced(self.members):
         _write_described_group_member_v5(members_item, out)
     out.append(_P_ix(self.authorized_operations))
 
@@ -1032,7 +1033,7 @@ def _write_describe_groups_response_v6(self: DescribeGroupsResponse, out: list[A
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.groups) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for groups_item in self.groups:
+    for groups_item in self.groups if len(self.groups) < 8 else paced(self.groups):
         _write_described_group_v6(groups_item, out)
     out.append(b"\0")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct, pack, unpack_from
 from typing import Any
 
+from ottla.model.pace import charge, paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -73,6 +74,8 @@ def _read_describable_log_dir_topic_v1(buf: Any, pos: int) -> tuple[DescribableL
         unexpected_null("DescribableLogDirTopic.partitions")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     partitions = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     return DescribableLogDirTopic(topic, partitions), pos
@@ -87,7 +90,7 @@ def _read_describe_log_dirs_request_v1(buf: Any, pos: int) -> tuple[DescribeLogD
         if n > len(buf) - pos:
             truncated()
         topics = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             topics_item, pos = _read_describable_log_dir_topic_v1(buf, pos)
             topics.append(topics_item)
     return DescribeLogDirsRequest(topics), pos
@@ -118,6 +121,8 @@ def _read_describable_log_dir_topic_v2(buf: Any, pos: int) -> tuple[DescribableL
         unexpected_null("DescribableLogDirTopic.partitions")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     partitions = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     if buf[pos]:
@@ -139,7 +144,7 @@ def _read_describe_log_dirs_request_v2(buf: Any, pos: int) -> tuple[DescribeLogD
         if n > len(buf) - pos:
             truncated()
         topics = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             topics_item, pos = _read_describable_log_dir_topic_v2(buf, pos)
             topics.append(topics_item)
     if buf[pos]:
@@ -163,7 +168,7 @@ def _write_describe_log_dirs_request_v1(self: DescribeLogDirsRequest, out: list[
         out.append(_P_i(-1))
     else:
         out.append(_P_i(len(topics_value)))
-        for topics_item in topics_value:
+        for topics_item in topics_value if len(topics_value) < 8 else paced(topics_value):
             _write_describable_log_dir_topic_v1(topics_item, out)
 
 
@@ -185,7 +190,7 @@ def _write_describe_log_dirs_request_v2(self: DescribeLogDirsRequest, out: list[
     else:
         n = len(topics_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for topics_item in topics_value:
+        for topics_item in topics_value if len(topics_value) < 8 else paced(topics_value):
             _write_describable_log_dir_topic_v2(topics_item, out)
     out.append(b"\0")
 

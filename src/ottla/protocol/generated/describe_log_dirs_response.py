@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -145,7 +146,7 @@ def _read_describe_log_dirs_topic_v1(buf: Any, pos: int) -> tuple[DescribeLogDir
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_describe_log_dirs_partition_v1(buf, pos)
         partitions.append(partitions_item)
     return DescribeLogDirsTopic(name, partitions), pos
@@ -171,7 +172,7 @@ def _read_describe_log_dirs_result_v1(buf: Any, pos: int) -> tuple[DescribeLogDi
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_describe_log_dirs_topic_v1(buf, pos)
         topics.append(topics_item)
     return DescribeLogDirsResult(error_code, log_dir, topics, -1, -1, False), pos
@@ -185,7 +186,7 @@ def _read_describe_log_dirs_response_v1(buf: Any, pos: int) -> tuple[DescribeLog
     if n > len(buf) - pos:
         truncated()
     results = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         results_item, pos = _read_describe_log_dirs_result_v1(buf, pos)
         results.append(results_item)
     return DescribeLogDirsResponse(throttle_time_ms, 0, results), pos
@@ -227,7 +228,7 @@ def _read_describe_log_dirs_topic_v2(buf: Any, pos: int) -> tuple[DescribeLogDir
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_describe_log_dirs_partition_v2(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -265,7 +266,7 @@ def _read_describe_log_dirs_result_v2(buf: Any, pos: int) -> tuple[DescribeLogDi
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_describe_log_dirs_topic_v2(buf, pos)
         topics.append(topics_item)
     if buf[pos]:
@@ -288,7 +289,7 @@ def _read_describe_log_dirs_response_v2(buf: Any, pos: int) -> tuple[DescribeLog
     if n > len(buf) - pos:
         truncated()
     results = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         results_item, pos = _read_describe_log_dirs_result_v2(buf, pos)
         results.append(results_item)
     if buf[pos]:
@@ -311,7 +312,7 @@ def _read_describe_log_dirs_response_v3(buf: Any, pos: int) -> tuple[DescribeLog
     if n > len(buf) - pos:
         truncated()
     results = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         results_item, pos = _read_describe_log_dirs_result_v2(buf, pos)
         results.append(results_item)
     if buf[pos]:
@@ -349,7 +350,7 @@ def _read_describe_log_dirs_result_v4(buf: Any, pos: int) -> tuple[DescribeLogDi
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_describe_log_dirs_topic_v2(buf, pos)
         topics.append(topics_item)
     total_bytes, usable_bytes = _U_qq(buf, pos)
@@ -374,7 +375,7 @@ def _read_describe_log_dirs_response_v4(buf: Any, pos: int) -> tuple[DescribeLog
     if n > len(buf) - pos:
         truncated()
     results = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         results_item, pos = _read_describe_log_dirs_result_v4(buf, pos)
         results.append(results_item)
     if buf[pos]:
@@ -412,7 +413,7 @@ def _read_describe_log_dirs_result_v5(buf: Any, pos: int) -> tuple[DescribeLogDi
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_describe_log_dirs_topic_v2(buf, pos)
         topics.append(topics_item)
     total_bytes, usable_bytes, is_cordoned = _U_qqo(buf, pos)
@@ -437,7 +438,7 @@ def _read_describe_log_dirs_response_v5(buf: Any, pos: int) -> tuple[DescribeLog
     if n > len(buf) - pos:
         truncated()
     results = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         results_item, pos = _read_describe_log_dirs_result_v5(buf, pos)
         results.append(results_item)
     if buf[pos]:
@@ -456,7 +457,7 @@ def _write_describe_log_dirs_topic_v1(self: DescribeLogDirsTopic, out: list[Any]
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_describe_log_dirs_partition_v1(partitions_item, out)
 
 
@@ -465,13 +466,13 @@ def _write_describe_log_dirs_result_v1(self: DescribeLogDirsResult, out: list[An
     out.append(_P_hh(self.error_code, len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_describe_log_dirs_topic_v1(topics_item, out)
 
 
 def _write_describe_log_dirs_response_v1(self: DescribeLogDirsResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.results)))
-    for results_item in self.results:
+    for results_item in self.results if len(self.results) < 8 else paced(self.results):
         _write_describe_log_dirs_result_v1(results_item, out)
 
 
@@ -486,7 +487,7 @@ def _write_describe_log_dirs_topic_v2(self: DescribeLogDirsTopic, out: list[Any]
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_describe_log_dirs_partition_v2(partitions_item, out)
     out.append(b"\0")
 
@@ -499,7 +500,7 @@ def _write_describe_log_dirs_result_v2(self: DescribeLogDirsResult, out: list[An
     out.append(raw)
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_describe_log_dirs_topic_v2(topics_item, out)
     out.append(b"\0")
 
@@ -508,7 +509,7 @@ def _write_describe_log_dirs_response_v2(self: DescribeLogDirsResponse, out: lis
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.results) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for results_item in self.results:
+    for results_item in self.results if len(self.results) < 8 else paced(self.results):
         _write_describe_log_dirs_result_v2(results_item, out)
     out.append(b"\0")
 
@@ -517,7 +518,7 @@ def _write_describe_log_dirs_response_v3(self: DescribeLogDirsResponse, out: lis
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
     n = len(self.results) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for results_item in self.results:
+    for results_item in self.results if len(self.results) < 8 else paced(self.results):
         _write_describe_log_dirs_result_v2(results_item, out)
     out.append(b"\0")
 
@@ -530,7 +531,7 @@ def _write_describe_log_dirs_result_v4(self: DescribeLogDirsResult, out: list[An
     out.append(raw)
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_describe_log_dirs_topic_v2(topics_item, out)
     out.append(_P_qqx(self.total_bytes, self.usable_bytes))
 
@@ -539,7 +540,7 @@ def _write_describe_log_dirs_response_v4(self: DescribeLogDirsResponse, out: lis
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
     n = len(self.results) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for results_item in self.results:
+    for results_item in self.results if len(self.results) < 8 else paced(self.results):
         _write_describe_log_dirs_result_v4(results_item, out)
     out.append(b"\0")
 
@@ -552,7 +553,7 @@ def _write_describe_log_dirs_result_v5(self: DescribeLogDirsResult, out: list[An
     out.append(raw)
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_describe_log_dirs_topic_v2(topics_item, out)
     out.append(_P_qqox(self.total_bytes, self.usable_bytes, self.is_cordoned))
 
@@ -561,7 +562,7 @@ def _write_describe_log_dirs_response_v5(self: DescribeLogDirsResponse, out: lis
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
     n = len(self.results) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for results_item in self.results:
+    for results_item in self.results if len(self.results) < 8 else paced(self.results):
         _write_describe_log_dirs_result_v5(results_item, out)
     out.append(b"\0")
 

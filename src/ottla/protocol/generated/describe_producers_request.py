@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import pack, unpack_from
 from typing import Any
 
+from ottla.model.pace import charge, paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -75,6 +76,8 @@ def _read_topic_request_v0(buf: Any, pos: int) -> tuple[TopicRequest, int]:
         unexpected_null("TopicRequest.partition_indexes")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     partition_indexes = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     if buf[pos]:
@@ -95,7 +98,7 @@ def _read_describe_producers_request_v0(buf: Any, pos: int) -> tuple[DescribePro
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_topic_request_v0(buf, pos)
         topics.append(topics_item)
     if buf[pos]:
@@ -119,7 +122,7 @@ def _write_topic_request_v0(self: TopicRequest, out: list[Any]) -> None:
 def _write_describe_producers_request_v0(self: DescribeProducersRequest, out: list[Any]) -> None:
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_topic_request_v0(topics_item, out)
     out.append(b"\0")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -144,7 +145,7 @@ def _read_partition_response_v0(buf: Any, pos: int) -> tuple[PartitionResponse, 
     if n > len(buf) - pos:
         truncated()
     active_producers = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         active_producers_item, pos = _read_producer_state_v0(buf, pos)
         active_producers.append(active_producers_item)
     if buf[pos]:
@@ -180,7 +181,7 @@ def _read_topic_response_v0(buf: Any, pos: int) -> tuple[TopicResponse, int]:
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_partition_response_v0(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -203,7 +204,7 @@ def _read_describe_producers_response_v0(buf: Any, pos: int) -> tuple[DescribePr
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_topic_response_v0(buf, pos)
         topics.append(topics_item)
     if buf[pos]:
@@ -229,7 +230,7 @@ def _write_partition_response_v0(self: PartitionResponse, out: list[Any]) -> Non
         out.append(raw)
     n = len(self.active_producers) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for active_producers_item in self.active_producers:
+    for active_producers_item in self.active_producers if len(self.active_producers) < 8 else paced(self.active_producers):
         _write_producer_state_v0(active_producers_item, out)
     out.append(b"\0")
 
@@ -241,7 +242,7 @@ def _write_topic_response_v0(self: TopicResponse, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_partition_response_v0(partitions_item, out)
     out.append(b"\0")
 
@@ -250,7 +251,7 @@ def _write_describe_producers_response_v0(self: DescribeProducersResponse, out: 
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_topic_response_v0(topics_item, out)
     out.append(b"\0")
 

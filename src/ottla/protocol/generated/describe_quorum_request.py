@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -99,7 +100,7 @@ def _read_topic_data_v0(buf: Any, pos: int) -> tuple[TopicData, int]:
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_partition_data_v0(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -120,7 +121,7 @@ def _read_describe_quorum_request_v0(buf: Any, pos: int) -> tuple[DescribeQuorum
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_topic_data_v0(buf, pos)
         topics.append(topics_item)
     if buf[pos]:
@@ -141,7 +142,7 @@ def _write_topic_data_v0(self: TopicData, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_partition_data_v0(partitions_item, out)
     out.append(b"\0")
 
@@ -149,7 +150,7 @@ def _write_topic_data_v0(self: TopicData, out: list[Any]) -> None:
 def _write_describe_quorum_request_v0(self: DescribeQuorumRequest, out: list[Any]) -> None:
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_topic_data_v0(topics_item, out)
     out.append(b"\0")
 

@@ -6,6 +6,7 @@ from struct import Struct as _struct
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -187,7 +188,7 @@ def _read_partition_data_v0(buf: Any, pos: int) -> tuple[PartitionData, int]:
     if n > len(buf) - pos:
         truncated()
     current_voters = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         current_voters_item, pos = _read_replica_state_v0(buf, pos)
         current_voters.append(current_voters_item)
     n = buf[pos]
@@ -200,7 +201,7 @@ def _read_partition_data_v0(buf: Any, pos: int) -> tuple[PartitionData, int]:
     if n > len(buf) - pos:
         truncated()
     observers = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         observers_item, pos = _read_replica_state_v0(buf, pos)
         observers.append(observers_item)
     if buf[pos]:
@@ -236,7 +237,7 @@ def _read_topic_data_v0(buf: Any, pos: int) -> tuple[TopicData, int]:
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_partition_data_v0(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -259,7 +260,7 @@ def _read_describe_quorum_response_v0(buf: Any, pos: int) -> tuple[DescribeQuoru
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_topic_data_v0(buf, pos)
         topics.append(topics_item)
     if buf[pos]:
@@ -292,7 +293,7 @@ def _read_partition_data_v1(buf: Any, pos: int) -> tuple[PartitionData, int]:
     if n > len(buf) - pos:
         truncated()
     current_voters = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         current_voters_item, pos = _read_replica_state_v1(buf, pos)
         current_voters.append(current_voters_item)
     n = buf[pos]
@@ -305,7 +306,7 @@ def _read_partition_data_v1(buf: Any, pos: int) -> tuple[PartitionData, int]:
     if n > len(buf) - pos:
         truncated()
     observers = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         observers_item, pos = _read_replica_state_v1(buf, pos)
         observers.append(observers_item)
     if buf[pos]:
@@ -341,7 +342,7 @@ def _read_topic_data_v1(buf: Any, pos: int) -> tuple[TopicData, int]:
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_partition_data_v1(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -364,7 +365,7 @@ def _read_describe_quorum_response_v1(buf: Any, pos: int) -> tuple[DescribeQuoru
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_topic_data_v1(buf, pos)
         topics.append(topics_item)
     if buf[pos]:
@@ -415,7 +416,7 @@ def _read_partition_data_v2(buf: Any, pos: int) -> tuple[PartitionData, int]:
     if n > len(buf) - pos:
         truncated()
     current_voters = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         current_voters_item, pos = _read_replica_state_v2(buf, pos)
         current_voters.append(current_voters_item)
     n = buf[pos]
@@ -428,7 +429,7 @@ def _read_partition_data_v2(buf: Any, pos: int) -> tuple[PartitionData, int]:
     if n > len(buf) - pos:
         truncated()
     observers = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         observers_item, pos = _read_replica_state_v2(buf, pos)
         observers.append(observers_item)
     if buf[pos]:
@@ -464,7 +465,7 @@ def _read_topic_data_v2(buf: Any, pos: int) -> tuple[TopicData, int]:
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_partition_data_v2(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -527,7 +528,7 @@ def _read_node_v2(buf: Any, pos: int) -> tuple[Node, int]:
     if n > len(buf) - pos:
         truncated()
     listeners = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         listeners_item, pos = _read_listener_v2(buf, pos)
         listeners.append(listeners_item)
     if buf[pos]:
@@ -566,7 +567,7 @@ def _read_describe_quorum_response_v2(buf: Any, pos: int) -> tuple[DescribeQuoru
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_topic_data_v2(buf, pos)
         topics.append(topics_item)
     n = buf[pos]
@@ -579,7 +580,7 @@ def _read_describe_quorum_response_v2(buf: Any, pos: int) -> tuple[DescribeQuoru
     if n > len(buf) - pos:
         truncated()
     nodes = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         nodes_item, pos = _read_node_v2(buf, pos)
         nodes.append(nodes_item)
     if buf[pos]:
@@ -597,11 +598,11 @@ def _write_partition_data_v0(self: PartitionData, out: list[Any]) -> None:
     out.append(_P_ihiiq(self.partition_index, self.error_code, self.leader_id, self.leader_epoch, self.high_watermark))
     n = len(self.current_voters) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for current_voters_item in self.current_voters:
+    for current_voters_item in self.current_voters if len(self.current_voters) < 8 else paced(self.current_voters):
         _write_replica_state_v0(current_voters_item, out)
     n = len(self.observers) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for observers_item in self.observers:
+    for observers_item in self.observers if len(self.observers) < 8 else paced(self.observers):
         _write_replica_state_v0(observers_item, out)
     out.append(b"\0")
 
@@ -613,7 +614,7 @@ def _write_topic_data_v0(self: TopicData, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_partition_data_v0(partitions_item, out)
     out.append(b"\0")
 
@@ -622,7 +623,7 @@ def _write_describe_quorum_response_v0(self: DescribeQuorumResponse, out: list[A
     out.append(_P_h(self.error_code))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_topic_data_v0(topics_item, out)
     out.append(b"\0")
 
@@ -635,11 +636,11 @@ def _write_partition_data_v1(self: PartitionData, out: list[Any]) -> None:
     out.append(_P_ihiiq(self.partition_index, self.error_code, self.leader_id, self.leader_epoch, self.high_watermark))
     n = len(self.current_voters) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for current_voters_item in self.current_voters:
+    for current_voters_item in self.current_voters if len(self.current_voters) < 8 else paced(self.current_voters):
         _write_replica_state_v1(current_voters_item, out)
     n = len(self.observers) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for observers_item in self.observers:
+    for observers_item in self.observers if len(self.observers) < 8 else paced(self.observers):
         _write_replica_state_v1(observers_item, out)
     out.append(b"\0")
 
@@ -651,7 +652,7 @@ def _write_topic_data_v1(self: TopicData, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_partition_data_v1(partitions_item, out)
     out.append(b"\0")
 
@@ -660,7 +661,7 @@ def _write_describe_quorum_response_v1(self: DescribeQuorumResponse, out: list[A
     out.append(_P_h(self.error_code))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_topic_data_v1(topics_item, out)
     out.append(b"\0")
 
@@ -682,11 +683,11 @@ def _write_partition_data_v2(self: PartitionData, out: list[Any]) -> None:
     out.append(_P_iiq(self.leader_id, self.leader_epoch, self.high_watermark))
     n = len(self.current_voters) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for current_voters_item in self.current_voters:
+    for current_voters_item in self.current_voters if len(self.current_voters) < 8 else paced(self.current_voters):
         _write_replica_state_v2(current_voters_item, out)
     n = len(self.observers) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for observers_item in self.observers:
+    for observers_item in self.observers if len(self.observers) < 8 else paced(self.observers):
         _write_replica_state_v2(observers_item, out)
     out.append(b"\0")
 
@@ -698,7 +699,7 @@ def _write_topic_data_v2(self: TopicData, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_partition_data_v2(partitions_item, out)
     out.append(b"\0")
 
@@ -719,7 +720,7 @@ def _write_node_v2(self: Node, out: list[Any]) -> None:
     out.append(_P_i(self.node_id))
     n = len(self.listeners) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for listeners_item in self.listeners:
+    for listeners_item in self.listeners if len(self.listeners) < 8 else paced(self.listeners):
         _write_listener_v2(listeners_item, out)
     out.append(b"\0")
 
@@ -736,11 +737,11 @@ def _write_describe_quorum_response_v2(self: DescribeQuorumResponse, out: list[A
         out.append(raw)
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_topic_data_v2(topics_item, out)
     n = len(self.nodes) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for nodes_item in self.nodes:
+    for nodes_item in self.nodes if len(self.nodes) < 8 else paced(self.nodes):
         _write_node_v2(nodes_item, out)
     out.append(b"\0")
 

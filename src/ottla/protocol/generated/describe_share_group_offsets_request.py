@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import pack, unpack_from
 from typing import Any
 
+from ottla.model.pace import charge, paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -89,6 +90,8 @@ def _read_describe_share_group_offsets_request_topic_v0(buf: Any, pos: int) -> t
         unexpected_null("DescribeShareGroupOffsetsRequestTopic.partitions")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     partitions = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     if buf[pos]:
@@ -125,7 +128,7 @@ def _read_describe_share_group_offsets_request_group_v0(buf: Any, pos: int) -> t
         if n > len(buf) - pos:
             truncated()
         topics = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             topics_item, pos = _read_describe_share_group_offsets_request_topic_v0(buf, pos)
             topics.append(topics_item)
     if buf[pos]:
@@ -146,7 +149,7 @@ def _read_describe_share_group_offsets_request_v0(buf: Any, pos: int) -> tuple[D
     if n > len(buf) - pos:
         truncated()
     groups = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         groups_item, pos = _read_describe_share_group_offsets_request_group_v0(buf, pos)
         groups.append(groups_item)
     if buf[pos]:
@@ -178,7 +181,7 @@ def _write_describe_share_group_offsets_request_group_v0(self: DescribeShareGrou
     else:
         n = len(topics_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for topics_item in topics_value:
+        for topics_item in topics_value if len(topics_value) < 8 else paced(topics_value):
             _write_describe_share_group_offsets_request_topic_v0(topics_item, out)
     out.append(b"\0")
 
@@ -186,7 +189,7 @@ def _write_describe_share_group_offsets_request_group_v0(self: DescribeShareGrou
 def _write_describe_share_group_offsets_request_v0(self: DescribeShareGroupOffsetsRequest, out: list[Any]) -> None:
     n = len(self.groups) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for groups_item in self.groups:
+    for groups_item in self.groups if len(self.groups) < 8 else paced(self.groups):
         _write_describe_share_group_offsets_request_group_v0(groups_item, out)
     out.append(b"\0")
 

@@ -6,6 +6,7 @@ from struct import Struct as _struct
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -167,7 +168,7 @@ def _read_describe_share_group_offsets_response_topic_v0(buf: Any, pos: int) -> 
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_describe_share_group_offsets_response_partition_v0(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -203,7 +204,7 @@ def _read_describe_share_group_offsets_response_group_v0(buf: Any, pos: int) -> 
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_describe_share_group_offsets_response_topic_v0(buf, pos)
         topics.append(topics_item)
     (error_code,) = _U_h(buf, pos)
@@ -244,7 +245,7 @@ def _read_describe_share_group_offsets_response_v0(buf: Any, pos: int) -> tuple[
     if n > len(buf) - pos:
         truncated()
     groups = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         groups_item, pos = _read_describe_share_group_offsets_response_group_v0(buf, pos)
         groups.append(groups_item)
     if buf[pos]:
@@ -308,7 +309,7 @@ def _read_describe_share_group_offsets_response_topic_v1(buf: Any, pos: int) -> 
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_describe_share_group_offsets_response_partition_v1(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -344,7 +345,7 @@ def _read_describe_share_group_offsets_response_group_v1(buf: Any, pos: int) -> 
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_describe_share_group_offsets_response_topic_v1(buf, pos)
         topics.append(topics_item)
     (error_code,) = _U_h(buf, pos)
@@ -385,7 +386,7 @@ def _read_describe_share_group_offsets_response_v1(buf: Any, pos: int) -> tuple[
     if n > len(buf) - pos:
         truncated()
     groups = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         groups_item, pos = _read_describe_share_group_offsets_response_group_v1(buf, pos)
         groups.append(groups_item)
     if buf[pos]:
@@ -416,7 +417,7 @@ def _write_describe_share_group_offsets_response_topic_v0(self: DescribeShareGro
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_describe_share_group_offsets_response_partition_v0(partitions_item, out)
     out.append(b"\0")
 
@@ -428,7 +429,7 @@ def _write_describe_share_group_offsets_response_group_v0(self: DescribeShareGro
     out.append(raw)
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_describe_share_group_offsets_response_topic_v0(topics_item, out)
     out.append(_P_h(self.error_code))
     error_message_value = self.error_message
@@ -446,7 +447,7 @@ def _write_describe_share_group_offsets_response_v0(self: DescribeShareGroupOffs
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.groups) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for groups_item in self.groups:
+    for groups_item in self.groups if len(self.groups) < 8 else paced(self.groups):
         _write_describe_share_group_offsets_response_group_v0(groups_item, out)
     out.append(b"\0")
 
@@ -472,7 +473,7 @@ def _write_describe_share_group_offsets_response_topic_v1(self: DescribeShareGro
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_describe_share_group_offsets_response_partition_v1(partitions_item, out)
     out.append(b"\0")
 
@@ -484,7 +485,7 @@ def _write_describe_share_group_offsets_response_group_v1(self: DescribeShareGro
     out.append(raw)
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_describe_share_group_offsets_response_topic_v1(topics_item, out)
     out.append(_P_h(self.error_code))
     error_message_value = self.error_message
@@ -502,7 +503,7 @@ def _write_describe_share_group_offsets_response_v1(self: DescribeShareGroupOffs
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.groups) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for groups_item in self.groups:
+    for groups_item in self.groups if len(self.groups) < 8 else paced(self.groups):
         _write_describe_share_group_offsets_response_group_v1(groups_item, out)
     out.append(b"\0")
 

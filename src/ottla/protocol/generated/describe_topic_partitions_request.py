@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -129,7 +130,7 @@ def _read_describe_topic_partitions_request_v0(buf: Any, pos: int) -> tuple[Desc
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_topic_request_v0(buf, pos)
         topics.append(topics_item)
     (response_partition_limit,) = _U_i(buf, pos)
@@ -166,7 +167,7 @@ def _write_cursor_v0(self: Cursor, out: list[Any]) -> None:
 def _write_describe_topic_partitions_request_v0(self: DescribeTopicPartitionsRequest, out: list[Any]) -> None:
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_topic_request_v0(topics_item, out)
     out.append(_P_i(self.response_partition_limit))
     if self.cursor is None:

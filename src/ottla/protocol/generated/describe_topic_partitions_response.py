@@ -6,6 +6,7 @@ from struct import Struct as _struct, pack, unpack_from
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import charge, paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -139,6 +140,8 @@ def _read_describe_topic_partitions_response_partition_v0(buf: Any, pos: int) ->
         unexpected_null("DescribeTopicPartitionsResponsePartition.replica_nodes")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     replica_nodes = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     n = buf[pos]
@@ -150,6 +153,8 @@ def _read_describe_topic_partitions_response_partition_v0(buf: Any, pos: int) ->
         unexpected_null("DescribeTopicPartitionsResponsePartition.isr_nodes")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     isr_nodes = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     n = buf[pos]
@@ -162,6 +167,8 @@ def _read_describe_topic_partitions_response_partition_v0(buf: Any, pos: int) ->
     else:
         if n * 4 > len(buf) - pos:
             truncated()
+        if n > 63:
+            charge(n)
         eligible_leader_replicas = list(unpack_from(f">{n}i", buf, pos))
         pos += n * 4
     n = buf[pos]
@@ -174,6 +181,8 @@ def _read_describe_topic_partitions_response_partition_v0(buf: Any, pos: int) ->
     else:
         if n * 4 > len(buf) - pos:
             truncated()
+        if n > 63:
+            charge(n)
         last_known_elr = list(unpack_from(f">{n}i", buf, pos))
         pos += n * 4
     n = buf[pos]
@@ -185,6 +194,8 @@ def _read_describe_topic_partitions_response_partition_v0(buf: Any, pos: int) ->
         unexpected_null("DescribeTopicPartitionsResponsePartition.offline_replicas")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     offline_replicas = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     if buf[pos]:
@@ -225,7 +236,7 @@ def _read_describe_topic_partitions_response_topic_v0(buf: Any, pos: int) -> tup
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_describe_topic_partitions_response_partition_v0(buf, pos)
         partitions.append(partitions_item)
     (topic_authorized_operations,) = _U_i(buf, pos)
@@ -275,7 +286,7 @@ def _read_describe_topic_partitions_response_v0(buf: Any, pos: int) -> tuple[Des
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_describe_topic_partitions_response_topic_v0(buf, pos)
         topics.append(topics_item)
     n = buf[pos]
@@ -332,7 +343,7 @@ def _write_describe_topic_partitions_response_topic_v0(self: DescribeTopicPartit
     out.append(_P_16so(self.topic_id, self.is_internal))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_describe_topic_partitions_response_partition_v0(partitions_item, out)
     out.append(_P_ix(self.topic_authorized_operations))
 
@@ -349,7 +360,7 @@ def _write_describe_topic_partitions_response_v0(self: DescribeTopicPartitionsRe
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_describe_topic_partitions_response_topic_v0(topics_item, out)
     if self.next_cursor is None:
         out.append(b"\xff")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -45,7 +46,7 @@ def _read_describe_transactions_request_v0(buf: Any, pos: int) -> tuple[Describe
     if n > len(buf) - pos:
         truncated()
     transactional_ids = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -72,7 +73,7 @@ def _read_describe_transactions_request_v0(buf: Any, pos: int) -> tuple[Describe
 def _write_describe_transactions_request_v0(self: DescribeTransactionsRequest, out: list[Any]) -> None:
     n = len(self.transactional_ids) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for element in self.transactional_ids:
+    for element in self.transactional_ids if len(self.transactional_ids) < 8 else paced(self.transactional_ids):
         raw = element.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))

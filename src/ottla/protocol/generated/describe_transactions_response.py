@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct, pack, unpack_from
 from typing import Any
 
+from ottla.model.pace import charge, paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -116,6 +117,8 @@ def _read_topic_data_v0(buf: Any, pos: int) -> tuple[TopicData, int]:
         unexpected_null("TopicData.partitions")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     partitions = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     if buf[pos]:
@@ -170,7 +173,7 @@ def _read_transaction_state_v0(buf: Any, pos: int) -> tuple[TransactionState, in
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_topic_data_v0(buf, pos)
         topics.append(topics_item)
     if buf[pos]:
@@ -193,7 +196,7 @@ def _read_describe_transactions_response_v0(buf: Any, pos: int) -> tuple[Describ
     if n > len(buf) - pos:
         truncated()
     transaction_states = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         transaction_states_item, pos = _read_transaction_state_v0(buf, pos)
         transaction_states.append(transaction_states_item)
     if buf[pos]:
@@ -227,7 +230,7 @@ def _write_transaction_state_v0(self: TransactionState, out: list[Any]) -> None:
     out.append(_P_iqqh(self.transaction_timeout_ms, self.transaction_start_time_ms, self.producer_id, self.producer_epoch))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_topic_data_v0(topics_item, out)
     out.append(b"\0")
 
@@ -236,7 +239,7 @@ def _write_describe_transactions_response_v0(self: DescribeTransactionsResponse,
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.transaction_states) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for transaction_states_item in self.transaction_states:
+    for transaction_states_item in self.transaction_states if len(self.transaction_states) < 8 else paced(self.transaction_states):
         _write_transaction_state_v0(transaction_states_item, out)
     out.append(b"\0")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -81,7 +82,7 @@ def _read_describe_user_scram_credentials_request_v0(buf: Any, pos: int) -> tupl
         if n > len(buf) - pos:
             truncated()
         users = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             users_item, pos = _read_user_name_v0(buf, pos)
             users.append(users_item)
     if buf[pos]:
@@ -106,7 +107,7 @@ def _write_describe_user_scram_credentials_request_v0(self: DescribeUserScramCre
     else:
         n = len(users_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for users_item in users_value:
+        for users_item in users_value if len(users_value) < 8 else paced(users_value):
             _write_user_name_v0(users_item, out)
     out.append(b"\0")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -139,7 +140,7 @@ def _read_describe_user_scram_credentials_result_v0(buf: Any, pos: int) -> tuple
     if n > len(buf) - pos:
         truncated()
     credential_infos = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         credential_infos_item, pos = _read_credential_info_v0(buf, pos)
         credential_infos.append(credential_infos_item)
     if buf[pos]:
@@ -178,7 +179,7 @@ def _read_describe_user_scram_credentials_response_v0(buf: Any, pos: int) -> tup
     if n > len(buf) - pos:
         truncated()
     results = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         results_item, pos = _read_describe_user_scram_credentials_result_v0(buf, pos)
         results.append(results_item)
     if buf[pos]:
@@ -208,7 +209,7 @@ def _write_describe_user_scram_credentials_result_v0(self: DescribeUserScramCred
         out.append(raw)
     n = len(self.credential_infos) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for credential_infos_item in self.credential_infos:
+    for credential_infos_item in self.credential_infos if len(self.credential_infos) < 8 else paced(self.credential_infos):
         _write_credential_info_v0(credential_infos_item, out)
     out.append(b"\0")
 
@@ -225,7 +226,7 @@ def _write_describe_user_scram_credentials_response_v0(self: DescribeUserScramCr
         out.append(raw)
     n = len(self.results) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for results_item in self.results:
+    for results_item in self.results if len(self.results) < 8 else paced(self.results):
         _write_describe_user_scram_credentials_result_v0(results_item, out)
     out.append(b"\0")
 

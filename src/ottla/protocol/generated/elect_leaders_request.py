@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct, pack, unpack_from
 from typing import Any
 
+from ottla.model.pace import charge, paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -83,6 +84,8 @@ def _read_topic_partitions_v0(buf: Any, pos: int) -> tuple[TopicPartitions, int]
         unexpected_null("TopicPartitions.partitions")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     partitions = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     return TopicPartitions(topic, partitions), pos
@@ -97,7 +100,7 @@ def _read_elect_leaders_request_v0(buf: Any, pos: int) -> tuple[ElectLeadersRequ
         if n > len(buf) - pos:
             truncated()
         topic_partitions = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             topic_partitions_item, pos = _read_topic_partitions_v0(buf, pos)
             topic_partitions.append(topic_partitions_item)
     (timeout_ms,) = _U_i(buf, pos)
@@ -114,7 +117,7 @@ def _read_elect_leaders_request_v1(buf: Any, pos: int) -> tuple[ElectLeadersRequ
         if n > len(buf) - pos:
             truncated()
         topic_partitions = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             topic_partitions_item, pos = _read_topic_partitions_v0(buf, pos)
             topic_partitions.append(topic_partitions_item)
     (timeout_ms,) = _U_i(buf, pos)
@@ -147,6 +150,8 @@ def _read_topic_partitions_v2(buf: Any, pos: int) -> tuple[TopicPartitions, int]
         unexpected_null("TopicPartitions.partitions")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     partitions = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     if buf[pos]:
@@ -170,7 +175,7 @@ def _read_elect_leaders_request_v2(buf: Any, pos: int) -> tuple[ElectLeadersRequ
         if n > len(buf) - pos:
             truncated()
         topic_partitions = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             topic_partitions_item, pos = _read_topic_partitions_v2(buf, pos)
             topic_partitions.append(topic_partitions_item)
     (timeout_ms,) = _U_i(buf, pos)
@@ -196,7 +201,7 @@ def _write_elect_leaders_request_v0(self: ElectLeadersRequest, out: list[Any]) -
         out.append(_P_i(-1))
     else:
         out.append(_P_i(len(topic_partitions_value)))
-        for topic_partitions_item in topic_partitions_value:
+        for topic_partitions_item in topic_partitions_value if len(topic_partitions_value) < 8 else paced(topic_partitions_value):
             _write_topic_partitions_v0(topic_partitions_item, out)
     out.append(_P_i(self.timeout_ms))
 
@@ -208,7 +213,7 @@ def _write_elect_leaders_request_v1(self: ElectLeadersRequest, out: list[Any]) -
         out.append(_P_i(-1))
     else:
         out.append(_P_i(len(topic_partitions_value)))
-        for topic_partitions_item in topic_partitions_value:
+        for topic_partitions_item in topic_partitions_value if len(topic_partitions_value) < 8 else paced(topic_partitions_value):
             _write_topic_partitions_v0(topic_partitions_item, out)
     out.append(_P_i(self.timeout_ms))
 
@@ -232,7 +237,7 @@ def _write_elect_leaders_request_v2(self: ElectLeadersRequest, out: list[Any]) -
     else:
         n = len(topic_partitions_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for topic_partitions_item in topic_partitions_value:
+        for topic_partitions_item in topic_partitions_value if len(topic_partitions_value) < 8 else paced(topic_partitions_value):
             _write_topic_partitions_v2(topic_partitions_item, out)
     out.append(_P_ix(self.timeout_ms))
 

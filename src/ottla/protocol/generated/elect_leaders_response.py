@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -121,7 +122,7 @@ def _read_replica_election_result_v0(buf: Any, pos: int) -> tuple[ReplicaElectio
     if n > len(buf) - pos:
         truncated()
     partition_result = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partition_result_item, pos = _read_partition_result_v0(buf, pos)
         partition_result.append(partition_result_item)
     return ReplicaElectionResult(topic, partition_result), pos
@@ -135,7 +136,7 @@ def _read_elect_leaders_response_v0(buf: Any, pos: int) -> tuple[ElectLeadersRes
     if n > len(buf) - pos:
         truncated()
     replica_election_results = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         replica_election_results_item, pos = _read_replica_election_result_v0(buf, pos)
         replica_election_results.append(replica_election_results_item)
     return ElectLeadersResponse(throttle_time_ms, 0, replica_election_results), pos
@@ -149,7 +150,7 @@ def _read_elect_leaders_response_v1(buf: Any, pos: int) -> tuple[ElectLeadersRes
     if n > len(buf) - pos:
         truncated()
     replica_election_results = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         replica_election_results_item, pos = _read_replica_election_result_v0(buf, pos)
         replica_election_results.append(replica_election_results_item)
     return ElectLeadersResponse(throttle_time_ms, error_code, replica_election_results), pos
@@ -207,7 +208,7 @@ def _read_replica_election_result_v2(buf: Any, pos: int) -> tuple[ReplicaElectio
     if n > len(buf) - pos:
         truncated()
     partition_result = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partition_result_item, pos = _read_partition_result_v2(buf, pos)
         partition_result.append(partition_result_item)
     if buf[pos]:
@@ -230,7 +231,7 @@ def _read_elect_leaders_response_v2(buf: Any, pos: int) -> tuple[ElectLeadersRes
     if n > len(buf) - pos:
         truncated()
     replica_election_results = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         replica_election_results_item, pos = _read_replica_election_result_v2(buf, pos)
         replica_election_results.append(replica_election_results_item)
     if buf[pos]:
@@ -256,19 +257,19 @@ def _write_replica_election_result_v0(self: ReplicaElectionResult, out: list[Any
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partition_result)))
-    for partition_result_item in self.partition_result:
+    for partition_result_item in self.partition_result if len(self.partition_result) < 8 else paced(self.partition_result):
         _write_partition_result_v0(partition_result_item, out)
 
 
 def _write_elect_leaders_response_v0(self: ElectLeadersResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.replica_election_results)))
-    for replica_election_results_item in self.replica_election_results:
+    for replica_election_results_item in self.replica_election_results if len(self.replica_election_results) < 8 else paced(self.replica_election_results):
         _write_replica_election_result_v0(replica_election_results_item, out)
 
 
 def _write_elect_leaders_response_v1(self: ElectLeadersResponse, out: list[Any]) -> None:
     out.append(_P_ihi(self.throttle_time_ms, self.error_code, len(self.replica_election_results)))
-    for replica_election_results_item in self.replica_election_results:
+    for replica_election_results_item in self.replica_election_results if len(self.replica_election_results) < 8 else paced(self.replica_election_results):
         _write_replica_election_result_v0(replica_election_results_item, out)
 
 
@@ -292,7 +293,7 @@ def _write_replica_election_result_v2(self: ReplicaElectionResult, out: list[Any
     out.append(raw)
     n = len(self.partition_result) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partition_result_item in self.partition_result:
+    for partition_result_item in self.partition_result if len(self.partition_result) < 8 else paced(self.partition_result):
         _write_partition_result_v2(partition_result_item, out)
     out.append(b"\0")
 
@@ -301,7 +302,7 @@ def _write_elect_leaders_response_v2(self: ElectLeadersResponse, out: list[Any])
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
     n = len(self.replica_election_results) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for replica_election_results_item in self.replica_election_results:
+    for replica_election_results_item in self.replica_election_results if len(self.replica_election_results) < 8 else paced(self.replica_election_results):
         _write_replica_election_result_v2(replica_election_results_item, out)
     out.append(b"\0")
 

@@ -6,6 +6,7 @@ from struct import Struct as _struct, pack, unpack_from
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import charge, paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -130,6 +131,8 @@ def _read_partition_data_v0(buf: Any, pos: int) -> tuple[PartitionData, int]:
         unexpected_null("PartitionData.preferred_successors")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     preferred_successors = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     return PartitionData(partition_index, leader_id, leader_epoch, preferred_successors, []), pos
@@ -155,7 +158,7 @@ def _read_topic_data_v0(buf: Any, pos: int) -> tuple[TopicData, int]:
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_partition_data_v0(buf, pos)
         partitions.append(partitions_item)
     return TopicData(topic_name, partitions), pos
@@ -182,7 +185,7 @@ def _read_end_quorum_epoch_request_v0(buf: Any, pos: int) -> tuple[EndQuorumEpoc
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_topic_data_v0(buf, pos)
         topics.append(topics_item)
     return EndQuorumEpochRequest(cluster_id, topics, []), pos
@@ -211,7 +214,7 @@ def _read_partition_data_v1(buf: Any, pos: int) -> tuple[PartitionData, int]:
     if n > len(buf) - pos:
         truncated()
     preferred_candidates = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         preferred_candidates_item, pos = _read_replica_info_v1(buf, pos)
         preferred_candidates.append(preferred_candidates_item)
     if buf[pos]:
@@ -247,7 +250,7 @@ def _read_topic_data_v1(buf: Any, pos: int) -> tuple[TopicData, int]:
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_partition_data_v1(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -324,7 +327,7 @@ def _read_end_quorum_epoch_request_v1(buf: Any, pos: int) -> tuple[EndQuorumEpoc
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_topic_data_v1(buf, pos)
         topics.append(topics_item)
     n = buf[pos]
@@ -337,7 +340,7 @@ def _read_end_quorum_epoch_request_v1(buf: Any, pos: int) -> tuple[EndQuorumEpoc
     if n > len(buf) - pos:
         truncated()
     leader_endpoints = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         leader_endpoints_item, pos = _read_leader_endpoint_v1(buf, pos)
         leader_endpoints.append(leader_endpoints_item)
     if buf[pos]:
@@ -357,7 +360,7 @@ def _write_topic_data_v0(self: TopicData, out: list[Any]) -> None:
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_partition_data_v0(partitions_item, out)
 
 
@@ -370,7 +373,7 @@ def _write_end_quorum_epoch_request_v0(self: EndQuorumEpochRequest, out: list[An
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_i(len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_topic_data_v0(topics_item, out)
 
 
@@ -382,7 +385,7 @@ def _write_partition_data_v1(self: PartitionData, out: list[Any]) -> None:
     out.append(_P_iii(self.partition_index, self.leader_id, self.leader_epoch))
     n = len(self.preferred_candidates) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for preferred_candidates_item in self.preferred_candidates:
+    for preferred_candidates_item in self.preferred_candidates if len(self.preferred_candidates) < 8 else paced(self.preferred_candidates):
         _write_replica_info_v1(preferred_candidates_item, out)
     out.append(b"\0")
 
@@ -394,7 +397,7 @@ def _write_topic_data_v1(self: TopicData, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_partition_data_v1(partitions_item, out)
     out.append(b"\0")
 
@@ -422,11 +425,11 @@ def _write_end_quorum_epoch_request_v1(self: EndQuorumEpochRequest, out: list[An
         out.append(raw)
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_topic_data_v1(topics_item, out)
     n = len(self.leader_endpoints) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for leader_endpoints_item in self.leader_endpoints:
+    for leader_endpoints_item in self.leader_endpoints if len(self.leader_endpoints) < 8 else paced(self.leader_endpoints):
         _write_leader_endpoint_v1(leader_endpoints_item, out)
     out.append(b"\0")
 

@@ -6,6 +6,7 @@ from struct import Struct as _struct, pack, unpack_from
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import charge, paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -15,6 +16,7 @@ from ottla.protocol.primitives import (
     bad_length,
     read_uvarint,
     skip_tags,
+    tag_numbers,
     truncated,
     unexpected_null,
     uvarint,
@@ -208,7 +210,7 @@ def _read_fetch_topic_v4(buf: Any, pos: int) -> tuple[FetchTopic, int]:
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_fetch_partition_v4(buf, pos)
         partitions.append(partitions_item)
     return FetchTopic(topic, ZERO_UUID, partitions), pos
@@ -222,7 +224,7 @@ def _read_fetch_request_v4(buf: Any, pos: int) -> tuple[FetchRequest, int]:
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_fetch_topic_v4(buf, pos)
         topics.append(topics_item)
     return FetchRequest(None, replica_id, _DEFAULT_ReplicaState, max_wait_ms, min_bytes, max_bytes, isolation_level, 0, -1, topics, [], ""), pos
@@ -254,7 +256,7 @@ def _read_fetch_topic_v5(buf: Any, pos: int) -> tuple[FetchTopic, int]:
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_fetch_partition_v5(buf, pos)
         partitions.append(partitions_item)
     return FetchTopic(topic, ZERO_UUID, partitions), pos
@@ -268,7 +270,7 @@ def _read_fetch_request_v5(buf: Any, pos: int) -> tuple[FetchRequest, int]:
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_fetch_topic_v5(buf, pos)
         topics.append(topics_item)
     return FetchRequest(None, replica_id, _DEFAULT_ReplicaState, max_wait_ms, min_bytes, max_bytes, isolation_level, 0, -1, topics, [], ""), pos
@@ -293,6 +295,8 @@ def _read_forgotten_topic_v7(buf: Any, pos: int) -> tuple[ForgottenTopic, int]:
         unexpected_null("ForgottenTopic.partitions")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     partitions = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     return ForgottenTopic(topic, ZERO_UUID, partitions), pos
@@ -306,7 +310,7 @@ def _read_fetch_request_v7(buf: Any, pos: int) -> tuple[FetchRequest, int]:
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_fetch_topic_v5(buf, pos)
         topics.append(topics_item)
     (n,) = _U_i(buf, pos)
@@ -316,7 +320,7 @@ def _read_fetch_request_v7(buf: Any, pos: int) -> tuple[FetchRequest, int]:
     if n > len(buf) - pos:
         truncated()
     forgotten_topics_data = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         forgotten_topics_data_item, pos = _read_forgotten_topic_v7(buf, pos)
         forgotten_topics_data.append(forgotten_topics_data_item)
     return FetchRequest(None, replica_id, _DEFAULT_ReplicaState, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten_topics_data, ""), pos
@@ -348,7 +352,7 @@ def _read_fetch_topic_v9(buf: Any, pos: int) -> tuple[FetchTopic, int]:
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_fetch_partition_v9(buf, pos)
         partitions.append(partitions_item)
     return FetchTopic(topic, ZERO_UUID, partitions), pos
@@ -362,7 +366,7 @@ def _read_fetch_request_v9(buf: Any, pos: int) -> tuple[FetchRequest, int]:
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_fetch_topic_v9(buf, pos)
         topics.append(topics_item)
     (n,) = _U_i(buf, pos)
@@ -372,7 +376,7 @@ def _read_fetch_request_v9(buf: Any, pos: int) -> tuple[FetchRequest, int]:
     if n > len(buf) - pos:
         truncated()
     forgotten_topics_data = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         forgotten_topics_data_item, pos = _read_forgotten_topic_v7(buf, pos)
         forgotten_topics_data.append(forgotten_topics_data_item)
     return FetchRequest(None, replica_id, _DEFAULT_ReplicaState, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten_topics_data, ""), pos
@@ -386,7 +390,7 @@ def _read_fetch_request_v11(buf: Any, pos: int) -> tuple[FetchRequest, int]:
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_fetch_topic_v9(buf, pos)
         topics.append(topics_item)
     (n,) = _U_i(buf, pos)
@@ -396,7 +400,7 @@ def _read_fetch_request_v11(buf: Any, pos: int) -> tuple[FetchRequest, int]:
     if n > len(buf) - pos:
         truncated()
     forgotten_topics_data = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         forgotten_topics_data_item, pos = _read_forgotten_topic_v7(buf, pos)
         forgotten_topics_data.append(forgotten_topics_data_item)
     (n,) = _U_h(buf, pos)
@@ -450,7 +454,7 @@ def _read_fetch_topic_v12(buf: Any, pos: int) -> tuple[FetchTopic, int]:
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_fetch_partition_v12(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -485,6 +489,8 @@ def _read_forgotten_topic_v12(buf: Any, pos: int) -> tuple[ForgottenTopic, int]:
         unexpected_null("ForgottenTopic.partitions")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     partitions = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     if buf[pos]:
@@ -508,7 +514,7 @@ def _read_fetch_request_v12(buf: Any, pos: int) -> tuple[FetchRequest, int]:
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_fetch_topic_v12(buf, pos)
         topics.append(topics_item)
     n = buf[pos]
@@ -521,7 +527,7 @@ def _read_fetch_request_v12(buf: Any, pos: int) -> tuple[FetchRequest, int]:
     if n > len(buf) - pos:
         truncated()
     forgotten_topics_data = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         forgotten_topics_data_item, pos = _read_forgotten_topic_v12(buf, pos)
         forgotten_topics_data.append(forgotten_topics_data_item)
     n = buf[pos]
@@ -543,7 +549,7 @@ def _read_fetch_request_v12(buf: Any, pos: int) -> tuple[FetchRequest, int]:
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in range(n):
+    for _ in tag_numbers(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -583,7 +589,7 @@ def _read_fetch_topic_v13(buf: Any, pos: int) -> tuple[FetchTopic, int]:
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_fetch_partition_v12(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -605,6 +611,8 @@ def _read_forgotten_topic_v13(buf: Any, pos: int) -> tuple[ForgottenTopic, int]:
         unexpected_null("ForgottenTopic.partitions")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     partitions = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     if buf[pos]:
@@ -628,7 +636,7 @@ def _read_fetch_request_v13(buf: Any, pos: int) -> tuple[FetchRequest, int]:
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_fetch_topic_v13(buf, pos)
         topics.append(topics_item)
     n = buf[pos]
@@ -641,7 +649,7 @@ def _read_fetch_request_v13(buf: Any, pos: int) -> tuple[FetchRequest, int]:
     if n > len(buf) - pos:
         truncated()
     forgotten_topics_data = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         forgotten_topics_data_item, pos = _read_forgotten_topic_v13(buf, pos)
         forgotten_topics_data.append(forgotten_topics_data_item)
     n = buf[pos]
@@ -663,7 +671,7 @@ def _read_fetch_request_v13(buf: Any, pos: int) -> tuple[FetchRequest, int]:
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in range(n):
+    for _ in tag_numbers(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -715,7 +723,7 @@ def _read_fetch_request_v15(buf: Any, pos: int) -> tuple[FetchRequest, int]:
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_fetch_topic_v13(buf, pos)
         topics.append(topics_item)
     n = buf[pos]
@@ -728,7 +736,7 @@ def _read_fetch_request_v15(buf: Any, pos: int) -> tuple[FetchRequest, int]:
     if n > len(buf) - pos:
         truncated()
     forgotten_topics_data = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         forgotten_topics_data_item, pos = _read_forgotten_topic_v13(buf, pos)
         forgotten_topics_data.append(forgotten_topics_data_item)
     n = buf[pos]
@@ -750,7 +758,7 @@ def _read_fetch_request_v15(buf: Any, pos: int) -> tuple[FetchRequest, int]:
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in range(n):
+    for _ in tag_numbers(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -787,7 +795,7 @@ def _read_fetch_partition_v17(buf: Any, pos: int) -> tuple[FetchPartition, int]:
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in range(n):
+    for _ in tag_numbers(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -813,7 +821,7 @@ def _read_fetch_topic_v17(buf: Any, pos: int) -> tuple[FetchTopic, int]:
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_fetch_partition_v17(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -838,7 +846,7 @@ def _read_fetch_request_v17(buf: Any, pos: int) -> tuple[FetchRequest, int]:
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_fetch_topic_v17(buf, pos)
         topics.append(topics_item)
     n = buf[pos]
@@ -851,7 +859,7 @@ def _read_fetch_request_v17(buf: Any, pos: int) -> tuple[FetchRequest, int]:
     if n > len(buf) - pos:
         truncated()
     forgotten_topics_data = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         forgotten_topics_data_item, pos = _read_forgotten_topic_v13(buf, pos)
         forgotten_topics_data.append(forgotten_topics_data_item)
     n = buf[pos]
@@ -873,7 +881,7 @@ def _read_fetch_request_v17(buf: Any, pos: int) -> tuple[FetchRequest, int]:
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in range(n):
+    for _ in tag_numbers(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -911,7 +919,7 @@ def _read_fetch_partition_v18(buf: Any, pos: int) -> tuple[FetchPartition, int]:
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in range(n):
+    for _ in tag_numbers(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -940,7 +948,7 @@ def _read_fetch_topic_v18(buf: Any, pos: int) -> tuple[FetchTopic, int]:
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_fetch_partition_v18(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -965,7 +973,7 @@ def _read_fetch_request_v18(buf: Any, pos: int) -> tuple[FetchRequest, int]:
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_fetch_topic_v18(buf, pos)
         topics.append(topics_item)
     n = buf[pos]
@@ -978,7 +986,7 @@ def _read_fetch_request_v18(buf: Any, pos: int) -> tuple[FetchRequest, int]:
     if n > len(buf) - pos:
         truncated()
     forgotten_topics_data = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         forgotten_topics_data_item, pos = _read_forgotten_topic_v13(buf, pos)
         forgotten_topics_data.append(forgotten_topics_data_item)
     n = buf[pos]
@@ -1000,7 +1008,7 @@ def _read_fetch_request_v18(buf: Any, pos: int) -> tuple[FetchRequest, int]:
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in range(n):
+    for _ in tag_numbers(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -1038,13 +1046,13 @@ def _write_fetch_topic_v4(self: FetchTopic, out: list[Any]) -> None:
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_fetch_partition_v4(partitions_item, out)
 
 
 def _write_fetch_request_v4(self: FetchRequest, out: list[Any]) -> None:
     out.append(_P_iiiibi(self.replica_id, self.max_wait_ms, self.min_bytes, self.max_bytes, self.isolation_level, len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_fetch_topic_v4(topics_item, out)
 
 
@@ -1057,13 +1065,13 @@ def _write_fetch_topic_v5(self: FetchTopic, out: list[Any]) -> None:
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_fetch_partition_v5(partitions_item, out)
 
 
 def _write_fetch_request_v5(self: FetchRequest, out: list[Any]) -> None:
     out.append(_P_iiiibi(self.replica_id, self.max_wait_ms, self.min_bytes, self.max_bytes, self.isolation_level, len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_fetch_topic_v5(topics_item, out)
 
 
@@ -1077,10 +1085,10 @@ def _write_forgotten_topic_v7(self: ForgottenTopic, out: list[Any]) -> None:
 
 def _write_fetch_request_v7(self: FetchRequest, out: list[Any]) -> None:
     out.append(_P_iiiibiii(self.replica_id, self.max_wait_ms, self.min_bytes, self.max_bytes, self.isolation_level, self.session_id, self.session_epoch, len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_fetch_topic_v5(topics_item, out)
     out.append(_P_i(len(self.forgotten_topics_data)))
-    for forgotten_topics_data_item in self.forgotten_topics_data:
+    for forgotten_topics_data_item in self.forgotten_topics_data if len(self.forgotten_topics_data) < 8 else paced(self.forgotten_topics_data):
         _write_forgotten_topic_v7(forgotten_topics_data_item, out)
 
 
@@ -1093,25 +1101,25 @@ def _write_fetch_topic_v9(self: FetchTopic, out: list[Any]) -> None:
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_fetch_partition_v9(partitions_item, out)
 
 
 def _write_fetch_request_v9(self: FetchRequest, out: list[Any]) -> None:
     out.append(_P_iiiibiii(self.replica_id, self.max_wait_ms, self.min_bytes, self.max_bytes, self.isolation_level, self.session_id, self.session_epoch, len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_fetch_topic_v9(topics_item, out)
     out.append(_P_i(len(self.forgotten_topics_data)))
-    for forgotten_topics_data_item in self.forgotten_topics_data:
+    for forgotten_topics_data_item in self.forgotten_topics_data if len(self.forgotten_topics_data) < 8 else paced(self.forgotten_topics_data):
         _write_forgotten_topic_v7(forgotten_topics_data_item, out)
 
 
 def _write_fetch_request_v11(self: FetchRequest, out: list[Any]) -> None:
     out.append(_P_iiiibiii(self.replica_id, self.max_wait_ms, self.min_bytes, self.max_bytes, self.isolation_level, self.session_id, self.session_epoch, len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_fetch_topic_v9(topics_item, out)
     out.append(_P_i(len(self.forgotten_topics_data)))
-    for forgotten_topics_data_item in self.forgotten_topics_data:
+    for forgotten_topics_data_item in self.forgotten_topics_data if len(self.forgotten_topics_data) < 8 else paced(self.forgotten_topics_data):
         _write_forgotten_topic_v7(forgotten_topics_data_item, out)
     raw = self.rack_id.encode()
     out.append(_P_h(len(raw)))
@@ -1129,7 +1137,7 @@ def _write_fetch_topic_v12(self: FetchTopic, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_fetch_partition_v12(partitions_item, out)
     out.append(b"\0")
 
@@ -1149,11 +1157,11 @@ def _write_fetch_request_v12(self: FetchRequest, out: list[Any]) -> None:
     out.append(_P_iiiibii(self.replica_id, self.max_wait_ms, self.min_bytes, self.max_bytes, self.isolation_level, self.session_id, self.session_epoch))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_fetch_topic_v12(topics_item, out)
     n = len(self.forgotten_topics_data) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for forgotten_topics_data_item in self.forgotten_topics_data:
+    for forgotten_topics_data_item in self.forgotten_topics_data if len(self.forgotten_topics_data) < 8 else paced(self.forgotten_topics_data):
         _write_forgotten_topic_v12(forgotten_topics_data_item, out)
     raw = self.rack_id.encode()
     n = len(raw) + 1
@@ -1178,7 +1186,7 @@ def _write_fetch_topic_v13(self: FetchTopic, out: list[Any]) -> None:
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_fetch_partition_v12(partitions_item, out)
     out.append(b"\0")
 
@@ -1195,11 +1203,11 @@ def _write_fetch_request_v13(self: FetchRequest, out: list[Any]) -> None:
     out.append(_P_iiiibii(self.replica_id, self.max_wait_ms, self.min_bytes, self.max_bytes, self.isolation_level, self.session_id, self.session_epoch))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_fetch_topic_v13(topics_item, out)
     n = len(self.forgotten_topics_data) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for forgotten_topics_data_item in self.forgotten_topics_data:
+    for forgotten_topics_data_item in self.forgotten_topics_data if len(self.forgotten_topics_data) < 8 else paced(self.forgotten_topics_data):
         _write_forgotten_topic_v13(forgotten_topics_data_item, out)
     raw = self.rack_id.encode()
     n = len(raw) + 1
@@ -1228,11 +1236,11 @@ def _write_fetch_request_v15(self: FetchRequest, out: list[Any]) -> None:
     out.append(_P_iiibii(self.max_wait_ms, self.min_bytes, self.max_bytes, self.isolation_level, self.session_id, self.session_epoch))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_fetch_topic_v13(topics_item, out)
     n = len(self.forgotten_topics_data) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for forgotten_topics_data_item in self.forgotten_topics_data:
+    for forgotten_topics_data_item in self.forgotten_topics_data if len(self.forgotten_topics_data) < 8 else paced(self.forgotten_topics_data):
         _write_forgotten_topic_v13(forgotten_topics_data_item, out)
     raw = self.rack_id.encode()
     n = len(raw) + 1
@@ -1275,7 +1283,7 @@ def _write_fetch_topic_v17(self: FetchTopic, out: list[Any]) -> None:
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_fetch_partition_v17(partitions_item, out)
     out.append(b"\0")
 
@@ -1284,11 +1292,11 @@ def _write_fetch_request_v17(self: FetchRequest, out: list[Any]) -> None:
     out.append(_P_iiibii(self.max_wait_ms, self.min_bytes, self.max_bytes, self.isolation_level, self.session_id, self.session_epoch))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_fetch_topic_v17(topics_item, out)
     n = len(self.forgotten_topics_data) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for forgotten_topics_data_item in self.forgotten_topics_data:
+    for forgotten_topics_data_item in self.forgotten_topics_data if len(self.forgotten_topics_data) < 8 else paced(self.forgotten_topics_data):
         _write_forgotten_topic_v13(forgotten_topics_data_item, out)
     raw = self.rack_id.encode()
     n = len(raw) + 1
@@ -1335,7 +1343,7 @@ def _write_fetch_topic_v18(self: FetchTopic, out: list[Any]) -> None:
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_fetch_partition_v18(partitions_item, out)
     out.append(b"\0")
 
@@ -1344,11 +1352,11 @@ def _write_fetch_request_v18(self: FetchRequest, out: list[Any]) -> None:
     out.append(_P_iiibii(self.max_wait_ms, self.min_bytes, self.max_bytes, self.isolation_level, self.session_id, self.session_epoch))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_fetch_topic_v18(topics_item, out)
     n = len(self.forgotten_topics_data) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for forgotten_topics_data_item in self.forgotten_topics_data:
+    for forgotten_topics_data_item in self.forgotten_topics_data if len(self.forgotten_topics_data) < 8 else paced(self.forgotten_topics_data):
         _write_forgotten_topic_v13(forgotten_topics_data_item, out)
     raw = self.rack_id.encode()
     n = len(raw) + 1

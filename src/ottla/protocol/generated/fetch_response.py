@@ -6,6 +6,7 @@ from struct import Struct as _struct
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -15,6 +16,7 @@ from ottla.protocol.primitives import (
     bad_length,
     read_uvarint,
     skip_tags,
+    tag_numbers,
     truncated,
     unexpected_null,
     uvarint,
@@ -236,7 +238,7 @@ def _read_partition_data_v4(buf: Any, pos: int) -> tuple[PartitionData, int]:
         if n > len(buf) - pos:
             truncated()
         aborted_transactions = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             aborted_transactions_item, pos = _read_aborted_transaction_v4(buf, pos)
             aborted_transactions.append(aborted_transactions_item)
     (n,) = _U_i(buf, pos)
@@ -273,7 +275,7 @@ def _read_fetchable_topic_response_v4(buf: Any, pos: int) -> tuple[FetchableTopi
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_partition_data_v4(buf, pos)
         partitions.append(partitions_item)
     return FetchableTopicResponse(topic, ZERO_UUID, partitions), pos
@@ -287,7 +289,7 @@ def _read_fetch_response_v4(buf: Any, pos: int) -> tuple[FetchResponse, int]:
     if n > len(buf) - pos:
         truncated()
     responses = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         responses_item, pos = _read_fetchable_topic_response_v4(buf, pos)
         responses.append(responses_item)
     return FetchResponse(throttle_time_ms, 0, 0, responses, []), pos
@@ -302,7 +304,7 @@ def _read_partition_data_v5(buf: Any, pos: int) -> tuple[PartitionData, int]:
         if n > len(buf) - pos:
             truncated()
         aborted_transactions = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             aborted_transactions_item, pos = _read_aborted_transaction_v4(buf, pos)
             aborted_transactions.append(aborted_transactions_item)
     (n,) = _U_i(buf, pos)
@@ -339,7 +341,7 @@ def _read_fetchable_topic_response_v5(buf: Any, pos: int) -> tuple[FetchableTopi
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_partition_data_v5(buf, pos)
         partitions.append(partitions_item)
     return FetchableTopicResponse(topic, ZERO_UUID, partitions), pos
@@ -353,7 +355,7 @@ def _read_fetch_response_v5(buf: Any, pos: int) -> tuple[FetchResponse, int]:
     if n > len(buf) - pos:
         truncated()
     responses = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         responses_item, pos = _read_fetchable_topic_response_v5(buf, pos)
         responses.append(responses_item)
     return FetchResponse(throttle_time_ms, 0, 0, responses, []), pos
@@ -367,7 +369,7 @@ def _read_fetch_response_v7(buf: Any, pos: int) -> tuple[FetchResponse, int]:
     if n > len(buf) - pos:
         truncated()
     responses = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         responses_item, pos = _read_fetchable_topic_response_v5(buf, pos)
         responses.append(responses_item)
     return FetchResponse(throttle_time_ms, error_code, session_id, responses, []), pos
@@ -382,7 +384,7 @@ def _read_partition_data_v11(buf: Any, pos: int) -> tuple[PartitionData, int]:
         if n > len(buf) - pos:
             truncated()
         aborted_transactions = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             aborted_transactions_item, pos = _read_aborted_transaction_v4(buf, pos)
             aborted_transactions.append(aborted_transactions_item)
     preferred_read_replica, n = _U_ii(buf, pos)
@@ -419,7 +421,7 @@ def _read_fetchable_topic_response_v11(buf: Any, pos: int) -> tuple[FetchableTop
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_partition_data_v11(buf, pos)
         partitions.append(partitions_item)
     return FetchableTopicResponse(topic, ZERO_UUID, partitions), pos
@@ -433,7 +435,7 @@ def _read_fetch_response_v11(buf: Any, pos: int) -> tuple[FetchResponse, int]:
     if n > len(buf) - pos:
         truncated()
     responses = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         responses_item, pos = _read_fetchable_topic_response_v11(buf, pos)
         responses.append(responses_item)
     return FetchResponse(throttle_time_ms, error_code, session_id, responses, []), pos
@@ -496,7 +498,7 @@ def _read_partition_data_v12(buf: Any, pos: int) -> tuple[PartitionData, int]:
         if n > len(buf) - pos:
             truncated()
         aborted_transactions = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             aborted_transactions_item, pos = _read_aborted_transaction_v12(buf, pos)
             aborted_transactions.append(aborted_transactions_item)
     (preferred_read_replica,) = _U_i(buf, pos)
@@ -519,7 +521,7 @@ def _read_partition_data_v12(buf: Any, pos: int) -> tuple[PartitionData, int]:
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in range(n):
+    for _ in tag_numbers(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -561,7 +563,7 @@ def _read_fetchable_topic_response_v12(buf: Any, pos: int) -> tuple[FetchableTop
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_partition_data_v12(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -584,7 +586,7 @@ def _read_fetch_response_v12(buf: Any, pos: int) -> tuple[FetchResponse, int]:
     if n > len(buf) - pos:
         truncated()
     responses = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         responses_item, pos = _read_fetchable_topic_response_v12(buf, pos)
         responses.append(responses_item)
     if buf[pos]:
@@ -607,7 +609,7 @@ def _read_fetchable_topic_response_v13(buf: Any, pos: int) -> tuple[FetchableTop
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_partition_data_v12(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -630,7 +632,7 @@ def _read_fetch_response_v13(buf: Any, pos: int) -> tuple[FetchResponse, int]:
     if n > len(buf) - pos:
         truncated()
     responses = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         responses_item, pos = _read_fetchable_topic_response_v13(buf, pos)
         responses.append(responses_item)
     if buf[pos]:
@@ -697,14 +699,14 @@ def _read_fetch_response_v16(buf: Any, pos: int) -> tuple[FetchResponse, int]:
     if n > len(buf) - pos:
         truncated()
     responses = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         responses_item, pos = _read_fetchable_topic_response_v13(buf, pos)
         responses.append(responses_item)
     n = buf[pos]
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in range(n):
+    for _ in tag_numbers(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -718,7 +720,7 @@ def _read_fetch_response_v16(buf: Any, pos: int) -> tuple[FetchResponse, int]:
             if n > len(buf) - pos:
                 truncated()
             node_endpoints = []
-            for _ in range(n):
+            for _ in range(n) if n < 8 else paced(range(n)):
                 node_endpoints_item, pos = _read_node_endpoint_v16(buf, pos)
                 node_endpoints.append(node_endpoints_item)
         else:
@@ -739,7 +741,7 @@ def _write_partition_data_v4(self: PartitionData, out: list[Any]) -> None:
         out.append(_P_i(-1))
     else:
         out.append(_P_i(len(aborted_transactions_value)))
-        for aborted_transactions_item in aborted_transactions_value:
+        for aborted_transactions_item in aborted_transactions_value if len(aborted_transactions_value) < 8 else paced(aborted_transactions_value):
             _write_aborted_transaction_v4(aborted_transactions_item, out)
     records_value = self.records
     if records_value is None:
@@ -754,13 +756,13 @@ def _write_fetchable_topic_response_v4(self: FetchableTopicResponse, out: list[A
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_partition_data_v4(partitions_item, out)
 
 
 def _write_fetch_response_v4(self: FetchResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.responses)))
-    for responses_item in self.responses:
+    for responses_item in self.responses if len(self.responses) < 8 else paced(self.responses):
         _write_fetchable_topic_response_v4(responses_item, out)
 
 
@@ -771,7 +773,7 @@ def _write_partition_data_v5(self: PartitionData, out: list[Any]) -> None:
         out.append(_P_i(-1))
     else:
         out.append(_P_i(len(aborted_transactions_value)))
-        for aborted_transactions_item in aborted_transactions_value:
+        for aborted_transactions_item in aborted_transactions_value if len(aborted_transactions_value) < 8 else paced(aborted_transactions_value):
             _write_aborted_transaction_v4(aborted_transactions_item, out)
     records_value = self.records
     if records_value is None:
@@ -786,19 +788,19 @@ def _write_fetchable_topic_response_v5(self: FetchableTopicResponse, out: list[A
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_partition_data_v5(partitions_item, out)
 
 
 def _write_fetch_response_v5(self: FetchResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.responses)))
-    for responses_item in self.responses:
+    for responses_item in self.responses if len(self.responses) < 8 else paced(self.responses):
         _write_fetchable_topic_response_v5(responses_item, out)
 
 
 def _write_fetch_response_v7(self: FetchResponse, out: list[Any]) -> None:
     out.append(_P_ihii(self.throttle_time_ms, self.error_code, self.session_id, len(self.responses)))
-    for responses_item in self.responses:
+    for responses_item in self.responses if len(self.responses) < 8 else paced(self.responses):
         _write_fetchable_topic_response_v5(responses_item, out)
 
 
@@ -809,7 +811,7 @@ def _write_partition_data_v11(self: PartitionData, out: list[Any]) -> None:
         out.append(_P_i(-1))
     else:
         out.append(_P_i(len(aborted_transactions_value)))
-        for aborted_transactions_item in aborted_transactions_value:
+        for aborted_transactions_item in aborted_transactions_value if len(aborted_transactions_value) < 8 else paced(aborted_transactions_value):
             _write_aborted_transaction_v4(aborted_transactions_item, out)
     out.append(_P_i(self.preferred_read_replica))
     records_value = self.records
@@ -825,13 +827,13 @@ def _write_fetchable_topic_response_v11(self: FetchableTopicResponse, out: list[
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_partition_data_v11(partitions_item, out)
 
 
 def _write_fetch_response_v11(self: FetchResponse, out: list[Any]) -> None:
     out.append(_P_ihii(self.throttle_time_ms, self.error_code, self.session_id, len(self.responses)))
-    for responses_item in self.responses:
+    for responses_item in self.responses if len(self.responses) < 8 else paced(self.responses):
         _write_fetchable_topic_response_v11(responses_item, out)
 
 
@@ -859,7 +861,7 @@ def _write_partition_data_v12(self: PartitionData, out: list[Any]) -> None:
     else:
         n = len(aborted_transactions_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for aborted_transactions_item in aborted_transactions_value:
+        for aborted_transactions_item in aborted_transactions_value if len(aborted_transactions_value) < 8 else paced(aborted_transactions_value):
             _write_aborted_transaction_v12(aborted_transactions_item, out)
     out.append(_P_i(self.preferred_read_replica))
     records_value = self.records
@@ -896,7 +898,7 @@ def _write_fetchable_topic_response_v12(self: FetchableTopicResponse, out: list[
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_partition_data_v12(partitions_item, out)
     out.append(b"\0")
 
@@ -905,7 +907,7 @@ def _write_fetch_response_v12(self: FetchResponse, out: list[Any]) -> None:
     out.append(_P_ihi(self.throttle_time_ms, self.error_code, self.session_id))
     n = len(self.responses) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for responses_item in self.responses:
+    for responses_item in self.responses if len(self.responses) < 8 else paced(self.responses):
         _write_fetchable_topic_response_v12(responses_item, out)
     out.append(b"\0")
 
@@ -914,7 +916,7 @@ def _write_fetchable_topic_response_v13(self: FetchableTopicResponse, out: list[
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_partition_data_v12(partitions_item, out)
     out.append(b"\0")
 
@@ -923,7 +925,7 @@ def _write_fetch_response_v13(self: FetchResponse, out: list[Any]) -> None:
     out.append(_P_ihi(self.throttle_time_ms, self.error_code, self.session_id))
     n = len(self.responses) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for responses_item in self.responses:
+    for responses_item in self.responses if len(self.responses) < 8 else paced(self.responses):
         _write_fetchable_topic_response_v13(responses_item, out)
     out.append(b"\0")
 
@@ -950,7 +952,7 @@ def _write_fetch_response_v16(self: FetchResponse, out: list[Any]) -> None:
     out.append(_P_ihi(self.throttle_time_ms, self.error_code, self.session_id))
     n = len(self.responses) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for responses_item in self.responses:
+    for responses_item in self.responses if len(self.responses) < 8 else paced(self.responses):
         _write_fetchable_topic_response_v13(responses_item, out)
     tags: list[tuple[int, bytes]] = []
     piece: list[Any]
@@ -958,7 +960,7 @@ def _write_fetch_response_v16(self: FetchResponse, out: list[Any]) -> None:
         piece = []
         n = len(self.node_endpoints) + 1
         piece.append(UVARINT[n] if n < 128 else uvarint(n))
-        for node_endpoints_item in self.node_endpoints:
+        for node_endpoints_item in self.node_endpoints if len(self.node_endpoints) < 8 else paced(self.node_endpoints):
             _write_node_endpoint_v16(node_endpoints_item, piece)
         tags.append((0, b"".join(piece)))
     if tags:

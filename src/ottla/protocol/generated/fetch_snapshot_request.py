@@ -6,6 +6,7 @@ from struct import Struct as _struct
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -15,6 +16,7 @@ from ottla.protocol.primitives import (
     bad_length,
     read_uvarint,
     skip_tags,
+    tag_numbers,
     truncated,
     unexpected_null,
     uvarint,
@@ -160,7 +162,7 @@ def _read_topic_snapshot_v0(buf: Any, pos: int) -> tuple[TopicSnapshot, int]:
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_partition_snapshot_v0(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -184,14 +186,14 @@ def _read_fetch_snapshot_request_v0(buf: Any, pos: int) -> tuple[FetchSnapshotRe
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_topic_snapshot_v0(buf, pos)
         topics.append(topics_item)
     n = buf[pos]
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in range(n):
+    for _ in tag_numbers(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -229,7 +231,7 @@ def _read_partition_snapshot_v1(buf: Any, pos: int) -> tuple[PartitionSnapshot, 
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in range(n):
+    for _ in tag_numbers(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -268,7 +270,7 @@ def _read_topic_snapshot_v1(buf: Any, pos: int) -> tuple[TopicSnapshot, int]:
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_partition_snapshot_v1(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -292,14 +294,14 @@ def _read_fetch_snapshot_request_v1(buf: Any, pos: int) -> tuple[FetchSnapshotRe
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_topic_snapshot_v1(buf, pos)
         topics.append(topics_item)
     n = buf[pos]
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in range(n):
+    for _ in tag_numbers(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -343,7 +345,7 @@ def _write_topic_snapshot_v0(self: TopicSnapshot, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_partition_snapshot_v0(partitions_item, out)
     out.append(b"\0")
 
@@ -352,7 +354,7 @@ def _write_fetch_snapshot_request_v0(self: FetchSnapshotRequest, out: list[Any])
     out.append(_P_ii(self.replica_id, self.max_bytes))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_topic_snapshot_v0(topics_item, out)
     tags: list[tuple[int, bytes]] = []
     piece: list[Any]
@@ -392,7 +394,7 @@ def _write_topic_snapshot_v1(self: TopicSnapshot, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_partition_snapshot_v1(partitions_item, out)
     out.append(b"\0")
 
@@ -401,7 +403,7 @@ def _write_fetch_snapshot_request_v1(self: FetchSnapshotRequest, out: list[Any])
     out.append(_P_ii(self.replica_id, self.max_bytes))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_topic_snapshot_v1(topics_item, out)
     tags: list[tuple[int, bytes]] = []
     piece: list[Any]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -14,6 +15,7 @@ from ottla.protocol.primitives import (
     bad_length,
     read_uvarint,
     skip_tags,
+    tag_numbers,
     truncated,
     unexpected_null,
     uvarint,
@@ -199,7 +201,7 @@ def _read_partition_snapshot_v0(buf: Any, pos: int) -> tuple[PartitionSnapshot, 
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in range(n):
+    for _ in tag_numbers(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -237,7 +239,7 @@ def _read_topic_snapshot_v0(buf: Any, pos: int) -> tuple[TopicSnapshot, int]:
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_partition_snapshot_v0(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -260,7 +262,7 @@ def _read_fetch_snapshot_response_v0(buf: Any, pos: int) -> tuple[FetchSnapshotR
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_topic_snapshot_v0(buf, pos)
         topics.append(topics_item)
     if buf[pos]:
@@ -311,14 +313,14 @@ def _read_fetch_snapshot_response_v1(buf: Any, pos: int) -> tuple[FetchSnapshotR
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_topic_snapshot_v0(buf, pos)
         topics.append(topics_item)
     n = buf[pos]
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in range(n):
+    for _ in tag_numbers(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -332,7 +334,7 @@ def _read_fetch_snapshot_response_v1(buf: Any, pos: int) -> tuple[FetchSnapshotR
             if n > len(buf) - pos:
                 truncated()
             node_endpoints = []
-            for _ in range(n):
+            for _ in range(n) if n < 8 else paced(range(n)):
                 node_endpoints_item, pos = _read_node_endpoint_v1(buf, pos)
                 node_endpoints.append(node_endpoints_item)
         else:
@@ -378,7 +380,7 @@ def _write_topic_snapshot_v0(self: TopicSnapshot, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_partition_snapshot_v0(partitions_item, out)
     out.append(b"\0")
 
@@ -387,7 +389,7 @@ def _write_fetch_snapshot_response_v0(self: FetchSnapshotResponse, out: list[Any
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_topic_snapshot_v0(topics_item, out)
     out.append(b"\0")
 
@@ -405,7 +407,7 @@ def _write_fetch_snapshot_response_v1(self: FetchSnapshotResponse, out: list[Any
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_topic_snapshot_v0(topics_item, out)
     tags: list[tuple[int, bytes]] = []
     piece: list[Any]
@@ -413,7 +415,7 @@ def _write_fetch_snapshot_response_v1(self: FetchSnapshotResponse, out: list[Any
         piece = []
         n = len(self.node_endpoints) + 1
         piece.append(UVARINT[n] if n < 128 else uvarint(n))
-        for node_endpoints_item in self.node_endpoints:
+        for node_endpoints_item in self.node_endpoints if len(self.node_endpoints) < 8 else paced(self.node_endpoints):
             _write_node_endpoint_v1(node_endpoints_item, piece)
         tags.append((0, b"".join(piece)))
     if tags:

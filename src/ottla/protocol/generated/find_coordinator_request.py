@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -118,7 +119,7 @@ def _read_find_coordinator_request_v4(buf: Any, pos: int) -> tuple[FindCoordinat
     if n > len(buf) - pos:
         truncated()
     coordinator_keys = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -167,7 +168,7 @@ def _write_find_coordinator_request_v4(self: FindCoordinatorRequest, out: list[A
     out.append(_P_b(self.key_type))
     n = len(self.coordinator_keys) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for element in self.coordinator_keys:
+    for element in self.coordinator_keys if len(self.coordinator_keys) < 8 else paced(self.coordinator_keys):
         raw = element.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))

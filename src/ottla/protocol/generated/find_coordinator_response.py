@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -254,7 +255,7 @@ def _read_find_coordinator_response_v4(buf: Any, pos: int) -> tuple[FindCoordina
     if n > len(buf) - pos:
         truncated()
     coordinators = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         coordinators_item, pos = _read_coordinator_v4(buf, pos)
         coordinators.append(coordinators_item)
     if buf[pos]:
@@ -330,7 +331,7 @@ def _write_find_coordinator_response_v4(self: FindCoordinatorResponse, out: list
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.coordinators) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for coordinators_item in self.coordinators:
+    for coordinators_item in self.coordinators if len(self.coordinators) < 8 else paced(self.coordinators):
         _write_coordinator_v4(coordinators_item, out)
     out.append(b"\0")
 

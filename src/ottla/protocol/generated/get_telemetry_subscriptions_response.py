@@ -6,6 +6,7 @@ from struct import Struct as _struct, pack, unpack_from
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import charge, paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -76,6 +77,8 @@ def _read_get_telemetry_subscriptions_response_v0(buf: Any, pos: int) -> tuple[G
         unexpected_null("GetTelemetrySubscriptionsResponse.accepted_compression_types")
     if n * 1 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     accepted_compression_types = list(unpack_from(f">{n}b", buf, pos))
     pos += n * 1
     push_interval_ms, telemetry_max_bytes, delta_temporality = _U_iio(buf, pos)
@@ -90,7 +93,7 @@ def _read_get_telemetry_subscriptions_response_v0(buf: Any, pos: int) -> tuple[G
     if n > len(buf) - pos:
         truncated()
     requested_metrics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -122,7 +125,7 @@ def _write_get_telemetry_subscriptions_response_v0(self: GetTelemetrySubscriptio
     out.append(_P_iio(self.push_interval_ms, self.telemetry_max_bytes, self.delta_temporality))
     n = len(self.requested_metrics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for element in self.requested_metrics:
+    for element in self.requested_metrics if len(self.requested_metrics) < 8 else paced(self.requested_metrics):
         raw = element.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))

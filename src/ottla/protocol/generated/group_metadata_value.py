@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -202,7 +203,7 @@ def _read_group_metadata_value_v0(buf: Any, pos: int) -> tuple[GroupMetadataValu
     if n > len(buf) - pos:
         truncated()
     members = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         members_item, pos = _read_member_metadata_v0(buf, pos)
         members.append(members_item)
     return GroupMetadataValue(protocol_type, generation, protocol, leader, -1, members), pos
@@ -314,7 +315,7 @@ def _read_group_metadata_value_v1(buf: Any, pos: int) -> tuple[GroupMetadataValu
     if n > len(buf) - pos:
         truncated()
     members = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         members_item, pos = _read_member_metadata_v1(buf, pos)
         members.append(members_item)
     return GroupMetadataValue(protocol_type, generation, protocol, leader, -1, members), pos
@@ -366,7 +367,7 @@ def _read_group_metadata_value_v2(buf: Any, pos: int) -> tuple[GroupMetadataValu
     if n > len(buf) - pos:
         truncated()
     members = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         members_item, pos = _read_member_metadata_v1(buf, pos)
         members.append(members_item)
     return GroupMetadataValue(protocol_type, generation, protocol, leader, current_state_timestamp, members), pos
@@ -491,7 +492,7 @@ def _read_group_metadata_value_v3(buf: Any, pos: int) -> tuple[GroupMetadataValu
     if n > len(buf) - pos:
         truncated()
     members = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         members_item, pos = _read_member_metadata_v3(buf, pos)
         members.append(members_item)
     return GroupMetadataValue(protocol_type, generation, protocol, leader, current_state_timestamp, members), pos
@@ -656,7 +657,7 @@ def _read_group_metadata_value_v4(buf: Any, pos: int) -> tuple[GroupMetadataValu
     if n > len(buf) - pos:
         truncated()
     members = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         members_item, pos = _read_member_metadata_v4(buf, pos)
         members.append(members_item)
     if buf[pos]:
@@ -702,7 +703,7 @@ def _write_group_metadata_value_v0(self: GroupMetadataValue, out: list[Any]) -> 
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_i(len(self.members)))
-    for members_item in self.members:
+    for members_item in self.members if len(self.members) < 8 else paced(self.members):
         _write_member_metadata_v0(members_item, out)
 
 
@@ -742,7 +743,7 @@ def _write_group_metadata_value_v1(self: GroupMetadataValue, out: list[Any]) -> 
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_i(len(self.members)))
-    for members_item in self.members:
+    for members_item in self.members if len(self.members) < 8 else paced(self.members):
         _write_member_metadata_v1(members_item, out)
 
 
@@ -766,7 +767,7 @@ def _write_group_metadata_value_v2(self: GroupMetadataValue, out: list[Any]) -> 
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_qi(self.current_state_timestamp, len(self.members)))
-    for members_item in self.members:
+    for members_item in self.members if len(self.members) < 8 else paced(self.members):
         _write_member_metadata_v1(members_item, out)
 
 
@@ -813,7 +814,7 @@ def _write_group_metadata_value_v3(self: GroupMetadataValue, out: list[Any]) -> 
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_qi(self.current_state_timestamp, len(self.members)))
-    for members_item in self.members:
+    for members_item in self.members if len(self.members) < 8 else paced(self.members):
         _write_member_metadata_v3(members_item, out)
 
 
@@ -873,7 +874,7 @@ def _write_group_metadata_value_v4(self: GroupMetadataValue, out: list[Any]) -> 
     out.append(_P_q(self.current_state_timestamp))
     n = len(self.members) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for members_item in self.members:
+    for members_item in self.members if len(self.members) < 8 else paced(self.members):
         _write_member_metadata_v4(members_item, out)
     out.append(b"\0")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -133,7 +134,7 @@ def _read_alter_configs_resource_v0(buf: Any, pos: int) -> tuple[AlterConfigsRes
     if n > len(buf) - pos:
         truncated()
     configs = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         configs_item, pos = _read_alterable_config_v0(buf, pos)
         configs.append(configs_item)
     return AlterConfigsResource(resource_type, resource_name, configs), pos
@@ -147,7 +148,7 @@ def _read_incremental_alter_configs_request_v0(buf: Any, pos: int) -> tuple[Incr
     if n > len(buf) - pos:
         truncated()
     resources = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         resources_item, pos = _read_alter_configs_resource_v0(buf, pos)
         resources.append(resources_item)
     (validate_only,) = _U_o(buf, pos)
@@ -224,7 +225,7 @@ def _read_alter_configs_resource_v1(buf: Any, pos: int) -> tuple[AlterConfigsRes
     if n > len(buf) - pos:
         truncated()
     configs = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         configs_item, pos = _read_alterable_config_v1(buf, pos)
         configs.append(configs_item)
     if buf[pos]:
@@ -245,7 +246,7 @@ def _read_incremental_alter_configs_request_v1(buf: Any, pos: int) -> tuple[Incr
     if n > len(buf) - pos:
         truncated()
     resources = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         resources_item, pos = _read_alter_configs_resource_v1(buf, pos)
         resources.append(resources_item)
     (validate_only,) = _U_o(buf, pos)
@@ -276,13 +277,13 @@ def _write_alter_configs_resource_v0(self: AlterConfigsResource, out: list[Any])
     out.append(_P_bh(self.resource_type, len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.configs)))
-    for configs_item in self.configs:
+    for configs_item in self.configs if len(self.configs) < 8 else paced(self.configs):
         _write_alterable_config_v0(configs_item, out)
 
 
 def _write_incremental_alter_configs_request_v0(self: IncrementalAlterConfigsRequest, out: list[Any]) -> None:
     out.append(_P_i(len(self.resources)))
-    for resources_item in self.resources:
+    for resources_item in self.resources if len(self.resources) < 8 else paced(self.resources):
         _write_alter_configs_resource_v0(resources_item, out)
     out.append(_P_o(self.validate_only))
 
@@ -312,7 +313,7 @@ def _write_alter_configs_resource_v1(self: AlterConfigsResource, out: list[Any])
     out.append(raw)
     n = len(self.configs) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for configs_item in self.configs:
+    for configs_item in self.configs if len(self.configs) < 8 else paced(self.configs):
         _write_alterable_config_v1(configs_item, out)
     out.append(b"\0")
 
@@ -320,7 +321,7 @@ def _write_alter_configs_resource_v1(self: AlterConfigsResource, out: list[Any])
 def _write_incremental_alter_configs_request_v1(self: IncrementalAlterConfigsRequest, out: list[Any]) -> None:
     n = len(self.resources) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for resources_item in self.resources:
+    for resources_item in self.resources if len(self.resources) < 8 else paced(self.resources):
         _write_alter_configs_resource_v1(resources_item, out)
     out.append(_P_ox(self.validate_only))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -107,7 +108,7 @@ def _read_incremental_alter_configs_response_v0(buf: Any, pos: int) -> tuple[Inc
     if n > len(buf) - pos:
         truncated()
     responses = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         responses_item, pos = _read_alter_configs_resource_response_v0(buf, pos)
         responses.append(responses_item)
     return IncrementalAlterConfigsResponse(throttle_time_ms, responses), pos
@@ -169,7 +170,7 @@ def _read_incremental_alter_configs_response_v1(buf: Any, pos: int) -> tuple[Inc
     if n > len(buf) - pos:
         truncated()
     responses = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         responses_item, pos = _read_alter_configs_resource_response_v1(buf, pos)
         responses.append(responses_item)
     if buf[pos]:
@@ -195,7 +196,7 @@ def _write_alter_configs_resource_response_v0(self: AlterConfigsResourceResponse
 
 def _write_incremental_alter_configs_response_v0(self: IncrementalAlterConfigsResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.responses)))
-    for responses_item in self.responses:
+    for responses_item in self.responses if len(self.responses) < 8 else paced(self.responses):
         _write_alter_configs_resource_response_v0(responses_item, out)
 
 
@@ -221,7 +222,7 @@ def _write_incremental_alter_configs_response_v1(self: IncrementalAlterConfigsRe
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.responses) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for responses_item in self.responses:
+    for responses_item in self.responses if len(self.responses) < 8 else paced(self.responses):
         _write_alter_configs_resource_response_v1(responses_item, out)
     out.append(b"\0")
 

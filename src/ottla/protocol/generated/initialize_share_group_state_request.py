@@ -6,6 +6,7 @@ from struct import Struct as _struct
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -98,7 +99,7 @@ def _read_initialize_state_data_v0(buf: Any, pos: int) -> tuple[InitializeStateD
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_partition_data_v0(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -134,7 +135,7 @@ def _read_initialize_share_group_state_request_v0(buf: Any, pos: int) -> tuple[I
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_initialize_state_data_v0(buf, pos)
         topics.append(topics_item)
     if buf[pos]:
@@ -152,7 +153,7 @@ def _write_initialize_state_data_v0(self: InitializeStateData, out: list[Any]) -
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_partition_data_v0(partitions_item, out)
     out.append(b"\0")
 
@@ -164,7 +165,7 @@ def _write_initialize_share_group_state_request_v0(self: InitializeShareGroupSta
     out.append(raw)
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_initialize_state_data_v0(topics_item, out)
     out.append(b"\0")
 

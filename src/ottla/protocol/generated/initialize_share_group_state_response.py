@@ -6,6 +6,7 @@ from struct import Struct as _struct
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -111,7 +112,7 @@ def _read_initialize_state_result_v0(buf: Any, pos: int) -> tuple[InitializeStat
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_partition_result_v0(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -132,7 +133,7 @@ def _read_initialize_share_group_state_response_v0(buf: Any, pos: int) -> tuple[
     if n > len(buf) - pos:
         truncated()
     results = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         results_item, pos = _read_initialize_state_result_v0(buf, pos)
         results.append(results_item)
     if buf[pos]:
@@ -159,7 +160,7 @@ def _write_initialize_state_result_v0(self: InitializeStateResult, out: list[Any
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_partition_result_v0(partitions_item, out)
     out.append(b"\0")
 
@@ -167,7 +168,7 @@ def _write_initialize_state_result_v0(self: InitializeStateResult, out: list[Any
 def _write_initialize_share_group_state_response_v0(self: InitializeShareGroupStateResponse, out: list[Any]) -> None:
     n = len(self.results) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for results_item in self.results:
+    for results_item in self.results if len(self.results) < 8 else paced(self.results):
         _write_initialize_state_result_v0(results_item, out)
     out.append(b"\0")
 

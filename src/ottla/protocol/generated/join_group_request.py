@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -151,7 +152,7 @@ def _read_join_group_request_v0(buf: Any, pos: int) -> tuple[JoinGroupRequest, i
     if n > len(buf) - pos:
         truncated()
     protocols = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         protocols_item, pos = _read_join_group_request_protocol_v0(buf, pos)
         protocols.append(protocols_item)
     return JoinGroupRequest(group_id, session_timeout_ms, -1, member_id, None, protocol_type, protocols, None), pos
@@ -201,7 +202,7 @@ def _read_join_group_request_v1(buf: Any, pos: int) -> tuple[JoinGroupRequest, i
     if n > len(buf) - pos:
         truncated()
     protocols = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         protocols_item, pos = _read_join_group_request_protocol_v0(buf, pos)
         protocols.append(protocols_item)
     return JoinGroupRequest(group_id, session_timeout_ms, rebalance_timeout_ms, member_id, None, protocol_type, protocols, None), pos
@@ -264,7 +265,7 @@ def _read_join_group_request_v5(buf: Any, pos: int) -> tuple[JoinGroupRequest, i
     if n > len(buf) - pos:
         truncated()
     protocols = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         protocols_item, pos = _read_join_group_request_protocol_v0(buf, pos)
         protocols.append(protocols_item)
     return JoinGroupRequest(group_id, session_timeout_ms, rebalance_timeout_ms, member_id, group_instance_id, protocol_type, protocols, None), pos
@@ -380,7 +381,7 @@ def _read_join_group_request_v6(buf: Any, pos: int) -> tuple[JoinGroupRequest, i
     if n > len(buf) - pos:
         truncated()
     protocols = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         protocols_item, pos = _read_join_group_request_protocol_v6(buf, pos)
         protocols.append(protocols_item)
     if buf[pos]:
@@ -464,7 +465,7 @@ def _read_join_group_request_v8(buf: Any, pos: int) -> tuple[JoinGroupRequest, i
     if n > len(buf) - pos:
         truncated()
     protocols = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         protocols_item, pos = _read_join_group_request_protocol_v6(buf, pos)
         protocols.append(protocols_item)
     n = buf[pos]
@@ -509,7 +510,7 @@ def _write_join_group_request_v0(self: JoinGroupRequest, out: list[Any]) -> None
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.protocols)))
-    for protocols_item in self.protocols:
+    for protocols_item in self.protocols if len(self.protocols) < 8 else paced(self.protocols):
         _write_join_group_request_protocol_v0(protocols_item, out)
 
 
@@ -524,7 +525,7 @@ def _write_join_group_request_v1(self: JoinGroupRequest, out: list[Any]) -> None
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.protocols)))
-    for protocols_item in self.protocols:
+    for protocols_item in self.protocols if len(self.protocols) < 8 else paced(self.protocols):
         _write_join_group_request_protocol_v0(protocols_item, out)
 
 
@@ -546,7 +547,7 @@ def _write_join_group_request_v5(self: JoinGroupRequest, out: list[Any]) -> None
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.protocols)))
-    for protocols_item in self.protocols:
+    for protocols_item in self.protocols if len(self.protocols) < 8 else paced(self.protocols):
         _write_join_group_request_protocol_v0(protocols_item, out)
 
 
@@ -585,7 +586,7 @@ def _write_join_group_request_v6(self: JoinGroupRequest, out: list[Any]) -> None
     out.append(raw)
     n = len(self.protocols) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for protocols_item in self.protocols:
+    for protocols_item in self.protocols if len(self.protocols) < 8 else paced(self.protocols):
         _write_join_group_request_protocol_v6(protocols_item, out)
     out.append(b"\0")
 
@@ -614,7 +615,7 @@ def _write_join_group_request_v8(self: JoinGroupRequest, out: list[Any]) -> None
     out.append(raw)
     n = len(self.protocols) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for protocols_item in self.protocols:
+    for protocols_item in self.protocols if len(self.protocols) < 8 else paced(self.protocols):
         _write_join_group_request_protocol_v6(protocols_item, out)
     reason_value = self.reason
     if reason_value is None:

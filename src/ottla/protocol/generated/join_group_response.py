@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -158,7 +159,7 @@ def _read_join_group_response_v0(buf: Any, pos: int) -> tuple[JoinGroupResponse,
     if n > len(buf) - pos:
         truncated()
     members = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         members_item, pos = _read_join_group_response_member_v0(buf, pos)
         members.append(members_item)
     return JoinGroupResponse(0, error_code, generation_id, None, protocol_name, leader, False, member_id, members), pos
@@ -208,7 +209,7 @@ def _read_join_group_response_v2(buf: Any, pos: int) -> tuple[JoinGroupResponse,
     if n > len(buf) - pos:
         truncated()
     members = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         members_item, pos = _read_join_group_response_member_v0(buf, pos)
         members.append(members_item)
     return JoinGroupResponse(throttle_time_ms, error_code, generation_id, None, protocol_name, leader, False, member_id, members), pos
@@ -297,7 +298,7 @@ def _read_join_group_response_v5(buf: Any, pos: int) -> tuple[JoinGroupResponse,
     if n > len(buf) - pos:
         truncated()
     members = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         members_item, pos = _read_join_group_response_member_v5(buf, pos)
         members.append(members_item)
     return JoinGroupResponse(throttle_time_ms, error_code, generation_id, None, protocol_name, leader, False, member_id, members), pos
@@ -413,7 +414,7 @@ def _read_join_group_response_v6(buf: Any, pos: int) -> tuple[JoinGroupResponse,
     if n > len(buf) - pos:
         truncated()
     members = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         members_item, pos = _read_join_group_response_member_v6(buf, pos)
         members.append(members_item)
     if buf[pos]:
@@ -498,7 +499,7 @@ def _read_join_group_response_v7(buf: Any, pos: int) -> tuple[JoinGroupResponse,
     if n > len(buf) - pos:
         truncated()
     members = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         members_item, pos = _read_join_group_response_member_v6(buf, pos)
         members.append(members_item)
     if buf[pos]:
@@ -585,7 +586,7 @@ def _read_join_group_response_v9(buf: Any, pos: int) -> tuple[JoinGroupResponse,
     if n > len(buf) - pos:
         truncated()
     members = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         members_item, pos = _read_join_group_response_member_v6(buf, pos)
         members.append(members_item)
     if buf[pos]:
@@ -617,7 +618,7 @@ def _write_join_group_response_v0(self: JoinGroupResponse, out: list[Any]) -> No
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.members)))
-    for members_item in self.members:
+    for members_item in self.members if len(self.members) < 8 else paced(self.members):
         _write_join_group_response_member_v0(members_item, out)
 
 
@@ -635,7 +636,7 @@ def _write_join_group_response_v2(self: JoinGroupResponse, out: list[Any]) -> No
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.members)))
-    for members_item in self.members:
+    for members_item in self.members if len(self.members) < 8 else paced(self.members):
         _write_join_group_response_member_v0(members_item, out)
 
 
@@ -668,7 +669,7 @@ def _write_join_group_response_v5(self: JoinGroupResponse, out: list[Any]) -> No
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.members)))
-    for members_item in self.members:
+    for members_item in self.members if len(self.members) < 8 else paced(self.members):
         _write_join_group_response_member_v5(members_item, out)
 
 
@@ -709,7 +710,7 @@ def _write_join_group_response_v6(self: JoinGroupResponse, out: list[Any]) -> No
     out.append(raw)
     n = len(self.members) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for members_item in self.members:
+    for members_item in self.members if len(self.members) < 8 else paced(self.members):
         _write_join_group_response_member_v6(members_item, out)
     out.append(b"\0")
 
@@ -742,7 +743,7 @@ def _write_join_group_response_v7(self: JoinGroupResponse, out: list[Any]) -> No
     out.append(raw)
     n = len(self.members) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for members_item in self.members:
+    for members_item in self.members if len(self.members) < 8 else paced(self.members):
         _write_join_group_response_member_v6(members_item, out)
     out.append(b"\0")
 
@@ -776,7 +777,7 @@ def _write_join_group_response_v9(self: JoinGroupResponse, out: list[Any]) -> No
     out.append(raw)
     n = len(self.members) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for members_item in self.members:
+    for members_item in self.members if len(self.members) < 8 else paced(self.members):
         _write_join_group_response_member_v6(members_item, out)
     out.append(b"\0")
 

@@ -6,6 +6,7 @@ from struct import Struct as _struct
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     UVARINT,
@@ -87,7 +88,7 @@ def _read_leader_change_message_v0(buf: Any, pos: int) -> tuple[LeaderChangeMess
     if n > len(buf) - pos:
         truncated()
     voters = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         voters_item, pos = _read_voter_v0(buf, pos)
         voters.append(voters_item)
     n = buf[pos]
@@ -100,7 +101,7 @@ def _read_leader_change_message_v0(buf: Any, pos: int) -> tuple[LeaderChangeMess
     if n > len(buf) - pos:
         truncated()
     granting_voters = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         granting_voters_item, pos = _read_voter_v0(buf, pos)
         granting_voters.append(granting_voters_item)
     if buf[pos]:
@@ -133,7 +134,7 @@ def _read_leader_change_message_v1(buf: Any, pos: int) -> tuple[LeaderChangeMess
     if n > len(buf) - pos:
         truncated()
     voters = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         voters_item, pos = _read_voter_v1(buf, pos)
         voters.append(voters_item)
     n = buf[pos]
@@ -146,7 +147,7 @@ def _read_leader_change_message_v1(buf: Any, pos: int) -> tuple[LeaderChangeMess
     if n > len(buf) - pos:
         truncated()
     granting_voters = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         granting_voters_item, pos = _read_voter_v1(buf, pos)
         granting_voters.append(granting_voters_item)
     if buf[pos]:
@@ -164,11 +165,11 @@ def _write_leader_change_message_v0(self: LeaderChangeMessage, out: list[Any]) -
     out.append(_P_hi(self.version, self.leader_id))
     n = len(self.voters) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for voters_item in self.voters:
+    for voters_item in self.voters if len(self.voters) < 8 else paced(self.voters):
         _write_voter_v0(voters_item, out)
     n = len(self.granting_voters) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for granting_voters_item in self.granting_voters:
+    for granting_voters_item in self.granting_voters if len(self.granting_voters) < 8 else paced(self.granting_voters):
         _write_voter_v0(granting_voters_item, out)
     out.append(b"\0")
 
@@ -181,11 +182,11 @@ def _write_leader_change_message_v1(self: LeaderChangeMessage, out: list[Any]) -
     out.append(_P_hi(self.version, self.leader_id))
     n = len(self.voters) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for voters_item in self.voters:
+    for voters_item in self.voters if len(self.voters) < 8 else paced(self.voters):
         _write_voter_v1(voters_item, out)
     n = len(self.granting_voters) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for granting_voters_item in self.granting_voters:
+    for granting_voters_item in self.granting_voters if len(self.granting_voters) < 8 else paced(self.granting_voters):
         _write_voter_v1(granting_voters_item, out)
     out.append(b"\0")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -140,7 +141,7 @@ def _read_leave_group_request_v3(buf: Any, pos: int) -> tuple[LeaveGroupRequest,
     if n > len(buf) - pos:
         truncated()
     members = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         members_item, pos = _read_member_identity_v3(buf, pos)
         members.append(members_item)
     return LeaveGroupRequest(group_id, "", members), pos
@@ -211,7 +212,7 @@ def _read_leave_group_request_v4(buf: Any, pos: int) -> tuple[LeaveGroupRequest,
     if n > len(buf) - pos:
         truncated()
     members = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         members_item, pos = _read_member_identity_v4(buf, pos)
         members.append(members_item)
     if buf[pos]:
@@ -302,7 +303,7 @@ def _read_leave_group_request_v5(buf: Any, pos: int) -> tuple[LeaveGroupRequest,
     if n > len(buf) - pos:
         truncated()
     members = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         members_item, pos = _read_member_identity_v5(buf, pos)
         members.append(members_item)
     if buf[pos]:
@@ -339,7 +340,7 @@ def _write_leave_group_request_v3(self: LeaveGroupRequest, out: list[Any]) -> No
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.members)))
-    for members_item in self.members:
+    for members_item in self.members if len(self.members) < 8 else paced(self.members):
         _write_member_identity_v3(members_item, out)
 
 
@@ -366,7 +367,7 @@ def _write_leave_group_request_v4(self: LeaveGroupRequest, out: list[Any]) -> No
     out.append(raw)
     n = len(self.members) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for members_item in self.members:
+    for members_item in self.members if len(self.members) < 8 else paced(self.members):
         _write_member_identity_v4(members_item, out)
     out.append(b"\0")
 
@@ -402,7 +403,7 @@ def _write_leave_group_request_v5(self: LeaveGroupRequest, out: list[Any]) -> No
     out.append(raw)
     n = len(self.members) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for members_item in self.members:
+    for members_item in self.members if len(self.members) < 8 else paced(self.members):
         _write_member_identity_v5(members_item, out)
     out.append(b"\0")
 

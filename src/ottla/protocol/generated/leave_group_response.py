@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -117,7 +118,7 @@ def _read_leave_group_response_v3(buf: Any, pos: int) -> tuple[LeaveGroupRespons
     if n > len(buf) - pos:
         truncated()
     members = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         members_item, pos = _read_member_response_v3(buf, pos)
         members.append(members_item)
     return LeaveGroupResponse(throttle_time_ms, error_code, members), pos
@@ -177,7 +178,7 @@ def _read_leave_group_response_v4(buf: Any, pos: int) -> tuple[LeaveGroupRespons
     if n > len(buf) - pos:
         truncated()
     members = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         members_item, pos = _read_member_response_v4(buf, pos)
         members.append(members_item)
     if buf[pos]:
@@ -211,7 +212,7 @@ def _write_member_response_v3(self: MemberResponse, out: list[Any]) -> None:
 
 def _write_leave_group_response_v3(self: LeaveGroupResponse, out: list[Any]) -> None:
     out.append(_P_ihi(self.throttle_time_ms, self.error_code, len(self.members)))
-    for members_item in self.members:
+    for members_item in self.members if len(self.members) < 8 else paced(self.members):
         _write_member_response_v3(members_item, out)
 
 
@@ -235,7 +236,7 @@ def _write_leave_group_response_v4(self: LeaveGroupResponse, out: list[Any]) -> 
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
     n = len(self.members) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for members_item in self.members:
+    for members_item in self.members if len(self.members) < 8 else paced(self.members):
         _write_member_response_v4(members_item, out)
     out.append(b"\0")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import pack, unpack_from
 from typing import Any
 
+from ottla.model.pace import charge
 from ottla.protocol.primitives import (
     EMPTY,
     UVARINT,
@@ -51,6 +52,8 @@ def _read_list_config_resources_request_v1(buf: Any, pos: int) -> tuple[ListConf
         unexpected_null("ListConfigResourcesRequest.resource_types")
     if n * 1 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     resource_types = list(unpack_from(f">{n}b", buf, pos))
     pos += n * 1
     if buf[pos]:

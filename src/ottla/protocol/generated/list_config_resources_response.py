@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -96,7 +97,7 @@ def _read_list_config_resources_response_v0(buf: Any, pos: int) -> tuple[ListCon
     if n > len(buf) - pos:
         truncated()
     config_resources = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         config_resources_item, pos = _read_config_resource_v0(buf, pos)
         config_resources.append(config_resources_item)
     if buf[pos]:
@@ -144,7 +145,7 @@ def _read_list_config_resources_response_v1(buf: Any, pos: int) -> tuple[ListCon
     if n > len(buf) - pos:
         truncated()
     config_resources = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         config_resources_item, pos = _read_config_resource_v1(buf, pos)
         config_resources.append(config_resources_item)
     if buf[pos]:
@@ -166,7 +167,7 @@ def _write_list_config_resources_response_v0(self: ListConfigResourcesResponse, 
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
     n = len(self.config_resources) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for config_resources_item in self.config_resources:
+    for config_resources_item in self.config_resources if len(self.config_resources) < 8 else paced(self.config_resources):
         _write_config_resource_v0(config_resources_item, out)
     out.append(b"\0")
 
@@ -183,7 +184,7 @@ def _write_list_config_resources_response_v1(self: ListConfigResourcesResponse, 
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
     n = len(self.config_resources) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for config_resources_item in self.config_resources:
+    for config_resources_item in self.config_resources if len(self.config_resources) < 8 else paced(self.config_resources):
         _write_config_resource_v1(config_resources_item, out)
     out.append(b"\0")
 

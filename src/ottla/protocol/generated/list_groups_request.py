@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -60,7 +61,7 @@ def _read_list_groups_request_v4(buf: Any, pos: int) -> tuple[ListGroupsRequest,
     if n > len(buf) - pos:
         truncated()
     states_filter = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -95,7 +96,7 @@ def _read_list_groups_request_v5(buf: Any, pos: int) -> tuple[ListGroupsRequest,
     if n > len(buf) - pos:
         truncated()
     states_filter = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -122,7 +123,7 @@ def _read_list_groups_request_v5(buf: Any, pos: int) -> tuple[ListGroupsRequest,
     if n > len(buf) - pos:
         truncated()
     types_filter = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -157,7 +158,7 @@ def _write_list_groups_request_v3(self: ListGroupsRequest, out: list[Any]) -> No
 def _write_list_groups_request_v4(self: ListGroupsRequest, out: list[Any]) -> None:
     n = len(self.states_filter) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for element in self.states_filter:
+    for element in self.states_filter if len(self.states_filter) < 8 else paced(self.states_filter):
         raw = element.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
@@ -168,14 +169,14 @@ def _write_list_groups_request_v4(self: ListGroupsRequest, out: list[Any]) -> No
 def _write_list_groups_request_v5(self: ListGroupsRequest, out: list[Any]) -> None:
     n = len(self.states_filter) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for element in self.states_filter:
+    for element in self.states_filter if len(self.states_filter) < 8 else paced(self.states_filter):
         raw = element.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     n = len(self.types_filter) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for element in self.types_filter:
+    for element in self.types_filter if len(self.types_filter) < 8 else paced(self.types_filter):
         raw = element.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -106,7 +107,7 @@ def _read_list_groups_response_v0(buf: Any, pos: int) -> tuple[ListGroupsRespons
     if n > len(buf) - pos:
         truncated()
     groups = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         groups_item, pos = _read_listed_group_v0(buf, pos)
         groups.append(groups_item)
     return ListGroupsResponse(0, error_code, groups), pos
@@ -120,7 +121,7 @@ def _read_list_groups_response_v1(buf: Any, pos: int) -> tuple[ListGroupsRespons
     if n > len(buf) - pos:
         truncated()
     groups = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         groups_item, pos = _read_listed_group_v0(buf, pos)
         groups.append(groups_item)
     return ListGroupsResponse(throttle_time_ms, error_code, groups), pos
@@ -177,7 +178,7 @@ def _read_list_groups_response_v3(buf: Any, pos: int) -> tuple[ListGroupsRespons
     if n > len(buf) - pos:
         truncated()
     groups = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         groups_item, pos = _read_listed_group_v3(buf, pos)
         groups.append(groups_item)
     if buf[pos]:
@@ -253,7 +254,7 @@ def _read_list_groups_response_v4(buf: Any, pos: int) -> tuple[ListGroupsRespons
     if n > len(buf) - pos:
         truncated()
     groups = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         groups_item, pos = _read_listed_group_v4(buf, pos)
         groups.append(groups_item)
     if buf[pos]:
@@ -344,7 +345,7 @@ def _read_list_groups_response_v5(buf: Any, pos: int) -> tuple[ListGroupsRespons
     if n > len(buf) - pos:
         truncated()
     groups = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         groups_item, pos = _read_listed_group_v5(buf, pos)
         groups.append(groups_item)
     if buf[pos]:
@@ -365,13 +366,13 @@ def _write_listed_group_v0(self: ListedGroup, out: list[Any]) -> None:
 
 def _write_list_groups_response_v0(self: ListGroupsResponse, out: list[Any]) -> None:
     out.append(_P_hi(self.error_code, len(self.groups)))
-    for groups_item in self.groups:
+    for groups_item in self.groups if len(self.groups) < 8 else paced(self.groups):
         _write_listed_group_v0(groups_item, out)
 
 
 def _write_list_groups_response_v1(self: ListGroupsResponse, out: list[Any]) -> None:
     out.append(_P_ihi(self.throttle_time_ms, self.error_code, len(self.groups)))
-    for groups_item in self.groups:
+    for groups_item in self.groups if len(self.groups) < 8 else paced(self.groups):
         _write_listed_group_v0(groups_item, out)
 
 
@@ -391,7 +392,7 @@ def _write_list_groups_response_v3(self: ListGroupsResponse, out: list[Any]) -> 
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
     n = len(self.groups) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for groups_item in self.groups:
+    for groups_item in self.groups if len(self.groups) < 8 else paced(self.groups):
         _write_listed_group_v3(groups_item, out)
     out.append(b"\0")
 
@@ -416,7 +417,7 @@ def _write_list_groups_response_v4(self: ListGroupsResponse, out: list[Any]) -> 
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
     n = len(self.groups) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for groups_item in self.groups:
+    for groups_item in self.groups if len(self.groups) < 8 else paced(self.groups):
         _write_listed_group_v4(groups_item, out)
     out.append(b"\0")
 
@@ -445,7 +446,7 @@ def _write_list_groups_response_v5(self: ListGroupsResponse, out: list[Any]) -> 
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
     n = len(self.groups) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for groups_item in self.groups:
+    for groups_item in self.groups if len(self.groups) < 8 else paced(self.groups):
         _write_listed_group_v5(groups_item, out)
     out.append(b"\0")
 

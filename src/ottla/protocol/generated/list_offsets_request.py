@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -118,7 +119,7 @@ def _read_list_offsets_topic_v1(buf: Any, pos: int) -> tuple[ListOffsetsTopic, i
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_list_offsets_partition_v1(buf, pos)
         partitions.append(partitions_item)
     return ListOffsetsTopic(name, partitions), pos
@@ -132,7 +133,7 @@ def _read_list_offsets_request_v1(buf: Any, pos: int) -> tuple[ListOffsetsReques
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_list_offsets_topic_v1(buf, pos)
         topics.append(topics_item)
     return ListOffsetsRequest(replica_id, 0, topics, 0), pos
@@ -146,7 +147,7 @@ def _read_list_offsets_request_v2(buf: Any, pos: int) -> tuple[ListOffsetsReques
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_list_offsets_topic_v1(buf, pos)
         topics.append(topics_item)
     return ListOffsetsRequest(replica_id, isolation_level, topics, 0), pos
@@ -178,7 +179,7 @@ def _read_list_offsets_topic_v4(buf: Any, pos: int) -> tuple[ListOffsetsTopic, i
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_list_offsets_partition_v4(buf, pos)
         partitions.append(partitions_item)
     return ListOffsetsTopic(name, partitions), pos
@@ -192,7 +193,7 @@ def _read_list_offsets_request_v4(buf: Any, pos: int) -> tuple[ListOffsetsReques
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_list_offsets_topic_v4(buf, pos)
         topics.append(topics_item)
     return ListOffsetsRequest(replica_id, isolation_level, topics, 0), pos
@@ -234,7 +235,7 @@ def _read_list_offsets_topic_v6(buf: Any, pos: int) -> tuple[ListOffsetsTopic, i
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_list_offsets_partition_v6(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -257,7 +258,7 @@ def _read_list_offsets_request_v6(buf: Any, pos: int) -> tuple[ListOffsetsReques
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_list_offsets_topic_v6(buf, pos)
         topics.append(topics_item)
     if buf[pos]:
@@ -280,7 +281,7 @@ def _read_list_offsets_request_v10(buf: Any, pos: int) -> tuple[ListOffsetsReque
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_list_offsets_topic_v6(buf, pos)
         topics.append(topics_item)
     (timeout_ms,) = _U_i(buf, pos)
@@ -301,19 +302,19 @@ def _write_list_offsets_topic_v1(self: ListOffsetsTopic, out: list[Any]) -> None
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_list_offsets_partition_v1(partitions_item, out)
 
 
 def _write_list_offsets_request_v1(self: ListOffsetsRequest, out: list[Any]) -> None:
     out.append(_P_ii(self.replica_id, len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_list_offsets_topic_v1(topics_item, out)
 
 
 def _write_list_offsets_request_v2(self: ListOffsetsRequest, out: list[Any]) -> None:
     out.append(_P_ibi(self.replica_id, self.isolation_level, len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_list_offsets_topic_v1(topics_item, out)
 
 
@@ -326,13 +327,13 @@ def _write_list_offsets_topic_v4(self: ListOffsetsTopic, out: list[Any]) -> None
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_list_offsets_partition_v4(partitions_item, out)
 
 
 def _write_list_offsets_request_v4(self: ListOffsetsRequest, out: list[Any]) -> None:
     out.append(_P_ibi(self.replica_id, self.isolation_level, len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_list_offsets_topic_v4(topics_item, out)
 
 
@@ -347,7 +348,7 @@ def _write_list_offsets_topic_v6(self: ListOffsetsTopic, out: list[Any]) -> None
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_list_offsets_partition_v6(partitions_item, out)
     out.append(b"\0")
 
@@ -356,7 +357,7 @@ def _write_list_offsets_request_v6(self: ListOffsetsRequest, out: list[Any]) -> 
     out.append(_P_ib(self.replica_id, self.isolation_level))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_list_offsets_topic_v6(topics_item, out)
     out.append(b"\0")
 
@@ -365,7 +366,7 @@ def _write_list_offsets_request_v10(self: ListOffsetsRequest, out: list[Any]) ->
     out.append(_P_ib(self.replica_id, self.isolation_level))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_list_offsets_topic_v6(topics_item, out)
     out.append(_P_ix(self.timeout_ms))
 

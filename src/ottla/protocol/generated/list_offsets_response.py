@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -113,7 +114,7 @@ def _read_list_offsets_topic_response_v1(buf: Any, pos: int) -> tuple[ListOffset
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_list_offsets_partition_response_v1(buf, pos)
         partitions.append(partitions_item)
     return ListOffsetsTopicResponse(name, partitions), pos
@@ -127,7 +128,7 @@ def _read_list_offsets_response_v1(buf: Any, pos: int) -> tuple[ListOffsetsRespo
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_list_offsets_topic_response_v1(buf, pos)
         topics.append(topics_item)
     return ListOffsetsResponse(0, topics), pos
@@ -141,7 +142,7 @@ def _read_list_offsets_response_v2(buf: Any, pos: int) -> tuple[ListOffsetsRespo
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_list_offsets_topic_response_v1(buf, pos)
         topics.append(topics_item)
     return ListOffsetsResponse(throttle_time_ms, topics), pos
@@ -173,7 +174,7 @@ def _read_list_offsets_topic_response_v4(buf: Any, pos: int) -> tuple[ListOffset
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_list_offsets_partition_response_v4(buf, pos)
         partitions.append(partitions_item)
     return ListOffsetsTopicResponse(name, partitions), pos
@@ -187,7 +188,7 @@ def _read_list_offsets_response_v4(buf: Any, pos: int) -> tuple[ListOffsetsRespo
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_list_offsets_topic_response_v4(buf, pos)
         topics.append(topics_item)
     return ListOffsetsResponse(throttle_time_ms, topics), pos
@@ -229,7 +230,7 @@ def _read_list_offsets_topic_response_v6(buf: Any, pos: int) -> tuple[ListOffset
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_list_offsets_partition_response_v6(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -252,7 +253,7 @@ def _read_list_offsets_response_v6(buf: Any, pos: int) -> tuple[ListOffsetsRespo
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_list_offsets_topic_response_v6(buf, pos)
         topics.append(topics_item)
     if buf[pos]:
@@ -271,19 +272,19 @@ def _write_list_offsets_topic_response_v1(self: ListOffsetsTopicResponse, out: l
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_list_offsets_partition_response_v1(partitions_item, out)
 
 
 def _write_list_offsets_response_v1(self: ListOffsetsResponse, out: list[Any]) -> None:
     out.append(_P_i(len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_list_offsets_topic_response_v1(topics_item, out)
 
 
 def _write_list_offsets_response_v2(self: ListOffsetsResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_list_offsets_topic_response_v1(topics_item, out)
 
 
@@ -296,13 +297,13 @@ def _write_list_offsets_topic_response_v4(self: ListOffsetsTopicResponse, out: l
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_list_offsets_partition_response_v4(partitions_item, out)
 
 
 def _write_list_offsets_response_v4(self: ListOffsetsResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_list_offsets_topic_response_v4(topics_item, out)
 
 
@@ -317,7 +318,7 @@ def _write_list_offsets_topic_response_v6(self: ListOffsetsTopicResponse, out: l
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_list_offsets_partition_response_v6(partitions_item, out)
     out.append(b"\0")
 
@@ -326,7 +327,7 @@ def _write_list_offsets_response_v6(self: ListOffsetsResponse, out: list[Any]) -
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_list_offsets_topic_response_v6(topics_item, out)
     out.append(b"\0")
 

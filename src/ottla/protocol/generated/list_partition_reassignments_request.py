@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct, pack, unpack_from
 from typing import Any
 
+from ottla.model.pace import charge, paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -80,6 +81,8 @@ def _read_list_partition_reassignments_topics_v0(buf: Any, pos: int) -> tuple[Li
         unexpected_null("ListPartitionReassignmentsTopics.partition_indexes")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     partition_indexes = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     if buf[pos]:
@@ -103,7 +106,7 @@ def _read_list_partition_reassignments_request_v0(buf: Any, pos: int) -> tuple[L
         if n > len(buf) - pos:
             truncated()
         topics = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             topics_item, pos = _read_list_partition_reassignments_topics_v0(buf, pos)
             topics.append(topics_item)
     if buf[pos]:
@@ -132,7 +135,7 @@ def _write_list_partition_reassignments_request_v0(self: ListPartitionReassignme
     else:
         n = len(topics_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for topics_item in topics_value:
+        for topics_item in topics_value if len(topics_value) < 8 else paced(topics_value):
             _write_list_partition_reassignments_topics_v0(topics_item, out)
     out.append(b"\0")
 

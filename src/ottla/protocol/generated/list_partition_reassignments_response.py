@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct, pack, unpack_from
 from typing import Any
 
+from ottla.model.pace import charge, paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -95,6 +96,8 @@ def _read_ongoing_partition_reassignment_v0(buf: Any, pos: int) -> tuple[Ongoing
         unexpected_null("OngoingPartitionReassignment.replicas")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     replicas = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     n = buf[pos]
@@ -106,6 +109,8 @@ def _read_ongoing_partition_reassignment_v0(buf: Any, pos: int) -> tuple[Ongoing
         unexpected_null("OngoingPartitionReassignment.adding_replicas")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     adding_replicas = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     n = buf[pos]
@@ -117,6 +122,8 @@ def _read_ongoing_partition_reassignment_v0(buf: Any, pos: int) -> tuple[Ongoing
         unexpected_null("OngoingPartitionReassignment.removing_replicas")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     removing_replicas = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     if buf[pos]:
@@ -152,7 +159,7 @@ def _read_ongoing_topic_reassignment_v0(buf: Any, pos: int) -> tuple[OngoingTopi
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_ongoing_partition_reassignment_v0(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -191,7 +198,7 @@ def _read_list_partition_reassignments_response_v0(buf: Any, pos: int) -> tuple[
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_ongoing_topic_reassignment_v0(buf, pos)
         topics.append(topics_item)
     if buf[pos]:
@@ -222,7 +229,7 @@ def _write_ongoing_topic_reassignment_v0(self: OngoingTopicReassignment, out: li
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_ongoing_partition_reassignment_v0(partitions_item, out)
     out.append(b"\0")
 
@@ -239,7 +246,7 @@ def _write_list_partition_reassignments_response_v0(self: ListPartitionReassignm
         out.append(raw)
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_ongoing_topic_reassignment_v0(topics_item, out)
     out.append(b"\0")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct, pack, unpack_from
 from typing import Any
 
+from ottla.model.pace import charge, paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -58,7 +59,7 @@ def _read_list_transactions_request_v0(buf: Any, pos: int) -> tuple[ListTransact
     if n > len(buf) - pos:
         truncated()
     state_filters = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -84,6 +85,8 @@ def _read_list_transactions_request_v0(buf: Any, pos: int) -> tuple[ListTransact
         unexpected_null("ListTransactionsRequest.producer_id_filters")
     if n * 8 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     producer_id_filters = list(unpack_from(f">{n}q", buf, pos))
     pos += n * 8
     if buf[pos]:
@@ -104,7 +107,7 @@ def _read_list_transactions_request_v1(buf: Any, pos: int) -> tuple[ListTransact
     if n > len(buf) - pos:
         truncated()
     state_filters = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -130,6 +133,8 @@ def _read_list_transactions_request_v1(buf: Any, pos: int) -> tuple[ListTransact
         unexpected_null("ListTransactionsRequest.producer_id_filters")
     if n * 8 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     producer_id_filters = list(unpack_from(f">{n}q", buf, pos))
     pos += n * 8
     (duration_filter,) = _U_q(buf, pos)
@@ -152,7 +157,7 @@ def _read_list_transactions_request_v2(buf: Any, pos: int) -> tuple[ListTransact
     if n > len(buf) - pos:
         truncated()
     state_filters = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -178,6 +183,8 @@ def _read_list_transactions_request_v2(buf: Any, pos: int) -> tuple[ListTransact
         unexpected_null("ListTransactionsRequest.producer_id_filters")
     if n * 8 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     producer_id_filters = list(unpack_from(f">{n}q", buf, pos))
     pos += n * 8
     (duration_filter,) = _U_q(buf, pos)
@@ -208,7 +215,7 @@ def _read_list_transactions_request_v2(buf: Any, pos: int) -> tuple[ListTransact
 def _write_list_transactions_request_v0(self: ListTransactionsRequest, out: list[Any]) -> None:
     n = len(self.state_filters) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for element in self.state_filters:
+    for element in self.state_filters if len(self.state_filters) < 8 else paced(self.state_filters):
         raw = element.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
@@ -222,7 +229,7 @@ def _write_list_transactions_request_v0(self: ListTransactionsRequest, out: list
 def _write_list_transactions_request_v1(self: ListTransactionsRequest, out: list[Any]) -> None:
     n = len(self.state_filters) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for element in self.state_filters:
+    for element in self.state_filters if len(self.state_filters) < 8 else paced(self.state_filters):
         raw = element.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
@@ -236,7 +243,7 @@ def _write_list_transactions_request_v1(self: ListTransactionsRequest, out: list
 def _write_list_transactions_request_v2(self: ListTransactionsRequest, out: list[Any]) -> None:
     n = len(self.state_filters) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for element in self.state_filters:
+    for element in self.state_filters if len(self.state_filters) < 8 else paced(self.state_filters):
         raw = element.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))

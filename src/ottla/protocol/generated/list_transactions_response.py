@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -119,7 +120,7 @@ def _read_list_transactions_response_v0(buf: Any, pos: int) -> tuple[ListTransac
     if n > len(buf) - pos:
         truncated()
     unknown_state_filters = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -146,7 +147,7 @@ def _read_list_transactions_response_v0(buf: Any, pos: int) -> tuple[ListTransac
     if n > len(buf) - pos:
         truncated()
     transaction_states = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         transaction_states_item, pos = _read_transaction_state_v0(buf, pos)
         transaction_states.append(transaction_states_item)
     if buf[pos]:
@@ -173,14 +174,14 @@ def _write_list_transactions_response_v0(self: ListTransactionsResponse, out: li
     out.append(_P_ih(self.throttle_time_ms, self.error_code))
     n = len(self.unknown_state_filters) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for element in self.unknown_state_filters:
+    for element in self.unknown_state_filters if len(self.unknown_state_filters) < 8 else paced(self.unknown_state_filters):
         raw = element.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     n = len(self.transaction_states) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for transaction_states_item in self.transaction_states:
+    for transaction_states_item in self.transaction_states if len(self.transaction_states) < 8 else paced(self.transaction_states):
         _write_transaction_state_v0(transaction_states_item, out)
     out.append(b"\0")
 

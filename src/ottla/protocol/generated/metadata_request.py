@@ -6,6 +6,7 @@ from struct import Struct as _struct
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -97,7 +98,7 @@ def _read_metadata_request_v0(buf: Any, pos: int) -> tuple[MetadataRequest, int]
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_metadata_request_topic_v0(buf, pos)
         topics.append(topics_item)
     return MetadataRequest(topics, True, False, False), pos
@@ -112,7 +113,7 @@ def _read_metadata_request_v1(buf: Any, pos: int) -> tuple[MetadataRequest, int]
         if n > len(buf) - pos:
             truncated()
         topics = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             topics_item, pos = _read_metadata_request_topic_v0(buf, pos)
             topics.append(topics_item)
     return MetadataRequest(topics, True, False, False), pos
@@ -127,7 +128,7 @@ def _read_metadata_request_v4(buf: Any, pos: int) -> tuple[MetadataRequest, int]
         if n > len(buf) - pos:
             truncated()
         topics = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             topics_item, pos = _read_metadata_request_topic_v0(buf, pos)
             topics.append(topics_item)
     (allow_auto_topic_creation,) = _U_o(buf, pos)
@@ -144,7 +145,7 @@ def _read_metadata_request_v8(buf: Any, pos: int) -> tuple[MetadataRequest, int]
         if n > len(buf) - pos:
             truncated()
         topics = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             topics_item, pos = _read_metadata_request_topic_v0(buf, pos)
             topics.append(topics_item)
     allow_auto_topic_creation, include_cluster_authorized_operations, include_topic_authorized_operations = _U_ooo(buf, pos)
@@ -187,7 +188,7 @@ def _read_metadata_request_v9(buf: Any, pos: int) -> tuple[MetadataRequest, int]
         if n > len(buf) - pos:
             truncated()
         topics = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             topics_item, pos = _read_metadata_request_topic_v9(buf, pos)
             topics.append(topics_item)
     allow_auto_topic_creation, include_cluster_authorized_operations, include_topic_authorized_operations = _U_ooo(buf, pos)
@@ -237,7 +238,7 @@ def _read_metadata_request_v10(buf: Any, pos: int) -> tuple[MetadataRequest, int
         if n > len(buf) - pos:
             truncated()
         topics = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             topics_item, pos = _read_metadata_request_topic_v10(buf, pos)
             topics.append(topics_item)
     allow_auto_topic_creation, include_cluster_authorized_operations, include_topic_authorized_operations = _U_ooo(buf, pos)
@@ -261,7 +262,7 @@ def _read_metadata_request_v11(buf: Any, pos: int) -> tuple[MetadataRequest, int
         if n > len(buf) - pos:
             truncated()
         topics = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             topics_item, pos = _read_metadata_request_topic_v10(buf, pos)
             topics.append(topics_item)
     allow_auto_topic_creation, include_topic_authorized_operations = _U_oo(buf, pos)
@@ -285,7 +286,7 @@ def _write_metadata_request_v0(self: MetadataRequest, out: list[Any]) -> None:
     if self.topics is None:
         unexpected_null("MetadataRequest.topics")
     out.append(_P_i(len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_metadata_request_topic_v0(topics_item, out)
 
 
@@ -295,7 +296,7 @@ def _write_metadata_request_v1(self: MetadataRequest, out: list[Any]) -> None:
         out.append(_P_i(-1))
     else:
         out.append(_P_i(len(topics_value)))
-        for topics_item in topics_value:
+        for topics_item in topics_value if len(topics_value) < 8 else paced(topics_value):
             _write_metadata_request_topic_v0(topics_item, out)
 
 
@@ -305,7 +306,7 @@ def _write_metadata_request_v4(self: MetadataRequest, out: list[Any]) -> None:
         out.append(_P_i(-1))
     else:
         out.append(_P_i(len(topics_value)))
-        for topics_item in topics_value:
+        for topics_item in topics_value if len(topics_value) < 8 else paced(topics_value):
             _write_metadata_request_topic_v0(topics_item, out)
     out.append(_P_o(self.allow_auto_topic_creation))
 
@@ -316,7 +317,7 @@ def _write_metadata_request_v8(self: MetadataRequest, out: list[Any]) -> None:
         out.append(_P_i(-1))
     else:
         out.append(_P_i(len(topics_value)))
-        for topics_item in topics_value:
+        for topics_item in topics_value if len(topics_value) < 8 else paced(topics_value):
             _write_metadata_request_topic_v0(topics_item, out)
     out.append(_P_ooo(self.allow_auto_topic_creation, self.include_cluster_authorized_operations, self.include_topic_authorized_operations))
 
@@ -338,7 +339,7 @@ def _write_metadata_request_v9(self: MetadataRequest, out: list[Any]) -> None:
     else:
         n = len(topics_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for topics_item in topics_value:
+        for topics_item in topics_value if len(topics_value) < 8 else paced(topics_value):
             _write_metadata_request_topic_v9(topics_item, out)
     out.append(_P_ooox(self.allow_auto_topic_creation, self.include_cluster_authorized_operations, self.include_topic_authorized_operations))
 
@@ -363,7 +364,7 @@ def _write_metadata_request_v10(self: MetadataRequest, out: list[Any]) -> None:
     else:
         n = len(topics_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for topics_item in topics_value:
+        for topics_item in topics_value if len(topics_value) < 8 else paced(topics_value):
             _write_metadata_request_topic_v10(topics_item, out)
     out.append(_P_ooox(self.allow_auto_topic_creation, self.include_cluster_authorized_operations, self.include_topic_authorized_operations))
 
@@ -375,7 +376,7 @@ def _write_metadata_request_v11(self: MetadataRequest, out: list[Any]) -> None:
     else:
         n = len(topics_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for topics_item in topics_value:
+        for topics_item in topics_value if len(topics_value) < 8 else paced(topics_value):
             _write_metadata_request_topic_v10(topics_item, out)
     out.append(_P_oox(self.allow_auto_topic_creation, self.include_topic_authorized_operations))
 

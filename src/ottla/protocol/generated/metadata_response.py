@@ -6,6 +6,7 @@ from struct import Struct as _struct, pack, unpack_from
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import charge, paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -176,6 +177,8 @@ def _read_metadata_response_partition_v0(buf: Any, pos: int) -> tuple[MetadataRe
         unexpected_null("MetadataResponsePartition.replica_nodes")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     replica_nodes = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     (n,) = _U_i(buf, pos)
@@ -184,6 +187,8 @@ def _read_metadata_response_partition_v0(buf: Any, pos: int) -> tuple[MetadataRe
         unexpected_null("MetadataResponsePartition.isr_nodes")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     isr_nodes = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     return MetadataResponsePartition(error_code, partition_index, leader_id, -1, replica_nodes, isr_nodes, []), pos
@@ -209,7 +214,7 @@ def _read_metadata_response_topic_v0(buf: Any, pos: int) -> tuple[MetadataRespon
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_metadata_response_partition_v0(buf, pos)
         partitions.append(partitions_item)
     return MetadataResponseTopic(error_code, name, ZERO_UUID, False, partitions, -2147483648), pos
@@ -223,7 +228,7 @@ def _read_metadata_response_v0(buf: Any, pos: int) -> tuple[MetadataResponse, in
     if n > len(buf) - pos:
         truncated()
     brokers = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         brokers_item, pos = _read_metadata_response_broker_v0(buf, pos)
         brokers.append(brokers_item)
     (n,) = _U_i(buf, pos)
@@ -233,7 +238,7 @@ def _read_metadata_response_v0(buf: Any, pos: int) -> tuple[MetadataResponse, in
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_metadata_response_topic_v0(buf, pos)
         topics.append(topics_item)
     return MetadataResponse(0, brokers, None, -1, topics, -2147483648, 0), pos
@@ -288,7 +293,7 @@ def _read_metadata_response_topic_v1(buf: Any, pos: int) -> tuple[MetadataRespon
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_metadata_response_partition_v0(buf, pos)
         partitions.append(partitions_item)
     return MetadataResponseTopic(error_code, name, ZERO_UUID, is_internal, partitions, -2147483648), pos
@@ -302,7 +307,7 @@ def _read_metadata_response_v1(buf: Any, pos: int) -> tuple[MetadataResponse, in
     if n > len(buf) - pos:
         truncated()
     brokers = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         brokers_item, pos = _read_metadata_response_broker_v1(buf, pos)
         brokers.append(brokers_item)
     controller_id, n = _U_ii(buf, pos)
@@ -312,7 +317,7 @@ def _read_metadata_response_v1(buf: Any, pos: int) -> tuple[MetadataResponse, in
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_metadata_response_topic_v1(buf, pos)
         topics.append(topics_item)
     return MetadataResponse(0, brokers, None, controller_id, topics, -2147483648, 0), pos
@@ -326,7 +331,7 @@ def _read_metadata_response_v2(buf: Any, pos: int) -> tuple[MetadataResponse, in
     if n > len(buf) - pos:
         truncated()
     brokers = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         brokers_item, pos = _read_metadata_response_broker_v1(buf, pos)
         brokers.append(brokers_item)
     (n,) = _U_h(buf, pos)
@@ -349,7 +354,7 @@ def _read_metadata_response_v2(buf: Any, pos: int) -> tuple[MetadataResponse, in
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_metadata_response_topic_v1(buf, pos)
         topics.append(topics_item)
     return MetadataResponse(0, brokers, cluster_id, controller_id, topics, -2147483648, 0), pos
@@ -363,7 +368,7 @@ def _read_metadata_response_v3(buf: Any, pos: int) -> tuple[MetadataResponse, in
     if n > len(buf) - pos:
         truncated()
     brokers = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         brokers_item, pos = _read_metadata_response_broker_v1(buf, pos)
         brokers.append(brokers_item)
     (n,) = _U_h(buf, pos)
@@ -386,7 +391,7 @@ def _read_metadata_response_v3(buf: Any, pos: int) -> tuple[MetadataResponse, in
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_metadata_response_topic_v1(buf, pos)
         topics.append(topics_item)
     return MetadataResponse(throttle_time_ms, brokers, cluster_id, controller_id, topics, -2147483648, 0), pos
@@ -399,6 +404,8 @@ def _read_metadata_response_partition_v5(buf: Any, pos: int) -> tuple[MetadataRe
         unexpected_null("MetadataResponsePartition.replica_nodes")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     replica_nodes = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     (n,) = _U_i(buf, pos)
@@ -407,6 +414,8 @@ def _read_metadata_response_partition_v5(buf: Any, pos: int) -> tuple[MetadataRe
         unexpected_null("MetadataResponsePartition.isr_nodes")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     isr_nodes = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     (n,) = _U_i(buf, pos)
@@ -415,6 +424,8 @@ def _read_metadata_response_partition_v5(buf: Any, pos: int) -> tuple[MetadataRe
         unexpected_null("MetadataResponsePartition.offline_replicas")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     offline_replicas = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     return MetadataResponsePartition(error_code, partition_index, leader_id, -1, replica_nodes, isr_nodes, offline_replicas), pos
@@ -440,7 +451,7 @@ def _read_metadata_response_topic_v5(buf: Any, pos: int) -> tuple[MetadataRespon
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_metadata_response_partition_v5(buf, pos)
         partitions.append(partitions_item)
     return MetadataResponseTopic(error_code, name, ZERO_UUID, is_internal, partitions, -2147483648), pos
@@ -454,7 +465,7 @@ def _read_metadata_response_v5(buf: Any, pos: int) -> tuple[MetadataResponse, in
     if n > len(buf) - pos:
         truncated()
     brokers = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         brokers_item, pos = _read_metadata_response_broker_v1(buf, pos)
         brokers.append(brokers_item)
     (n,) = _U_h(buf, pos)
@@ -477,7 +488,7 @@ def _read_metadata_response_v5(buf: Any, pos: int) -> tuple[MetadataResponse, in
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_metadata_response_topic_v5(buf, pos)
         topics.append(topics_item)
     return MetadataResponse(throttle_time_ms, brokers, cluster_id, controller_id, topics, -2147483648, 0), pos
@@ -490,6 +501,8 @@ def _read_metadata_response_partition_v7(buf: Any, pos: int) -> tuple[MetadataRe
         unexpected_null("MetadataResponsePartition.replica_nodes")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     replica_nodes = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     (n,) = _U_i(buf, pos)
@@ -498,6 +511,8 @@ def _read_metadata_response_partition_v7(buf: Any, pos: int) -> tuple[MetadataRe
         unexpected_null("MetadataResponsePartition.isr_nodes")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     isr_nodes = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     (n,) = _U_i(buf, pos)
@@ -506,6 +521,8 @@ def _read_metadata_response_partition_v7(buf: Any, pos: int) -> tuple[MetadataRe
         unexpected_null("MetadataResponsePartition.offline_replicas")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     offline_replicas = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     return MetadataResponsePartition(error_code, partition_index, leader_id, leader_epoch, replica_nodes, isr_nodes, offline_replicas), pos
@@ -531,7 +548,7 @@ def _read_metadata_response_topic_v7(buf: Any, pos: int) -> tuple[MetadataRespon
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_metadata_response_partition_v7(buf, pos)
         partitions.append(partitions_item)
     return MetadataResponseTopic(error_code, name, ZERO_UUID, is_internal, partitions, -2147483648), pos
@@ -545,7 +562,7 @@ def _read_metadata_response_v7(buf: Any, pos: int) -> tuple[MetadataResponse, in
     if n > len(buf) - pos:
         truncated()
     brokers = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         brokers_item, pos = _read_metadata_response_broker_v1(buf, pos)
         brokers.append(brokers_item)
     (n,) = _U_h(buf, pos)
@@ -568,7 +585,7 @@ def _read_metadata_response_v7(buf: Any, pos: int) -> tuple[MetadataResponse, in
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_metadata_response_topic_v7(buf, pos)
         topics.append(topics_item)
     return MetadataResponse(throttle_time_ms, brokers, cluster_id, controller_id, topics, -2147483648, 0), pos
@@ -594,7 +611,7 @@ def _read_metadata_response_topic_v8(buf: Any, pos: int) -> tuple[MetadataRespon
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_metadata_response_partition_v7(buf, pos)
         partitions.append(partitions_item)
     (topic_authorized_operations,) = _U_i(buf, pos)
@@ -610,7 +627,7 @@ def _read_metadata_response_v8(buf: Any, pos: int) -> tuple[MetadataResponse, in
     if n > len(buf) - pos:
         truncated()
     brokers = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         brokers_item, pos = _read_metadata_response_broker_v1(buf, pos)
         brokers.append(brokers_item)
     (n,) = _U_h(buf, pos)
@@ -633,7 +650,7 @@ def _read_metadata_response_v8(buf: Any, pos: int) -> tuple[MetadataResponse, in
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_metadata_response_topic_v8(buf, pos)
         topics.append(topics_item)
     (cluster_authorized_operations,) = _U_i(buf, pos)
@@ -696,6 +713,8 @@ def _read_metadata_response_partition_v9(buf: Any, pos: int) -> tuple[MetadataRe
         unexpected_null("MetadataResponsePartition.replica_nodes")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     replica_nodes = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     n = buf[pos]
@@ -707,6 +726,8 @@ def _read_metadata_response_partition_v9(buf: Any, pos: int) -> tuple[MetadataRe
         unexpected_null("MetadataResponsePartition.isr_nodes")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     isr_nodes = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     n = buf[pos]
@@ -718,6 +739,8 @@ def _read_metadata_response_partition_v9(buf: Any, pos: int) -> tuple[MetadataRe
         unexpected_null("MetadataResponsePartition.offline_replicas")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     offline_replicas = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     if buf[pos]:
@@ -757,7 +780,7 @@ def _read_metadata_response_topic_v9(buf: Any, pos: int) -> tuple[MetadataRespon
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_metadata_response_partition_v9(buf, pos)
         partitions.append(partitions_item)
     (topic_authorized_operations,) = _U_i(buf, pos)
@@ -782,7 +805,7 @@ def _read_metadata_response_v9(buf: Any, pos: int) -> tuple[MetadataResponse, in
     if n > len(buf) - pos:
         truncated()
     brokers = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         brokers_item, pos = _read_metadata_response_broker_v9(buf, pos)
         brokers.append(brokers_item)
     n = buf[pos]
@@ -813,7 +836,7 @@ def _read_metadata_response_v9(buf: Any, pos: int) -> tuple[MetadataResponse, in
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_metadata_response_topic_v9(buf, pos)
         topics.append(topics_item)
     (cluster_authorized_operations,) = _U_i(buf, pos)
@@ -855,7 +878,7 @@ def _read_metadata_response_topic_v10(buf: Any, pos: int) -> tuple[MetadataRespo
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_metadata_response_partition_v9(buf, pos)
         partitions.append(partitions_item)
     (topic_authorized_operations,) = _U_i(buf, pos)
@@ -880,7 +903,7 @@ def _read_metadata_response_v10(buf: Any, pos: int) -> tuple[MetadataResponse, i
     if n > len(buf) - pos:
         truncated()
     brokers = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         brokers_item, pos = _read_metadata_response_broker_v9(buf, pos)
         brokers.append(brokers_item)
     n = buf[pos]
@@ -911,7 +934,7 @@ def _read_metadata_response_v10(buf: Any, pos: int) -> tuple[MetadataResponse, i
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_metadata_response_topic_v10(buf, pos)
         topics.append(topics_item)
     (cluster_authorized_operations,) = _U_i(buf, pos)
@@ -936,7 +959,7 @@ def _read_metadata_response_v11(buf: Any, pos: int) -> tuple[MetadataResponse, i
     if n > len(buf) - pos:
         truncated()
     brokers = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         brokers_item, pos = _read_metadata_response_broker_v9(buf, pos)
         brokers.append(brokers_item)
     n = buf[pos]
@@ -967,7 +990,7 @@ def _read_metadata_response_v11(buf: Any, pos: int) -> tuple[MetadataResponse, i
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_metadata_response_topic_v10(buf, pos)
         topics.append(topics_item)
     if buf[pos]:
@@ -1008,7 +1031,7 @@ def _read_metadata_response_topic_v12(buf: Any, pos: int) -> tuple[MetadataRespo
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_metadata_response_partition_v9(buf, pos)
         partitions.append(partitions_item)
     (topic_authorized_operations,) = _U_i(buf, pos)
@@ -1033,7 +1056,7 @@ def _read_metadata_response_v12(buf: Any, pos: int) -> tuple[MetadataResponse, i
     if n > len(buf) - pos:
         truncated()
     brokers = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         brokers_item, pos = _read_metadata_response_broker_v9(buf, pos)
         brokers.append(brokers_item)
     n = buf[pos]
@@ -1064,7 +1087,7 @@ def _read_metadata_response_v12(buf: Any, pos: int) -> tuple[MetadataResponse, i
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_metadata_response_topic_v12(buf, pos)
         topics.append(topics_item)
     if buf[pos]:
@@ -1087,7 +1110,7 @@ def _read_metadata_response_v13(buf: Any, pos: int) -> tuple[MetadataResponse, i
     if n > len(buf) - pos:
         truncated()
     brokers = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         brokers_item, pos = _read_metadata_response_broker_v9(buf, pos)
         brokers.append(brokers_item)
     n = buf[pos]
@@ -1118,7 +1141,7 @@ def _read_metadata_response_v13(buf: Any, pos: int) -> tuple[MetadataResponse, i
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_metadata_response_topic_v12(buf, pos)
         topics.append(topics_item)
     (error_code,) = _U_h(buf, pos)
@@ -1152,16 +1175,16 @@ def _write_metadata_response_topic_v0(self: MetadataResponseTopic, out: list[Any
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_metadata_response_partition_v0(partitions_item, out)
 
 
 def _write_metadata_response_v0(self: MetadataResponse, out: list[Any]) -> None:
     out.append(_P_i(len(self.brokers)))
-    for brokers_item in self.brokers:
+    for brokers_item in self.brokers if len(self.brokers) < 8 else paced(self.brokers):
         _write_metadata_response_broker_v0(brokers_item, out)
     out.append(_P_i(len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_metadata_response_topic_v0(topics_item, out)
 
 
@@ -1187,22 +1210,22 @@ def _write_metadata_response_topic_v1(self: MetadataResponseTopic, out: list[Any
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_oi(self.is_internal, len(self.partitions)))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_metadata_response_partition_v0(partitions_item, out)
 
 
 def _write_metadata_response_v1(self: MetadataResponse, out: list[Any]) -> None:
     out.append(_P_i(len(self.brokers)))
-    for brokers_item in self.brokers:
+    for brokers_item in self.brokers if len(self.brokers) < 8 else paced(self.brokers):
         _write_metadata_response_broker_v1(brokers_item, out)
     out.append(_P_ii(self.controller_id, len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_metadata_response_topic_v1(topics_item, out)
 
 
 def _write_metadata_response_v2(self: MetadataResponse, out: list[Any]) -> None:
     out.append(_P_i(len(self.brokers)))
-    for brokers_item in self.brokers:
+    for brokers_item in self.brokers if len(self.brokers) < 8 else paced(self.brokers):
         _write_metadata_response_broker_v1(brokers_item, out)
     cluster_id_value = self.cluster_id
     if cluster_id_value is None:
@@ -1212,13 +1235,13 @@ def _write_metadata_response_v2(self: MetadataResponse, out: list[Any]) -> None:
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_ii(self.controller_id, len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_metadata_response_topic_v1(topics_item, out)
 
 
 def _write_metadata_response_v3(self: MetadataResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.brokers)))
-    for brokers_item in self.brokers:
+    for brokers_item in self.brokers if len(self.brokers) < 8 else paced(self.brokers):
         _write_metadata_response_broker_v1(brokers_item, out)
     cluster_id_value = self.cluster_id
     if cluster_id_value is None:
@@ -1228,7 +1251,7 @@ def _write_metadata_response_v3(self: MetadataResponse, out: list[Any]) -> None:
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_ii(self.controller_id, len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_metadata_response_topic_v1(topics_item, out)
 
 
@@ -1249,13 +1272,13 @@ def _write_metadata_response_topic_v5(self: MetadataResponseTopic, out: list[Any
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_oi(self.is_internal, len(self.partitions)))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_metadata_response_partition_v5(partitions_item, out)
 
 
 def _write_metadata_response_v5(self: MetadataResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.brokers)))
-    for brokers_item in self.brokers:
+    for brokers_item in self.brokers if len(self.brokers) < 8 else paced(self.brokers):
         _write_metadata_response_broker_v1(brokers_item, out)
     cluster_id_value = self.cluster_id
     if cluster_id_value is None:
@@ -1265,7 +1288,7 @@ def _write_metadata_response_v5(self: MetadataResponse, out: list[Any]) -> None:
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_ii(self.controller_id, len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_metadata_response_topic_v5(topics_item, out)
 
 
@@ -1286,13 +1309,13 @@ def _write_metadata_response_topic_v7(self: MetadataResponseTopic, out: list[Any
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_oi(self.is_internal, len(self.partitions)))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_metadata_response_partition_v7(partitions_item, out)
 
 
 def _write_metadata_response_v7(self: MetadataResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.brokers)))
-    for brokers_item in self.brokers:
+    for brokers_item in self.brokers if len(self.brokers) < 8 else paced(self.brokers):
         _write_metadata_response_broker_v1(brokers_item, out)
     cluster_id_value = self.cluster_id
     if cluster_id_value is None:
@@ -1302,7 +1325,7 @@ def _write_metadata_response_v7(self: MetadataResponse, out: list[Any]) -> None:
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_ii(self.controller_id, len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_metadata_response_topic_v7(topics_item, out)
 
 
@@ -1314,14 +1337,14 @@ def _write_metadata_response_topic_v8(self: MetadataResponseTopic, out: list[Any
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_oi(self.is_internal, len(self.partitions)))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_metadata_response_partition_v7(partitions_item, out)
     out.append(_P_i(self.topic_authorized_operations))
 
 
 def _write_metadata_response_v8(self: MetadataResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.brokers)))
-    for brokers_item in self.brokers:
+    for brokers_item in self.brokers if len(self.brokers) < 8 else paced(self.brokers):
         _write_metadata_response_broker_v1(brokers_item, out)
     cluster_id_value = self.cluster_id
     if cluster_id_value is None:
@@ -1331,7 +1354,7 @@ def _write_metadata_response_v8(self: MetadataResponse, out: list[Any]) -> None:
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_ii(self.controller_id, len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_metadata_response_topic_v8(topics_item, out)
     out.append(_P_i(self.cluster_authorized_operations))
 
@@ -1379,7 +1402,7 @@ def _write_metadata_response_topic_v9(self: MetadataResponseTopic, out: list[Any
     out.append(_P_o(self.is_internal))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_metadata_response_partition_v9(partitions_item, out)
     out.append(_P_ix(self.topic_authorized_operations))
 
@@ -1388,7 +1411,7 @@ def _write_metadata_response_v9(self: MetadataResponse, out: list[Any]) -> None:
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.brokers) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for brokers_item in self.brokers:
+    for brokers_item in self.brokers if len(self.brokers) < 8 else paced(self.brokers):
         _write_metadata_response_broker_v9(brokers_item, out)
     cluster_id_value = self.cluster_id
     if cluster_id_value is None:
@@ -1401,7 +1424,7 @@ def _write_metadata_response_v9(self: MetadataResponse, out: list[Any]) -> None:
     out.append(_P_i(self.controller_id))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_metadata_response_topic_v9(topics_item, out)
     out.append(_P_ix(self.cluster_authorized_operations))
 
@@ -1417,7 +1440,7 @@ def _write_metadata_response_topic_v10(self: MetadataResponseTopic, out: list[An
     out.append(_P_16so(self.topic_id, self.is_internal))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_metadata_response_partition_v9(partitions_item, out)
     out.append(_P_ix(self.topic_authorized_operations))
 
@@ -1426,7 +1449,7 @@ def _write_metadata_response_v10(self: MetadataResponse, out: list[Any]) -> None
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.brokers) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for brokers_item in self.brokers:
+    for brokers_item in self.brokers if len(self.brokers) < 8 else paced(self.brokers):
         _write_metadata_response_broker_v9(brokers_item, out)
     cluster_id_value = self.cluster_id
     if cluster_id_value is None:
@@ -1439,7 +1462,7 @@ def _write_metadata_response_v10(self: MetadataResponse, out: list[Any]) -> None
     out.append(_P_i(self.controller_id))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_metadata_response_topic_v10(topics_item, out)
     out.append(_P_ix(self.cluster_authorized_operations))
 
@@ -1448,7 +1471,7 @@ def _write_metadata_response_v11(self: MetadataResponse, out: list[Any]) -> None
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.brokers) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for brokers_item in self.brokers:
+    for brokers_item in self.brokers if len(self.brokers) < 8 else paced(self.brokers):
         _write_metadata_response_broker_v9(brokers_item, out)
     cluster_id_value = self.cluster_id
     if cluster_id_value is None:
@@ -1461,7 +1484,7 @@ def _write_metadata_response_v11(self: MetadataResponse, out: list[Any]) -> None
     out.append(_P_i(self.controller_id))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_metadata_response_topic_v10(topics_item, out)
     out.append(b"\0")
 
@@ -1479,7 +1502,7 @@ def _write_metadata_response_topic_v12(self: MetadataResponseTopic, out: list[An
     out.append(_P_16so(self.topic_id, self.is_internal))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_metadata_response_partition_v9(partitions_item, out)
     out.append(_P_ix(self.topic_authorized_operations))
 
@@ -1488,7 +1511,7 @@ def _write_metadata_response_v12(self: MetadataResponse, out: list[Any]) -> None
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.brokers) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for brokers_item in self.brokers:
+    for brokers_item in self.brokers if len(self.brokers) < 8 else paced(self.brokers):
         _write_metadata_response_broker_v9(brokers_item, out)
     cluster_id_value = self.cluster_id
     if cluster_id_value is None:
@@ -1501,7 +1524,7 @@ def _write_metadata_response_v12(self: MetadataResponse, out: list[Any]) -> None
     out.append(_P_i(self.controller_id))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_metadata_response_topic_v12(topics_item, out)
     out.append(b"\0")
 
@@ -1510,7 +1533,7 @@ def _write_metadata_response_v13(self: MetadataResponse, out: list[Any]) -> None
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.brokers) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for brokers_item in self.brokers:
+    for brokers_item in self.brokers if len(self.brokers) < 8 else paced(self.brokers):
         _write_metadata_response_broker_v9(brokers_item, out)
     cluster_id_value = self.cluster_id
     if cluster_id_value is None:
@@ -1523,7 +1546,7 @@ def _write_metadata_response_v13(self: MetadataResponse, out: list[Any]) -> None
     out.append(_P_i(self.controller_id))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_metadata_response_topic_v12(topics_item, out)
     out.append(_P_hx(self.error_code))
 

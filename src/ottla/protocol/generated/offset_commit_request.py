@@ -6,6 +6,7 @@ from struct import Struct as _struct
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -141,7 +142,7 @@ def _read_offset_commit_request_topic_v2(buf: Any, pos: int) -> tuple[OffsetComm
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_offset_commit_request_partition_v2(buf, pos)
         partitions.append(partitions_item)
     return OffsetCommitRequestTopic(name, ZERO_UUID, partitions), pos
@@ -179,7 +180,7 @@ def _read_offset_commit_request_v2(buf: Any, pos: int) -> tuple[OffsetCommitRequ
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_offset_commit_request_topic_v2(buf, pos)
         topics.append(topics_item)
     return OffsetCommitRequest(group_id, generation_id_or_member_epoch, member_id, None, retention_time_ms, topics), pos
@@ -217,7 +218,7 @@ def _read_offset_commit_request_v5(buf: Any, pos: int) -> tuple[OffsetCommitRequ
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_offset_commit_request_topic_v2(buf, pos)
         topics.append(topics_item)
     return OffsetCommitRequest(group_id, generation_id_or_member_epoch, member_id, None, -1, topics), pos
@@ -260,7 +261,7 @@ def _read_offset_commit_request_topic_v6(buf: Any, pos: int) -> tuple[OffsetComm
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_offset_commit_request_partition_v6(buf, pos)
         partitions.append(partitions_item)
     return OffsetCommitRequestTopic(name, ZERO_UUID, partitions), pos
@@ -298,7 +299,7 @@ def _read_offset_commit_request_v6(buf: Any, pos: int) -> tuple[OffsetCommitRequ
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_offset_commit_request_topic_v6(buf, pos)
         topics.append(topics_item)
     return OffsetCommitRequest(group_id, generation_id_or_member_epoch, member_id, None, -1, topics), pos
@@ -349,7 +350,7 @@ def _read_offset_commit_request_v7(buf: Any, pos: int) -> tuple[OffsetCommitRequ
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_offset_commit_request_topic_v6(buf, pos)
         topics.append(topics_item)
     return OffsetCommitRequest(group_id, generation_id_or_member_epoch, member_id, group_instance_id, -1, topics), pos
@@ -407,7 +408,7 @@ def _read_offset_commit_request_topic_v8(buf: Any, pos: int) -> tuple[OffsetComm
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_offset_commit_request_partition_v8(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -476,7 +477,7 @@ def _read_offset_commit_request_v8(buf: Any, pos: int) -> tuple[OffsetCommitRequ
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_offset_commit_request_topic_v8(buf, pos)
         topics.append(topics_item)
     if buf[pos]:
@@ -499,7 +500,7 @@ def _read_offset_commit_request_topic_v10(buf: Any, pos: int) -> tuple[OffsetCom
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_offset_commit_request_partition_v8(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -568,7 +569,7 @@ def _read_offset_commit_request_v10(buf: Any, pos: int) -> tuple[OffsetCommitReq
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_offset_commit_request_topic_v10(buf, pos)
         topics.append(topics_item)
     if buf[pos]:
@@ -594,7 +595,7 @@ def _write_offset_commit_request_topic_v2(self: OffsetCommitRequestTopic, out: l
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_offset_commit_request_partition_v2(partitions_item, out)
 
 
@@ -606,7 +607,7 @@ def _write_offset_commit_request_v2(self: OffsetCommitRequest, out: list[Any]) -
     out.append(_P_ih(self.generation_id_or_member_epoch, len(raw)))
     out.append(raw)
     out.append(_P_qi(self.retention_time_ms, len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_offset_commit_request_topic_v2(topics_item, out)
 
 
@@ -618,7 +619,7 @@ def _write_offset_commit_request_v5(self: OffsetCommitRequest, out: list[Any]) -
     out.append(_P_ih(self.generation_id_or_member_epoch, len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_offset_commit_request_topic_v2(topics_item, out)
 
 
@@ -638,7 +639,7 @@ def _write_offset_commit_request_topic_v6(self: OffsetCommitRequestTopic, out: l
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_offset_commit_request_partition_v6(partitions_item, out)
 
 
@@ -650,7 +651,7 @@ def _write_offset_commit_request_v6(self: OffsetCommitRequest, out: list[Any]) -
     out.append(_P_ih(self.generation_id_or_member_epoch, len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_offset_commit_request_topic_v6(topics_item, out)
 
 
@@ -669,7 +670,7 @@ def _write_offset_commit_request_v7(self: OffsetCommitRequest, out: list[Any]) -
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_i(len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_offset_commit_request_topic_v6(topics_item, out)
 
 
@@ -693,7 +694,7 @@ def _write_offset_commit_request_topic_v8(self: OffsetCommitRequestTopic, out: l
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_offset_commit_request_partition_v8(partitions_item, out)
     out.append(b"\0")
 
@@ -718,7 +719,7 @@ def _write_offset_commit_request_v8(self: OffsetCommitRequest, out: list[Any]) -
         out.append(raw)
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_offset_commit_request_topic_v8(topics_item, out)
     out.append(b"\0")
 
@@ -727,7 +728,7 @@ def _write_offset_commit_request_topic_v10(self: OffsetCommitRequestTopic, out: 
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_offset_commit_request_partition_v8(partitions_item, out)
     out.append(b"\0")
 
@@ -752,7 +753,7 @@ def _write_offset_commit_request_v10(self: OffsetCommitRequest, out: list[Any]) 
         out.append(raw)
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_offset_commit_request_topic_v10(topics_item, out)
     out.append(b"\0")
 

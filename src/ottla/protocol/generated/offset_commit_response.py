@@ -6,6 +6,7 @@ from struct import Struct as _struct
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -108,7 +109,7 @@ def _read_offset_commit_response_topic_v2(buf: Any, pos: int) -> tuple[OffsetCom
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_offset_commit_response_partition_v2(buf, pos)
         partitions.append(partitions_item)
     return OffsetCommitResponseTopic(name, ZERO_UUID, partitions), pos
@@ -122,7 +123,7 @@ def _read_offset_commit_response_v2(buf: Any, pos: int) -> tuple[OffsetCommitRes
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_offset_commit_response_topic_v2(buf, pos)
         topics.append(topics_item)
     return OffsetCommitResponse(0, topics), pos
@@ -136,7 +137,7 @@ def _read_offset_commit_response_v3(buf: Any, pos: int) -> tuple[OffsetCommitRes
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_offset_commit_response_topic_v2(buf, pos)
         topics.append(topics_item)
     return OffsetCommitResponse(throttle_time_ms, topics), pos
@@ -178,7 +179,7 @@ def _read_offset_commit_response_topic_v8(buf: Any, pos: int) -> tuple[OffsetCom
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_offset_commit_response_partition_v8(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -201,7 +202,7 @@ def _read_offset_commit_response_v8(buf: Any, pos: int) -> tuple[OffsetCommitRes
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_offset_commit_response_topic_v8(buf, pos)
         topics.append(topics_item)
     if buf[pos]:
@@ -224,7 +225,7 @@ def _read_offset_commit_response_topic_v10(buf: Any, pos: int) -> tuple[OffsetCo
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_offset_commit_response_partition_v8(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -247,7 +248,7 @@ def _read_offset_commit_response_v10(buf: Any, pos: int) -> tuple[OffsetCommitRe
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_offset_commit_response_topic_v10(buf, pos)
         topics.append(topics_item)
     if buf[pos]:
@@ -266,19 +267,19 @@ def _write_offset_commit_response_topic_v2(self: OffsetCommitResponseTopic, out:
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_offset_commit_response_partition_v2(partitions_item, out)
 
 
 def _write_offset_commit_response_v2(self: OffsetCommitResponse, out: list[Any]) -> None:
     out.append(_P_i(len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_offset_commit_response_topic_v2(topics_item, out)
 
 
 def _write_offset_commit_response_v3(self: OffsetCommitResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_offset_commit_response_topic_v2(topics_item, out)
 
 
@@ -293,7 +294,7 @@ def _write_offset_commit_response_topic_v8(self: OffsetCommitResponseTopic, out:
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_offset_commit_response_partition_v8(partitions_item, out)
     out.append(b"\0")
 
@@ -302,7 +303,7 @@ def _write_offset_commit_response_v8(self: OffsetCommitResponse, out: list[Any])
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_offset_commit_response_topic_v8(topics_item, out)
     out.append(b"\0")
 
@@ -311,7 +312,7 @@ def _write_offset_commit_response_topic_v10(self: OffsetCommitResponseTopic, out
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_offset_commit_response_partition_v8(partitions_item, out)
     out.append(b"\0")
 
@@ -320,7 +321,7 @@ def _write_offset_commit_response_v10(self: OffsetCommitResponse, out: list[Any]
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_offset_commit_response_topic_v10(topics_item, out)
     out.append(b"\0")
 

@@ -12,6 +12,7 @@ from ottla.protocol.primitives import (
     Message,
     bad_length,
     read_uvarint,
+    tag_numbers,
     truncated,
     unexpected_null,
     uvarint,
@@ -142,7 +143,7 @@ def _read_offset_commit_value_v4(buf: Any, pos: int) -> tuple[OffsetCommitValue,
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in range(n):
+    for _ in tag_numbers(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:

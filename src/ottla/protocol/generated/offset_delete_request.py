@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -90,7 +91,7 @@ def _read_offset_delete_request_topic_v0(buf: Any, pos: int) -> tuple[OffsetDele
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_offset_delete_request_partition_v0(buf, pos)
         partitions.append(partitions_item)
     return OffsetDeleteRequestTopic(name, partitions), pos
@@ -116,7 +117,7 @@ def _read_offset_delete_request_v0(buf: Any, pos: int) -> tuple[OffsetDeleteRequ
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_offset_delete_request_topic_v0(buf, pos)
         topics.append(topics_item)
     return OffsetDeleteRequest(group_id, topics), pos
@@ -131,7 +132,7 @@ def _write_offset_delete_request_topic_v0(self: OffsetDeleteRequestTopic, out: l
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_offset_delete_request_partition_v0(partitions_item, out)
 
 
@@ -140,7 +141,7 @@ def _write_offset_delete_request_v0(self: OffsetDeleteRequest, out: list[Any]) -
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_offset_delete_request_topic_v0(topics_item, out)
 
 

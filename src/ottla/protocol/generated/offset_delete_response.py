@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -100,7 +101,7 @@ def _read_offset_delete_response_topic_v0(buf: Any, pos: int) -> tuple[OffsetDel
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_offset_delete_response_partition_v0(buf, pos)
         partitions.append(partitions_item)
     return OffsetDeleteResponseTopic(name, partitions), pos
@@ -114,7 +115,7 @@ def _read_offset_delete_response_v0(buf: Any, pos: int) -> tuple[OffsetDeleteRes
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_offset_delete_response_topic_v0(buf, pos)
         topics.append(topics_item)
     return OffsetDeleteResponse(error_code, throttle_time_ms, topics), pos
@@ -129,13 +130,13 @@ def _write_offset_delete_response_topic_v0(self: OffsetDeleteResponseTopic, out:
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_offset_delete_response_partition_v0(partitions_item, out)
 
 
 def _write_offset_delete_response_v0(self: OffsetDeleteResponse, out: list[Any]) -> None:
     out.append(_P_hii(self.error_code, self.throttle_time_ms, len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_offset_delete_response_topic_v0(topics_item, out)
 
 

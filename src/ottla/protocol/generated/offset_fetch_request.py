@@ -6,6 +6,7 @@ from struct import Struct as _struct, pack, unpack_from
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import charge, paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -124,6 +125,8 @@ def _read_offset_fetch_request_topic_v1(buf: Any, pos: int) -> tuple[OffsetFetch
         unexpected_null("OffsetFetchRequestTopic.partition_indexes")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     partition_indexes = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     return OffsetFetchRequestTopic(name, partition_indexes), pos
@@ -149,7 +152,7 @@ def _read_offset_fetch_request_v1(buf: Any, pos: int) -> tuple[OffsetFetchReques
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_offset_fetch_request_topic_v1(buf, pos)
         topics.append(topics_item)
     return OffsetFetchRequest(group_id, topics, [], False), pos
@@ -176,7 +179,7 @@ def _read_offset_fetch_request_v2(buf: Any, pos: int) -> tuple[OffsetFetchReques
         if n > len(buf) - pos:
             truncated()
         topics = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             topics_item, pos = _read_offset_fetch_request_topic_v1(buf, pos)
             topics.append(topics_item)
     return OffsetFetchRequest(group_id, topics, [], False), pos
@@ -207,6 +210,8 @@ def _read_offset_fetch_request_topic_v6(buf: Any, pos: int) -> tuple[OffsetFetch
         unexpected_null("OffsetFetchRequestTopic.partition_indexes")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     partition_indexes = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     if buf[pos]:
@@ -243,7 +248,7 @@ def _read_offset_fetch_request_v6(buf: Any, pos: int) -> tuple[OffsetFetchReques
         if n > len(buf) - pos:
             truncated()
         topics = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             topics_item, pos = _read_offset_fetch_request_topic_v6(buf, pos)
             topics.append(topics_item)
     if buf[pos]:
@@ -280,7 +285,7 @@ def _read_offset_fetch_request_v7(buf: Any, pos: int) -> tuple[OffsetFetchReques
         if n > len(buf) - pos:
             truncated()
         topics = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             topics_item, pos = _read_offset_fetch_request_topic_v6(buf, pos)
             topics.append(topics_item)
     (require_stable,) = _U_o(buf, pos)
@@ -317,6 +322,8 @@ def _read_offset_fetch_request_topics_v8(buf: Any, pos: int) -> tuple[OffsetFetc
         unexpected_null("OffsetFetchRequestTopics.partition_indexes")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     partition_indexes = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     if buf[pos]:
@@ -353,7 +360,7 @@ def _read_offset_fetch_request_group_v8(buf: Any, pos: int) -> tuple[OffsetFetch
         if n > len(buf) - pos:
             truncated()
         topics = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             topics_item, pos = _read_offset_fetch_request_topics_v8(buf, pos)
             topics.append(topics_item)
     if buf[pos]:
@@ -374,7 +381,7 @@ def _read_offset_fetch_request_v8(buf: Any, pos: int) -> tuple[OffsetFetchReques
     if n > len(buf) - pos:
         truncated()
     groups = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         groups_item, pos = _read_offset_fetch_request_group_v8(buf, pos)
         groups.append(groups_item)
     (require_stable,) = _U_o(buf, pos)
@@ -431,7 +438,7 @@ def _read_offset_fetch_request_group_v9(buf: Any, pos: int) -> tuple[OffsetFetch
         if n > len(buf) - pos:
             truncated()
         topics = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             topics_item, pos = _read_offset_fetch_request_topics_v8(buf, pos)
             topics.append(topics_item)
     if buf[pos]:
@@ -452,7 +459,7 @@ def _read_offset_fetch_request_v9(buf: Any, pos: int) -> tuple[OffsetFetchReques
     if n > len(buf) - pos:
         truncated()
     groups = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         groups_item, pos = _read_offset_fetch_request_group_v9(buf, pos)
         groups.append(groups_item)
     (require_stable,) = _U_o(buf, pos)
@@ -476,6 +483,8 @@ def _read_offset_fetch_request_topics_v10(buf: Any, pos: int) -> tuple[OffsetFet
         unexpected_null("OffsetFetchRequestTopics.partition_indexes")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     partition_indexes = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     if buf[pos]:
@@ -530,7 +539,7 @@ def _read_offset_fetch_request_group_v10(buf: Any, pos: int) -> tuple[OffsetFetc
         if n > len(buf) - pos:
             truncated()
         topics = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             topics_item, pos = _read_offset_fetch_request_topics_v10(buf, pos)
             topics.append(topics_item)
     if buf[pos]:
@@ -551,7 +560,7 @@ def _read_offset_fetch_request_v10(buf: Any, pos: int) -> tuple[OffsetFetchReque
     if n > len(buf) - pos:
         truncated()
     groups = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         groups_item, pos = _read_offset_fetch_request_group_v10(buf, pos)
         groups.append(groups_item)
     (require_stable,) = _U_o(buf, pos)
@@ -578,7 +587,7 @@ def _write_offset_fetch_request_v1(self: OffsetFetchRequest, out: list[Any]) -> 
     if self.topics is None:
         unexpected_null("OffsetFetchRequest.topics")
     out.append(_P_i(len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_offset_fetch_request_topic_v1(topics_item, out)
 
 
@@ -591,7 +600,7 @@ def _write_offset_fetch_request_v2(self: OffsetFetchRequest, out: list[Any]) -> 
         out.append(_P_i(-1))
     else:
         out.append(_P_i(len(topics_value)))
-        for topics_item in topics_value:
+        for topics_item in topics_value if len(topics_value) < 8 else paced(topics_value):
             _write_offset_fetch_request_topic_v1(topics_item, out)
 
 
@@ -617,7 +626,7 @@ def _write_offset_fetch_request_v6(self: OffsetFetchRequest, out: list[Any]) -> 
     else:
         n = len(topics_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for topics_item in topics_value:
+        for topics_item in topics_value if len(topics_value) < 8 else paced(topics_value):
             _write_offset_fetch_request_topic_v6(topics_item, out)
     out.append(b"\0")
 
@@ -633,7 +642,7 @@ def _write_offset_fetch_request_v7(self: OffsetFetchRequest, out: list[Any]) -> 
     else:
         n = len(topics_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for topics_item in topics_value:
+        for topics_item in topics_value if len(topics_value) < 8 else paced(topics_value):
             _write_offset_fetch_request_topic_v6(topics_item, out)
     out.append(_P_ox(self.require_stable))
 
@@ -660,7 +669,7 @@ def _write_offset_fetch_request_group_v8(self: OffsetFetchRequestGroup, out: lis
     else:
         n = len(topics_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for topics_item in topics_value:
+        for topics_item in topics_value if len(topics_value) < 8 else paced(topics_value):
             _write_offset_fetch_request_topics_v8(topics_item, out)
     out.append(b"\0")
 
@@ -668,7 +677,7 @@ def _write_offset_fetch_request_group_v8(self: OffsetFetchRequestGroup, out: lis
 def _write_offset_fetch_request_v8(self: OffsetFetchRequest, out: list[Any]) -> None:
     n = len(self.groups) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for groups_item in self.groups:
+    for groups_item in self.groups if len(self.groups) < 8 else paced(self.groups):
         _write_offset_fetch_request_group_v8(groups_item, out)
     out.append(_P_ox(self.require_stable))
 
@@ -693,7 +702,7 @@ def _write_offset_fetch_request_group_v9(self: OffsetFetchRequestGroup, out: lis
     else:
         n = len(topics_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for topics_item in topics_value:
+        for topics_item in topics_value if len(topics_value) < 8 else paced(topics_value):
             _write_offset_fetch_request_topics_v8(topics_item, out)
     out.append(b"\0")
 
@@ -701,7 +710,7 @@ def _write_offset_fetch_request_group_v9(self: OffsetFetchRequestGroup, out: lis
 def _write_offset_fetch_request_v9(self: OffsetFetchRequest, out: list[Any]) -> None:
     n = len(self.groups) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for groups_item in self.groups:
+    for groups_item in self.groups if len(self.groups) < 8 else paced(self.groups):
         _write_offset_fetch_request_group_v9(groups_item, out)
     out.append(_P_ox(self.require_stable))
 
@@ -734,7 +743,7 @@ def _write_offset_fetch_request_group_v10(self: OffsetFetchRequestGroup, out: li
     else:
         n = len(topics_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for topics_item in topics_value:
+        for topics_item in topics_value if len(topics_value) < 8 else paced(topics_value):
             _write_offset_fetch_request_topics_v10(topics_item, out)
     out.append(b"\0")
 
@@ -742,7 +751,7 @@ def _write_offset_fetch_request_group_v10(self: OffsetFetchRequestGroup, out: li
 def _write_offset_fetch_request_v10(self: OffsetFetchRequest, out: list[Any]) -> None:
     n = len(self.groups) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for groups_item in self.groups:
+    for groups_item in self.groups if len(self.groups) < 8 else paced(self.groups):
         _write_offset_fetch_request_group_v10(groups_item, out)
     out.append(_P_ox(self.require_stable))
 

@@ -6,6 +6,7 @@ from struct import Struct as _struct
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -193,7 +194,7 @@ def _read_offset_fetch_response_topic_v1(buf: Any, pos: int) -> tuple[OffsetFetc
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_offset_fetch_response_partition_v1(buf, pos)
         partitions.append(partitions_item)
     return OffsetFetchResponseTopic(name, partitions), pos
@@ -207,7 +208,7 @@ def _read_offset_fetch_response_v1(buf: Any, pos: int) -> tuple[OffsetFetchRespo
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_offset_fetch_response_topic_v1(buf, pos)
         topics.append(topics_item)
     return OffsetFetchResponse(0, topics, 0, []), pos
@@ -221,7 +222,7 @@ def _read_offset_fetch_response_v2(buf: Any, pos: int) -> tuple[OffsetFetchRespo
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_offset_fetch_response_topic_v1(buf, pos)
         topics.append(topics_item)
     (error_code,) = _U_h(buf, pos)
@@ -237,7 +238,7 @@ def _read_offset_fetch_response_v3(buf: Any, pos: int) -> tuple[OffsetFetchRespo
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_offset_fetch_response_topic_v1(buf, pos)
         topics.append(topics_item)
     (error_code,) = _U_h(buf, pos)
@@ -284,7 +285,7 @@ def _read_offset_fetch_response_topic_v5(buf: Any, pos: int) -> tuple[OffsetFetc
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_offset_fetch_response_partition_v5(buf, pos)
         partitions.append(partitions_item)
     return OffsetFetchResponseTopic(name, partitions), pos
@@ -298,7 +299,7 @@ def _read_offset_fetch_response_v5(buf: Any, pos: int) -> tuple[OffsetFetchRespo
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_offset_fetch_response_topic_v5(buf, pos)
         topics.append(topics_item)
     (error_code,) = _U_h(buf, pos)
@@ -360,7 +361,7 @@ def _read_offset_fetch_response_topic_v6(buf: Any, pos: int) -> tuple[OffsetFetc
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_offset_fetch_response_partition_v6(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -383,7 +384,7 @@ def _read_offset_fetch_response_v6(buf: Any, pos: int) -> tuple[OffsetFetchRespo
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_offset_fetch_response_topic_v6(buf, pos)
         topics.append(topics_item)
     (error_code,) = _U_h(buf, pos)
@@ -449,7 +450,7 @@ def _read_offset_fetch_response_topics_v8(buf: Any, pos: int) -> tuple[OffsetFet
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_offset_fetch_response_partitions_v8(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -485,7 +486,7 @@ def _read_offset_fetch_response_group_v8(buf: Any, pos: int) -> tuple[OffsetFetc
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_offset_fetch_response_topics_v8(buf, pos)
         topics.append(topics_item)
     (error_code,) = _U_h(buf, pos)
@@ -510,7 +511,7 @@ def _read_offset_fetch_response_v8(buf: Any, pos: int) -> tuple[OffsetFetchRespo
     if n > len(buf) - pos:
         truncated()
     groups = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         groups_item, pos = _read_offset_fetch_response_group_v8(buf, pos)
         groups.append(groups_item)
     if buf[pos]:
@@ -533,7 +534,7 @@ def _read_offset_fetch_response_topics_v10(buf: Any, pos: int) -> tuple[OffsetFe
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_offset_fetch_response_partitions_v8(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -569,7 +570,7 @@ def _read_offset_fetch_response_group_v10(buf: Any, pos: int) -> tuple[OffsetFet
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_offset_fetch_response_topics_v10(buf, pos)
         topics.append(topics_item)
     (error_code,) = _U_h(buf, pos)
@@ -594,7 +595,7 @@ def _read_offset_fetch_response_v10(buf: Any, pos: int) -> tuple[OffsetFetchResp
     if n > len(buf) - pos:
         truncated()
     groups = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         groups_item, pos = _read_offset_fetch_response_group_v10(buf, pos)
         groups.append(groups_item)
     if buf[pos]:
@@ -621,26 +622,26 @@ def _write_offset_fetch_response_topic_v1(self: OffsetFetchResponseTopic, out: l
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_offset_fetch_response_partition_v1(partitions_item, out)
 
 
 def _write_offset_fetch_response_v1(self: OffsetFetchResponse, out: list[Any]) -> None:
     out.append(_P_i(len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_offset_fetch_response_topic_v1(topics_item, out)
 
 
 def _write_offset_fetch_response_v2(self: OffsetFetchResponse, out: list[Any]) -> None:
     out.append(_P_i(len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_offset_fetch_response_topic_v1(topics_item, out)
     out.append(_P_h(self.error_code))
 
 
 def _write_offset_fetch_response_v3(self: OffsetFetchResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_offset_fetch_response_topic_v1(topics_item, out)
     out.append(_P_h(self.error_code))
 
@@ -662,13 +663,13 @@ def _write_offset_fetch_response_topic_v5(self: OffsetFetchResponseTopic, out: l
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_offset_fetch_response_partition_v5(partitions_item, out)
 
 
 def _write_offset_fetch_response_v5(self: OffsetFetchResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_offset_fetch_response_topic_v5(topics_item, out)
     out.append(_P_h(self.error_code))
 
@@ -693,7 +694,7 @@ def _write_offset_fetch_response_topic_v6(self: OffsetFetchResponseTopic, out: l
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_offset_fetch_response_partition_v6(partitions_item, out)
     out.append(b"\0")
 
@@ -702,7 +703,7 @@ def _write_offset_fetch_response_v6(self: OffsetFetchResponse, out: list[Any]) -
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_offset_fetch_response_topic_v6(topics_item, out)
     out.append(_P_hx(self.error_code))
 
@@ -727,7 +728,7 @@ def _write_offset_fetch_response_topics_v8(self: OffsetFetchResponseTopics, out:
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_offset_fetch_response_partitions_v8(partitions_item, out)
     out.append(b"\0")
 
@@ -739,7 +740,7 @@ def _write_offset_fetch_response_group_v8(self: OffsetFetchResponseGroup, out: l
     out.append(raw)
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_offset_fetch_response_topics_v8(topics_item, out)
     out.append(_P_hx(self.error_code))
 
@@ -748,7 +749,7 @@ def _write_offset_fetch_response_v8(self: OffsetFetchResponse, out: list[Any]) -
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.groups) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for groups_item in self.groups:
+    for groups_item in self.groups if len(self.groups) < 8 else paced(self.groups):
         _write_offset_fetch_response_group_v8(groups_item, out)
     out.append(b"\0")
 
@@ -757,7 +758,7 @@ def _write_offset_fetch_response_topics_v10(self: OffsetFetchResponseTopics, out
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_offset_fetch_response_partitions_v8(partitions_item, out)
     out.append(b"\0")
 
@@ -769,7 +770,7 @@ def _write_offset_fetch_response_group_v10(self: OffsetFetchResponseGroup, out: 
     out.append(raw)
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_offset_fetch_response_topics_v10(topics_item, out)
     out.append(_P_hx(self.error_code))
 
@@ -778,7 +779,7 @@ def _write_offset_fetch_response_v10(self: OffsetFetchResponse, out: list[Any]) 
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.groups) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for groups_item in self.groups:
+    for groups_item in self.groups if len(self.groups) < 8 else paced(self.groups):
         _write_offset_fetch_response_group_v10(groups_item, out)
     out.append(b"\0")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -105,7 +106,7 @@ def _read_offset_for_leader_topic_v2(buf: Any, pos: int) -> tuple[OffsetForLeade
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_offset_for_leader_partition_v2(buf, pos)
         partitions.append(partitions_item)
     return OffsetForLeaderTopic(topic, partitions), pos
@@ -119,7 +120,7 @@ def _read_offset_for_leader_epoch_request_v2(buf: Any, pos: int) -> tuple[Offset
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_offset_for_leader_topic_v2(buf, pos)
         topics.append(topics_item)
     return OffsetForLeaderEpochRequest(-2, topics), pos
@@ -133,7 +134,7 @@ def _read_offset_for_leader_epoch_request_v3(buf: Any, pos: int) -> tuple[Offset
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_offset_for_leader_topic_v2(buf, pos)
         topics.append(topics_item)
     return OffsetForLeaderEpochRequest(replica_id, topics), pos
@@ -175,7 +176,7 @@ def _read_offset_for_leader_topic_v4(buf: Any, pos: int) -> tuple[OffsetForLeade
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_offset_for_leader_partition_v4(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -198,7 +199,7 @@ def _read_offset_for_leader_epoch_request_v4(buf: Any, pos: int) -> tuple[Offset
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_offset_for_leader_topic_v4(buf, pos)
         topics.append(topics_item)
     if buf[pos]:
@@ -217,19 +218,19 @@ def _write_offset_for_leader_topic_v2(self: OffsetForLeaderTopic, out: list[Any]
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_offset_for_leader_partition_v2(partitions_item, out)
 
 
 def _write_offset_for_leader_epoch_request_v2(self: OffsetForLeaderEpochRequest, out: list[Any]) -> None:
     out.append(_P_i(len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_offset_for_leader_topic_v2(topics_item, out)
 
 
 def _write_offset_for_leader_epoch_request_v3(self: OffsetForLeaderEpochRequest, out: list[Any]) -> None:
     out.append(_P_ii(self.replica_id, len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_offset_for_leader_topic_v2(topics_item, out)
 
 
@@ -244,7 +245,7 @@ def _write_offset_for_leader_topic_v4(self: OffsetForLeaderTopic, out: list[Any]
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_offset_for_leader_partition_v4(partitions_item, out)
     out.append(b"\0")
 
@@ -253,7 +254,7 @@ def _write_offset_for_leader_epoch_request_v4(self: OffsetForLeaderEpochRequest,
     out.append(_P_i(self.replica_id))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_offset_for_leader_topic_v4(topics_item, out)
     out.append(b"\0")
 

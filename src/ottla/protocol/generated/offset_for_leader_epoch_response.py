@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -108,7 +109,7 @@ def _read_offset_for_leader_topic_result_v2(buf: Any, pos: int) -> tuple[OffsetF
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_epoch_end_offset_v2(buf, pos)
         partitions.append(partitions_item)
     return OffsetForLeaderTopicResult(topic, partitions), pos
@@ -122,7 +123,7 @@ def _read_offset_for_leader_epoch_response_v2(buf: Any, pos: int) -> tuple[Offse
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_offset_for_leader_topic_result_v2(buf, pos)
         topics.append(topics_item)
     return OffsetForLeaderEpochResponse(throttle_time_ms, topics), pos
@@ -164,7 +165,7 @@ def _read_offset_for_leader_topic_result_v4(buf: Any, pos: int) -> tuple[OffsetF
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_epoch_end_offset_v4(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -187,7 +188,7 @@ def _read_offset_for_leader_epoch_response_v4(buf: Any, pos: int) -> tuple[Offse
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_offset_for_leader_topic_result_v4(buf, pos)
         topics.append(topics_item)
     if buf[pos]:
@@ -206,13 +207,13 @@ def _write_offset_for_leader_topic_result_v2(self: OffsetForLeaderTopicResult, o
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_epoch_end_offset_v2(partitions_item, out)
 
 
 def _write_offset_for_leader_epoch_response_v2(self: OffsetForLeaderEpochResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_offset_for_leader_topic_result_v2(topics_item, out)
 
 
@@ -227,7 +228,7 @@ def _write_offset_for_leader_topic_result_v4(self: OffsetForLeaderTopicResult, o
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_epoch_end_offset_v4(partitions_item, out)
     out.append(b"\0")
 
@@ -236,7 +237,7 @@ def _write_offset_for_leader_epoch_response_v4(self: OffsetForLeaderEpochRespons
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_offset_for_leader_topic_result_v4(topics_item, out)
     out.append(b"\0")
 

@@ -6,10 +6,12 @@ from struct import Struct as _struct, pack, unpack_from
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import charge
 from ottla.protocol.primitives import (
     UVARINT,
     Message,
     read_uvarint,
+    tag_numbers,
     truncated,
     uvarint,
     uvarint_rest,
@@ -82,7 +84,7 @@ def _read_partition_change_record_v0(buf: Any, pos: int) -> tuple[PartitionChang
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in range(n):
+    for _ in tag_numbers(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -96,6 +98,8 @@ def _read_partition_change_record_v0(buf: Any, pos: int) -> tuple[PartitionChang
             else:
                 if n * 4 > len(buf) - pos:
                     truncated()
+                if n > 63:
+                    charge(n)
                 isr = list(unpack_from(f">{n}i", buf, pos))
                 pos += n * 4
         elif tag == 1:
@@ -112,6 +116,8 @@ def _read_partition_change_record_v0(buf: Any, pos: int) -> tuple[PartitionChang
             else:
                 if n * 4 > len(buf) - pos:
                     truncated()
+                if n > 63:
+                    charge(n)
                 replicas = list(unpack_from(f">{n}i", buf, pos))
                 pos += n * 4
         elif tag == 3:
@@ -125,6 +131,8 @@ def _read_partition_change_record_v0(buf: Any, pos: int) -> tuple[PartitionChang
             else:
                 if n * 4 > len(buf) - pos:
                     truncated()
+                if n > 63:
+                    charge(n)
                 removing_replicas = list(unpack_from(f">{n}i", buf, pos))
                 pos += n * 4
         elif tag == 4:
@@ -138,6 +146,8 @@ def _read_partition_change_record_v0(buf: Any, pos: int) -> tuple[PartitionChang
             else:
                 if n * 4 > len(buf) - pos:
                     truncated()
+                if n > 63:
+                    charge(n)
                 adding_replicas = list(unpack_from(f">{n}i", buf, pos))
                 pos += n * 4
         elif tag == 5:
@@ -164,7 +174,7 @@ def _read_partition_change_record_v1(buf: Any, pos: int) -> tuple[PartitionChang
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in range(n):
+    for _ in tag_numbers(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -178,6 +188,8 @@ def _read_partition_change_record_v1(buf: Any, pos: int) -> tuple[PartitionChang
             else:
                 if n * 4 > len(buf) - pos:
                     truncated()
+                if n > 63:
+                    charge(n)
                 isr = list(unpack_from(f">{n}i", buf, pos))
                 pos += n * 4
         elif tag == 1:
@@ -194,6 +206,8 @@ def _read_partition_change_record_v1(buf: Any, pos: int) -> tuple[PartitionChang
             else:
                 if n * 4 > len(buf) - pos:
                     truncated()
+                if n > 63:
+                    charge(n)
                 replicas = list(unpack_from(f">{n}i", buf, pos))
                 pos += n * 4
         elif tag == 3:
@@ -207,6 +221,8 @@ def _read_partition_change_record_v1(buf: Any, pos: int) -> tuple[PartitionChang
             else:
                 if n * 4 > len(buf) - pos:
                     truncated()
+                if n > 63:
+                    charge(n)
                 removing_replicas = list(unpack_from(f">{n}i", buf, pos))
                 pos += n * 4
         elif tag == 4:
@@ -220,6 +236,8 @@ def _read_partition_change_record_v1(buf: Any, pos: int) -> tuple[PartitionChang
             else:
                 if n * 4 > len(buf) - pos:
                     truncated()
+                if n > 63:
+                    charge(n)
                 adding_replicas = list(unpack_from(f">{n}i", buf, pos))
                 pos += n * 4
         elif tag == 5:
@@ -236,6 +254,8 @@ def _read_partition_change_record_v1(buf: Any, pos: int) -> tuple[PartitionChang
             else:
                 if n * 16 > len(buf) - pos:
                     truncated()
+                if n > 63:
+                    charge(n)
                 directories = [Uuid(bytes(buf[i : i + 16])) for i in range(pos, pos + 16 * n, 16)]
                 pos += n * 16
         else:
@@ -261,7 +281,7 @@ def _read_partition_change_record_v2(buf: Any, pos: int) -> tuple[PartitionChang
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in range(n):
+    for _ in tag_numbers(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -275,6 +295,8 @@ def _read_partition_change_record_v2(buf: Any, pos: int) -> tuple[PartitionChang
             else:
                 if n * 4 > len(buf) - pos:
                     truncated()
+                if n > 63:
+                    charge(n)
                 isr = list(unpack_from(f">{n}i", buf, pos))
                 pos += n * 4
         elif tag == 1:
@@ -291,6 +313,8 @@ def _read_partition_change_record_v2(buf: Any, pos: int) -> tuple[PartitionChang
             else:
                 if n * 4 > len(buf) - pos:
                     truncated()
+                if n > 63:
+                    charge(n)
                 replicas = list(unpack_from(f">{n}i", buf, pos))
                 pos += n * 4
         elif tag == 3:
@@ -304,6 +328,8 @@ def _read_partition_change_record_v2(buf: Any, pos: int) -> tuple[PartitionChang
             else:
                 if n * 4 > len(buf) - pos:
                     truncated()
+                if n > 63:
+                    charge(n)
                 removing_replicas = list(unpack_from(f">{n}i", buf, pos))
                 pos += n * 4
         elif tag == 4:
@@ -317,6 +343,8 @@ def _read_partition_change_record_v2(buf: Any, pos: int) -> tuple[PartitionChang
             else:
                 if n * 4 > len(buf) - pos:
                     truncated()
+                if n > 63:
+                    charge(n)
                 adding_replicas = list(unpack_from(f">{n}i", buf, pos))
                 pos += n * 4
         elif tag == 5:
@@ -333,6 +361,8 @@ def _read_partition_change_record_v2(buf: Any, pos: int) -> tuple[PartitionChang
             else:
                 if n * 4 > len(buf) - pos:
                     truncated()
+                if n > 63:
+                    charge(n)
                 eligible_leader_replicas = list(unpack_from(f">{n}i", buf, pos))
                 pos += n * 4
         elif tag == 7:
@@ -346,6 +376,8 @@ def _read_partition_change_record_v2(buf: Any, pos: int) -> tuple[PartitionChang
             else:
                 if n * 4 > len(buf) - pos:
                     truncated()
+                if n > 63:
+                    charge(n)
                 last_known_elr = list(unpack_from(f">{n}i", buf, pos))
                 pos += n * 4
         elif tag == 8:
@@ -359,6 +391,8 @@ def _read_partition_change_record_v2(buf: Any, pos: int) -> tuple[PartitionChang
             else:
                 if n * 16 > len(buf) - pos:
                     truncated()
+                if n > 63:
+                    charge(n)
                 directories = [Uuid(bytes(buf[i : i + 16])) for i in range(pos, pos + 16 * n, 16)]
                 pos += n * 16
         else:

@@ -6,11 +6,13 @@ from struct import Struct as _struct, pack, unpack_from
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import charge
 from ottla.protocol.primitives import (
     EMPTY,
     UVARINT,
     Message,
     read_uvarint,
+    tag_numbers,
     truncated,
     unexpected_null,
     uvarint,
@@ -90,6 +92,8 @@ def _read_partition_record_v0(buf: Any, pos: int) -> tuple[PartitionRecord, int]
         unexpected_null("PartitionRecord.replicas")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     replicas = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     n = buf[pos]
@@ -101,6 +105,8 @@ def _read_partition_record_v0(buf: Any, pos: int) -> tuple[PartitionRecord, int]
         unexpected_null("PartitionRecord.isr")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     isr = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     n = buf[pos]
@@ -112,6 +118,8 @@ def _read_partition_record_v0(buf: Any, pos: int) -> tuple[PartitionRecord, int]
         unexpected_null("PartitionRecord.removing_replicas")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     removing_replicas = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     n = buf[pos]
@@ -123,6 +131,8 @@ def _read_partition_record_v0(buf: Any, pos: int) -> tuple[PartitionRecord, int]
         unexpected_null("PartitionRecord.adding_replicas")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     adding_replicas = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     leader, leader_epoch, partition_epoch = _U_iii(buf, pos)
@@ -131,7 +141,7 @@ def _read_partition_record_v0(buf: Any, pos: int) -> tuple[PartitionRecord, int]
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in range(n):
+    for _ in tag_numbers(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -157,6 +167,8 @@ def _read_partition_record_v1(buf: Any, pos: int) -> tuple[PartitionRecord, int]
         unexpected_null("PartitionRecord.replicas")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     replicas = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     n = buf[pos]
@@ -168,6 +180,8 @@ def _read_partition_record_v1(buf: Any, pos: int) -> tuple[PartitionRecord, int]
         unexpected_null("PartitionRecord.isr")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     isr = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     n = buf[pos]
@@ -179,6 +193,8 @@ def _read_partition_record_v1(buf: Any, pos: int) -> tuple[PartitionRecord, int]
         unexpected_null("PartitionRecord.removing_replicas")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     removing_replicas = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     n = buf[pos]
@@ -190,6 +206,8 @@ def _read_partition_record_v1(buf: Any, pos: int) -> tuple[PartitionRecord, int]
         unexpected_null("PartitionRecord.adding_replicas")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     adding_replicas = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     leader, leader_epoch, partition_epoch = _U_iii(buf, pos)
@@ -203,13 +221,15 @@ def _read_partition_record_v1(buf: Any, pos: int) -> tuple[PartitionRecord, int]
         unexpected_null("PartitionRecord.directories")
     if n * 16 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     directories = [Uuid(bytes(buf[i : i + 16])) for i in range(pos, pos + 16 * n, 16)]
     pos += n * 16
     n = buf[pos]
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in range(n):
+    for _ in tag_numbers(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -237,6 +257,8 @@ def _read_partition_record_v2(buf: Any, pos: int) -> tuple[PartitionRecord, int]
         unexpected_null("PartitionRecord.replicas")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     replicas = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     n = buf[pos]
@@ -248,6 +270,8 @@ def _read_partition_record_v2(buf: Any, pos: int) -> tuple[PartitionRecord, int]
         unexpected_null("PartitionRecord.isr")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     isr = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     n = buf[pos]
@@ -259,6 +283,8 @@ def _read_partition_record_v2(buf: Any, pos: int) -> tuple[PartitionRecord, int]
         unexpected_null("PartitionRecord.removing_replicas")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     removing_replicas = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     n = buf[pos]
@@ -270,6 +296,8 @@ def _read_partition_record_v2(buf: Any, pos: int) -> tuple[PartitionRecord, int]
         unexpected_null("PartitionRecord.adding_replicas")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     adding_replicas = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     leader, leader_epoch, partition_epoch = _U_iii(buf, pos)
@@ -283,13 +311,15 @@ def _read_partition_record_v2(buf: Any, pos: int) -> tuple[PartitionRecord, int]
         unexpected_null("PartitionRecord.directories")
     if n * 16 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     directories = [Uuid(bytes(buf[i : i + 16])) for i in range(pos, pos + 16 * n, 16)]
     pos += n * 16
     n = buf[pos]
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in range(n):
+    for _ in tag_numbers(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -306,6 +336,8 @@ def _read_partition_record_v2(buf: Any, pos: int) -> tuple[PartitionRecord, int]
             else:
                 if n * 4 > len(buf) - pos:
                     truncated()
+                if n > 63:
+                    charge(n)
                 eligible_leader_replicas = list(unpack_from(f">{n}i", buf, pos))
                 pos += n * 4
         elif tag == 2:
@@ -319,6 +351,8 @@ def _read_partition_record_v2(buf: Any, pos: int) -> tuple[PartitionRecord, int]
             else:
                 if n * 4 > len(buf) - pos:
                     truncated()
+                if n > 63:
+                    charge(n)
                 last_known_elr = list(unpack_from(f">{n}i", buf, pos))
                 pos += n * 4
         else:

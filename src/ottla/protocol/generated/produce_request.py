@@ -6,6 +6,7 @@ from struct import Struct as _struct
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -125,7 +126,7 @@ def _read_topic_produce_data_v3(buf: Any, pos: int) -> tuple[TopicProduceData, i
     if n > len(buf) - pos:
         truncated()
     partition_data = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partition_data_item, pos = _read_partition_produce_data_v3(buf, pos)
         partition_data.append(partition_data_item)
     return TopicProduceData(name, ZERO_UUID, partition_data), pos
@@ -152,7 +153,7 @@ def _read_produce_request_v3(buf: Any, pos: int) -> tuple[ProduceRequest, int]:
     if n > len(buf) - pos:
         truncated()
     topic_data = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topic_data_item, pos = _read_topic_produce_data_v3(buf, pos)
         topic_data.append(topic_data_item)
     return ProduceRequest(transactional_id, acks, timeout_ms, topic_data), pos
@@ -208,7 +209,7 @@ def _read_topic_produce_data_v9(buf: Any, pos: int) -> tuple[TopicProduceData, i
     if n > len(buf) - pos:
         truncated()
     partition_data = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partition_data_item, pos = _read_partition_produce_data_v9(buf, pos)
         partition_data.append(partition_data_item)
     if buf[pos]:
@@ -247,7 +248,7 @@ def _read_produce_request_v9(buf: Any, pos: int) -> tuple[ProduceRequest, int]:
     if n > len(buf) - pos:
         truncated()
     topic_data = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topic_data_item, pos = _read_topic_produce_data_v9(buf, pos)
         topic_data.append(topic_data_item)
     if buf[pos]:
@@ -270,7 +271,7 @@ def _read_topic_produce_data_v13(buf: Any, pos: int) -> tuple[TopicProduceData, 
     if n > len(buf) - pos:
         truncated()
     partition_data = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partition_data_item, pos = _read_partition_produce_data_v9(buf, pos)
         partition_data.append(partition_data_item)
     if buf[pos]:
@@ -309,7 +310,7 @@ def _read_produce_request_v13(buf: Any, pos: int) -> tuple[ProduceRequest, int]:
     if n > len(buf) - pos:
         truncated()
     topic_data = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topic_data_item, pos = _read_topic_produce_data_v13(buf, pos)
         topic_data.append(topic_data_item)
     if buf[pos]:
@@ -334,7 +335,7 @@ def _write_topic_produce_data_v3(self: TopicProduceData, out: list[Any]) -> None
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partition_data)))
-    for partition_data_item in self.partition_data:
+    for partition_data_item in self.partition_data if len(self.partition_data) < 8 else paced(self.partition_data):
         _write_partition_produce_data_v3(partition_data_item, out)
 
 
@@ -347,7 +348,7 @@ def _write_produce_request_v3(self: ProduceRequest, out: list[Any]) -> None:
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_hii(self.acks, self.timeout_ms, len(self.topic_data)))
-    for topic_data_item in self.topic_data:
+    for topic_data_item in self.topic_data if len(self.topic_data) < 8 else paced(self.topic_data):
         _write_topic_produce_data_v3(topic_data_item, out)
 
 
@@ -370,7 +371,7 @@ def _write_topic_produce_data_v9(self: TopicProduceData, out: list[Any]) -> None
     out.append(raw)
     n = len(self.partition_data) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partition_data_item in self.partition_data:
+    for partition_data_item in self.partition_data if len(self.partition_data) < 8 else paced(self.partition_data):
         _write_partition_produce_data_v9(partition_data_item, out)
     out.append(b"\0")
 
@@ -387,7 +388,7 @@ def _write_produce_request_v9(self: ProduceRequest, out: list[Any]) -> None:
     out.append(_P_hi(self.acks, self.timeout_ms))
     n = len(self.topic_data) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topic_data_item in self.topic_data:
+    for topic_data_item in self.topic_data if len(self.topic_data) < 8 else paced(self.topic_data):
         _write_topic_produce_data_v9(topic_data_item, out)
     out.append(b"\0")
 
@@ -396,7 +397,7 @@ def _write_topic_produce_data_v13(self: TopicProduceData, out: list[Any]) -> Non
     out.append(_P_16s(self.topic_id))
     n = len(self.partition_data) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partition_data_item in self.partition_data:
+    for partition_data_item in self.partition_data if len(self.partition_data) < 8 else paced(self.partition_data):
         _write_partition_produce_data_v9(partition_data_item, out)
     out.append(b"\0")
 
@@ -413,7 +414,7 @@ def _write_produce_request_v13(self: ProduceRequest, out: list[Any]) -> None:
     out.append(_P_hi(self.acks, self.timeout_ms))
     n = len(self.topic_data) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topic_data_item in self.topic_data:
+    for topic_data_item in self.topic_data if len(self.topic_data) < 8 else paced(self.topic_data):
         _write_topic_produce_data_v13(topic_data_item, out)
     out.append(b"\0")
 

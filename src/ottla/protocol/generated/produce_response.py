@@ -6,6 +6,7 @@ from struct import Struct as _struct
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -15,6 +16,7 @@ from ottla.protocol.primitives import (
     bad_length,
     read_uvarint,
     skip_tags,
+    tag_numbers,
     truncated,
     unexpected_null,
     uvarint,
@@ -187,7 +189,7 @@ def _read_topic_produce_response_v3(buf: Any, pos: int) -> tuple[TopicProduceRes
     if n > len(buf) - pos:
         truncated()
     partition_responses = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partition_responses_item, pos = _read_partition_produce_response_v3(buf, pos)
         partition_responses.append(partition_responses_item)
     return TopicProduceResponse(name, ZERO_UUID, partition_responses), pos
@@ -201,7 +203,7 @@ def _read_produce_response_v3(buf: Any, pos: int) -> tuple[ProduceResponse, int]
     if n > len(buf) - pos:
         truncated()
     responses = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         responses_item, pos = _read_topic_produce_response_v3(buf, pos)
         responses.append(responses_item)
     (throttle_time_ms,) = _U_i(buf, pos)
@@ -235,7 +237,7 @@ def _read_topic_produce_response_v5(buf: Any, pos: int) -> tuple[TopicProduceRes
     if n > len(buf) - pos:
         truncated()
     partition_responses = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partition_responses_item, pos = _read_partition_produce_response_v5(buf, pos)
         partition_responses.append(partition_responses_item)
     return TopicProduceResponse(name, ZERO_UUID, partition_responses), pos
@@ -249,7 +251,7 @@ def _read_produce_response_v5(buf: Any, pos: int) -> tuple[ProduceResponse, int]
     if n > len(buf) - pos:
         truncated()
     responses = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         responses_item, pos = _read_topic_produce_response_v5(buf, pos)
         responses.append(responses_item)
     (throttle_time_ms,) = _U_i(buf, pos)
@@ -282,7 +284,7 @@ def _read_partition_produce_response_v8(buf: Any, pos: int) -> tuple[PartitionPr
     if n > len(buf) - pos:
         truncated()
     record_errors = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         record_errors_item, pos = _read_batch_index_and_error_message_v8(buf, pos)
         record_errors.append(record_errors_item)
     (n,) = _U_h(buf, pos)
@@ -321,7 +323,7 @@ def _read_topic_produce_response_v8(buf: Any, pos: int) -> tuple[TopicProduceRes
     if n > len(buf) - pos:
         truncated()
     partition_responses = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partition_responses_item, pos = _read_partition_produce_response_v8(buf, pos)
         partition_responses.append(partition_responses_item)
     return TopicProduceResponse(name, ZERO_UUID, partition_responses), pos
@@ -335,7 +337,7 @@ def _read_produce_response_v8(buf: Any, pos: int) -> tuple[ProduceResponse, int]
     if n > len(buf) - pos:
         truncated()
     responses = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         responses_item, pos = _read_topic_produce_response_v8(buf, pos)
         responses.append(responses_item)
     (throttle_time_ms,) = _U_i(buf, pos)
@@ -382,7 +384,7 @@ def _read_partition_produce_response_v9(buf: Any, pos: int) -> tuple[PartitionPr
     if n > len(buf) - pos:
         truncated()
     record_errors = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         record_errors_item, pos = _read_batch_index_and_error_message_v9(buf, pos)
         record_errors.append(record_errors_item)
     n = buf[pos]
@@ -434,7 +436,7 @@ def _read_topic_produce_response_v9(buf: Any, pos: int) -> tuple[TopicProduceRes
     if n > len(buf) - pos:
         truncated()
     partition_responses = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partition_responses_item, pos = _read_partition_produce_response_v9(buf, pos)
         partition_responses.append(partition_responses_item)
     if buf[pos]:
@@ -455,7 +457,7 @@ def _read_produce_response_v9(buf: Any, pos: int) -> tuple[ProduceResponse, int]
     if n > len(buf) - pos:
         truncated()
     responses = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         responses_item, pos = _read_topic_produce_response_v9(buf, pos)
         responses.append(responses_item)
     (throttle_time_ms,) = _U_i(buf, pos)
@@ -491,7 +493,7 @@ def _read_partition_produce_response_v10(buf: Any, pos: int) -> tuple[PartitionP
     if n > len(buf) - pos:
         truncated()
     record_errors = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         record_errors_item, pos = _read_batch_index_and_error_message_v9(buf, pos)
         record_errors.append(record_errors_item)
     n = buf[pos]
@@ -514,7 +516,7 @@ def _read_partition_produce_response_v10(buf: Any, pos: int) -> tuple[PartitionP
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in range(n):
+    for _ in tag_numbers(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -552,7 +554,7 @@ def _read_topic_produce_response_v10(buf: Any, pos: int) -> tuple[TopicProduceRe
     if n > len(buf) - pos:
         truncated()
     partition_responses = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partition_responses_item, pos = _read_partition_produce_response_v10(buf, pos)
         partition_responses.append(partition_responses_item)
     if buf[pos]:
@@ -617,7 +619,7 @@ def _read_produce_response_v10(buf: Any, pos: int) -> tuple[ProduceResponse, int
     if n > len(buf) - pos:
         truncated()
     responses = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         responses_item, pos = _read_topic_produce_response_v10(buf, pos)
         responses.append(responses_item)
     (throttle_time_ms,) = _U_i(buf, pos)
@@ -626,7 +628,7 @@ def _read_produce_response_v10(buf: Any, pos: int) -> tuple[ProduceResponse, int
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in range(n):
+    for _ in tag_numbers(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -640,7 +642,7 @@ def _read_produce_response_v10(buf: Any, pos: int) -> tuple[ProduceResponse, int
             if n > len(buf) - pos:
                 truncated()
             node_endpoints = []
-            for _ in range(n):
+            for _ in range(n) if n < 8 else paced(range(n)):
                 node_endpoints_item, pos = _read_node_endpoint_v10(buf, pos)
                 node_endpoints.append(node_endpoints_item)
         else:
@@ -663,7 +665,7 @@ def _read_topic_produce_response_v13(buf: Any, pos: int) -> tuple[TopicProduceRe
     if n > len(buf) - pos:
         truncated()
     partition_responses = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partition_responses_item, pos = _read_partition_produce_response_v10(buf, pos)
         partition_responses.append(partition_responses_item)
     if buf[pos]:
@@ -685,7 +687,7 @@ def _read_produce_response_v13(buf: Any, pos: int) -> tuple[ProduceResponse, int
     if n > len(buf) - pos:
         truncated()
     responses = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         responses_item, pos = _read_topic_produce_response_v13(buf, pos)
         responses.append(responses_item)
     (throttle_time_ms,) = _U_i(buf, pos)
@@ -694,7 +696,7 @@ def _read_produce_response_v13(buf: Any, pos: int) -> tuple[ProduceResponse, int
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in range(n):
+    for _ in tag_numbers(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -708,7 +710,7 @@ def _read_produce_response_v13(buf: Any, pos: int) -> tuple[ProduceResponse, int
             if n > len(buf) - pos:
                 truncated()
             node_endpoints = []
-            for _ in range(n):
+            for _ in range(n) if n < 8 else paced(range(n)):
                 node_endpoints_item, pos = _read_node_endpoint_v10(buf, pos)
                 node_endpoints.append(node_endpoints_item)
         else:
@@ -727,13 +729,13 @@ def _write_topic_produce_response_v3(self: TopicProduceResponse, out: list[Any])
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partition_responses)))
-    for partition_responses_item in self.partition_responses:
+    for partition_responses_item in self.partition_responses if len(self.partition_responses) < 8 else paced(self.partition_responses):
         _write_partition_produce_response_v3(partition_responses_item, out)
 
 
 def _write_produce_response_v3(self: ProduceResponse, out: list[Any]) -> None:
     out.append(_P_i(len(self.responses)))
-    for responses_item in self.responses:
+    for responses_item in self.responses if len(self.responses) < 8 else paced(self.responses):
         _write_topic_produce_response_v3(responses_item, out)
     out.append(_P_i(self.throttle_time_ms))
 
@@ -747,13 +749,13 @@ def _write_topic_produce_response_v5(self: TopicProduceResponse, out: list[Any])
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partition_responses)))
-    for partition_responses_item in self.partition_responses:
+    for partition_responses_item in self.partition_responses if len(self.partition_responses) < 8 else paced(self.partition_responses):
         _write_partition_produce_response_v5(partition_responses_item, out)
 
 
 def _write_produce_response_v5(self: ProduceResponse, out: list[Any]) -> None:
     out.append(_P_i(len(self.responses)))
-    for responses_item in self.responses:
+    for responses_item in self.responses if len(self.responses) < 8 else paced(self.responses):
         _write_topic_produce_response_v5(responses_item, out)
     out.append(_P_i(self.throttle_time_ms))
 
@@ -771,7 +773,7 @@ def _write_batch_index_and_error_message_v8(self: BatchIndexAndErrorMessage, out
 
 def _write_partition_produce_response_v8(self: PartitionProduceResponse, out: list[Any]) -> None:
     out.append(_P_ihqqqi(self.index, self.error_code, self.base_offset, self.log_append_time_ms, self.log_start_offset, len(self.record_errors)))
-    for record_errors_item in self.record_errors:
+    for record_errors_item in self.record_errors if len(self.record_errors) < 8 else paced(self.record_errors):
         _write_batch_index_and_error_message_v8(record_errors_item, out)
     error_message_value = self.error_message
     if error_message_value is None:
@@ -787,13 +789,13 @@ def _write_topic_produce_response_v8(self: TopicProduceResponse, out: list[Any])
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partition_responses)))
-    for partition_responses_item in self.partition_responses:
+    for partition_responses_item in self.partition_responses if len(self.partition_responses) < 8 else paced(self.partition_responses):
         _write_partition_produce_response_v8(partition_responses_item, out)
 
 
 def _write_produce_response_v8(self: ProduceResponse, out: list[Any]) -> None:
     out.append(_P_i(len(self.responses)))
-    for responses_item in self.responses:
+    for responses_item in self.responses if len(self.responses) < 8 else paced(self.responses):
         _write_topic_produce_response_v8(responses_item, out)
     out.append(_P_i(self.throttle_time_ms))
 
@@ -815,7 +817,7 @@ def _write_partition_produce_response_v9(self: PartitionProduceResponse, out: li
     out.append(_P_ihqqq(self.index, self.error_code, self.base_offset, self.log_append_time_ms, self.log_start_offset))
     n = len(self.record_errors) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for record_errors_item in self.record_errors:
+    for record_errors_item in self.record_errors if len(self.record_errors) < 8 else paced(self.record_errors):
         _write_batch_index_and_error_message_v9(record_errors_item, out)
     error_message_value = self.error_message
     if error_message_value is None:
@@ -835,7 +837,7 @@ def _write_topic_produce_response_v9(self: TopicProduceResponse, out: list[Any])
     out.append(raw)
     n = len(self.partition_responses) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partition_responses_item in self.partition_responses:
+    for partition_responses_item in self.partition_responses if len(self.partition_responses) < 8 else paced(self.partition_responses):
         _write_partition_produce_response_v9(partition_responses_item, out)
     out.append(b"\0")
 
@@ -843,7 +845,7 @@ def _write_topic_produce_response_v9(self: TopicProduceResponse, out: list[Any])
 def _write_produce_response_v9(self: ProduceResponse, out: list[Any]) -> None:
     n = len(self.responses) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for responses_item in self.responses:
+    for responses_item in self.responses if len(self.responses) < 8 else paced(self.responses):
         _write_topic_produce_response_v9(responses_item, out)
     out.append(_P_ix(self.throttle_time_ms))
 
@@ -856,7 +858,7 @@ def _write_partition_produce_response_v10(self: PartitionProduceResponse, out: l
     out.append(_P_ihqqq(self.index, self.error_code, self.base_offset, self.log_append_time_ms, self.log_start_offset))
     n = len(self.record_errors) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for record_errors_item in self.record_errors:
+    for record_errors_item in self.record_errors if len(self.record_errors) < 8 else paced(self.record_errors):
         _write_batch_index_and_error_message_v9(record_errors_item, out)
     error_message_value = self.error_message
     if error_message_value is None:
@@ -885,7 +887,7 @@ def _write_topic_produce_response_v10(self: TopicProduceResponse, out: list[Any]
     out.append(raw)
     n = len(self.partition_responses) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partition_responses_item in self.partition_responses:
+    for partition_responses_item in self.partition_responses if len(self.partition_responses) < 8 else paced(self.partition_responses):
         _write_partition_produce_response_v10(partition_responses_item, out)
     out.append(b"\0")
 
@@ -911,7 +913,7 @@ def _write_node_endpoint_v10(self: NodeEndpoint, out: list[Any]) -> None:
 def _write_produce_response_v10(self: ProduceResponse, out: list[Any]) -> None:
     n = len(self.responses) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for responses_item in self.responses:
+    for responses_item in self.responses if len(self.responses) < 8 else paced(self.responses):
         _write_topic_produce_response_v10(responses_item, out)
     out.append(_P_i(self.throttle_time_ms))
     tags: list[tuple[int, bytes]] = []
@@ -920,7 +922,7 @@ def _write_produce_response_v10(self: ProduceResponse, out: list[Any]) -> None:
         piece = []
         n = len(self.node_endpoints) + 1
         piece.append(UVARINT[n] if n < 128 else uvarint(n))
-        for node_endpoints_item in self.node_endpoints:
+        for node_endpoints_item in self.node_endpoints if len(self.node_endpoints) < 8 else paced(self.node_endpoints):
             _write_node_endpoint_v10(node_endpoints_item, piece)
         tags.append((0, b"".join(piece)))
     if tags:
@@ -933,7 +935,7 @@ def _write_topic_produce_response_v13(self: TopicProduceResponse, out: list[Any]
     out.append(_P_16s(self.topic_id))
     n = len(self.partition_responses) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partition_responses_item in self.partition_responses:
+    for partition_responses_item in self.partition_responses if len(self.partition_responses) < 8 else paced(self.partition_responses):
         _write_partition_produce_response_v10(partition_responses_item, out)
     out.append(b"\0")
 
@@ -941,7 +943,7 @@ def _write_topic_produce_response_v13(self: TopicProduceResponse, out: list[Any]
 def _write_produce_response_v13(self: ProduceResponse, out: list[Any]) -> None:
     n = len(self.responses) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for responses_item in self.responses:
+    for responses_item in self.responses if len(self.responses) < 8 else paced(self.responses):
         _write_topic_produce_response_v13(responses_item, out)
     out.append(_P_i(self.throttle_time_ms))
     tags: list[tuple[int, bytes]] = []
@@ -950,7 +952,7 @@ def _write_produce_response_v13(self: ProduceResponse, out: list[Any]) -> None:
         piece = []
         n = len(self.node_endpoints) + 1
         piece.append(UVARINT[n] if n < 128 else uvarint(n))
-        for node_endpoints_item in self.node_endpoints:
+        for node_endpoints_item in self.node_endpoints if len(self.node_endpoints) < 8 else paced(self.node_endpoints):
             _write_node_endpoint_v10(node_endpoints_item, piece)
         tags.append((0, b"".join(piece)))
     if tags:

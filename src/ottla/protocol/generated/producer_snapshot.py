@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     Message,
@@ -83,7 +84,7 @@ def _read_producer_snapshot_v1(buf: Any, pos: int) -> tuple[ProducerSnapshot, in
     if n > len(buf) - pos:
         truncated()
     producer_entries = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         producer_entries_item, pos = _read_producer_entry_v1(buf, pos)
         producer_entries.append(producer_entries_item)
     return ProducerSnapshot(crc, producer_entries), pos
@@ -95,7 +96,7 @@ def _write_producer_entry_v1(self: ProducerEntry, out: list[Any]) -> None:
 
 def _write_producer_snapshot_v1(self: ProducerSnapshot, out: list[Any]) -> None:
     out.append(_P_Ii(self.crc, len(self.producer_entries)))
-    for producer_entries_item in self.producer_entries:
+    for producer_entries_item in self.producer_entries if len(self.producer_entries) < 8 else paced(self.producer_entries):
         _write_producer_entry_v1(producer_entries_item, out)
 
 

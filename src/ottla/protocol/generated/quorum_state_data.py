@@ -6,6 +6,7 @@ from struct import Struct as _struct
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -111,7 +112,7 @@ def _read_quorum_state_data_v0(buf: Any, pos: int) -> tuple[QuorumStateData, int
         if n > len(buf) - pos:
             truncated()
         current_voters = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             current_voters_item, pos = _read_voter_v0(buf, pos)
             current_voters.append(current_voters_item)
     if buf[pos]:
@@ -147,7 +148,7 @@ def _write_quorum_state_data_v0(self: QuorumStateData, out: list[Any]) -> None:
     else:
         n = len(current_voters_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for current_voters_item in current_voters_value:
+        for current_voters_item in current_voters_value if len(current_voters_value) < 8 else paced(current_voters_value):
             _write_voter_v0(current_voters_item, out)
     out.append(b"\0")
 

@@ -6,6 +6,7 @@ from struct import Struct as _struct
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -146,7 +147,7 @@ def _read_partition_result_v0(buf: Any, pos: int) -> tuple[PartitionResult, int]
     if n > len(buf) - pos:
         truncated()
     state_batches = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         state_batches_item, pos = _read_state_batch_v0(buf, pos)
         state_batches.append(state_batches_item)
     if buf[pos]:
@@ -169,7 +170,7 @@ def _read_read_state_result_v0(buf: Any, pos: int) -> tuple[ReadStateResult, int
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_partition_result_v0(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -190,7 +191,7 @@ def _read_read_share_group_state_response_v0(buf: Any, pos: int) -> tuple[ReadSh
     if n > len(buf) - pos:
         truncated()
     results = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         results_item, pos = _read_read_state_result_v0(buf, pos)
         results.append(results_item)
     if buf[pos]:
@@ -217,7 +218,7 @@ def _write_partition_result_v0(self: PartitionResult, out: list[Any]) -> None:
     out.append(_P_iq(self.state_epoch, self.start_offset))
     n = len(self.state_batches) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for state_batches_item in self.state_batches:
+    for state_batches_item in self.state_batches if len(self.state_batches) < 8 else paced(self.state_batches):
         _write_state_batch_v0(state_batches_item, out)
     out.append(b"\0")
 
@@ -226,7 +227,7 @@ def _write_read_state_result_v0(self: ReadStateResult, out: list[Any]) -> None:
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_partition_result_v0(partitions_item, out)
     out.append(b"\0")
 
@@ -234,7 +235,7 @@ def _write_read_state_result_v0(self: ReadStateResult, out: list[Any]) -> None:
 def _write_read_share_group_state_response_v0(self: ReadShareGroupStateResponse, out: list[Any]) -> None:
     n = len(self.results) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for results_item in self.results:
+    for results_item in self.results if len(self.results) < 8 else paced(self.results):
         _write_read_state_result_v0(results_item, out)
     out.append(b"\0")
 

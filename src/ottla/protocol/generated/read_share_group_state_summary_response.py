@@ -6,6 +6,7 @@ from struct import Struct as _struct
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -129,7 +130,7 @@ def _read_read_state_summary_result_v0(buf: Any, pos: int) -> tuple[ReadStateSum
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_partition_result_v0(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -150,7 +151,7 @@ def _read_read_share_group_state_summary_response_v0(buf: Any, pos: int) -> tupl
     if n > len(buf) - pos:
         truncated()
     results = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         results_item, pos = _read_read_state_summary_result_v0(buf, pos)
         results.append(results_item)
     if buf[pos]:
@@ -201,7 +202,7 @@ def _read_read_state_summary_result_v1(buf: Any, pos: int) -> tuple[ReadStateSum
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_partition_result_v1(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -222,7 +223,7 @@ def _read_read_share_group_state_summary_response_v1(buf: Any, pos: int) -> tupl
     if n > len(buf) - pos:
         truncated()
     results = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         results_item, pos = _read_read_state_summary_result_v1(buf, pos)
         results.append(results_item)
     if buf[pos]:
@@ -249,7 +250,7 @@ def _write_read_state_summary_result_v0(self: ReadStateSummaryResult, out: list[
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_partition_result_v0(partitions_item, out)
     out.append(b"\0")
 
@@ -257,7 +258,7 @@ def _write_read_state_summary_result_v0(self: ReadStateSummaryResult, out: list[
 def _write_read_share_group_state_summary_response_v0(self: ReadShareGroupStateSummaryResponse, out: list[Any]) -> None:
     n = len(self.results) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for results_item in self.results:
+    for results_item in self.results if len(self.results) < 8 else paced(self.results):
         _write_read_state_summary_result_v0(results_item, out)
     out.append(b"\0")
 
@@ -279,7 +280,7 @@ def _write_read_state_summary_result_v1(self: ReadStateSummaryResult, out: list[
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_partition_result_v1(partitions_item, out)
     out.append(b"\0")
 
@@ -287,7 +288,7 @@ def _write_read_state_summary_result_v1(self: ReadStateSummaryResult, out: list[
 def _write_read_share_group_state_summary_response_v1(self: ReadShareGroupStateSummaryResponse, out: list[Any]) -> None:
     n = len(self.results) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for results_item in self.results:
+    for results_item in self.results if len(self.results) < 8 else paced(self.results):
         _write_read_state_summary_result_v1(results_item, out)
     out.append(b"\0")
 

@@ -6,6 +6,7 @@ from struct import Struct as _struct
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import charge, paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -15,6 +16,7 @@ from ottla.protocol.primitives import (
     bad_length,
     read_uvarint,
     skip_tags,
+    tag_numbers,
     truncated,
     unexpected_null,
     uvarint,
@@ -197,7 +199,7 @@ def _read_register_broker_record_v0(buf: Any, pos: int) -> tuple[RegisterBrokerR
     if n > len(buf) - pos:
         truncated()
     end_points = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         end_points_item, pos = _read_broker_endpoint_v0(buf, pos)
         end_points.append(end_points_item)
     n = buf[pos]
@@ -210,7 +212,7 @@ def _read_register_broker_record_v0(buf: Any, pos: int) -> tuple[RegisterBrokerR
     if n > len(buf) - pos:
         truncated()
     features = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         features_item, pos = _read_broker_feature_v0(buf, pos)
         features.append(features_item)
     n = buf[pos]
@@ -251,7 +253,7 @@ def _read_register_broker_record_v1(buf: Any, pos: int) -> tuple[RegisterBrokerR
     if n > len(buf) - pos:
         truncated()
     end_points = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         end_points_item, pos = _read_broker_endpoint_v0(buf, pos)
         end_points.append(end_points_item)
     n = buf[pos]
@@ -264,7 +266,7 @@ def _read_register_broker_record_v1(buf: Any, pos: int) -> tuple[RegisterBrokerR
     if n > len(buf) - pos:
         truncated()
     features = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         features_item, pos = _read_broker_feature_v0(buf, pos)
         features.append(features_item)
     n = buf[pos]
@@ -305,7 +307,7 @@ def _read_register_broker_record_v2(buf: Any, pos: int) -> tuple[RegisterBrokerR
     if n > len(buf) - pos:
         truncated()
     end_points = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         end_points_item, pos = _read_broker_endpoint_v0(buf, pos)
         end_points.append(end_points_item)
     n = buf[pos]
@@ -318,7 +320,7 @@ def _read_register_broker_record_v2(buf: Any, pos: int) -> tuple[RegisterBrokerR
     if n > len(buf) - pos:
         truncated()
     features = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         features_item, pos = _read_broker_feature_v0(buf, pos)
         features.append(features_item)
     n = buf[pos]
@@ -360,7 +362,7 @@ def _read_register_broker_record_v3(buf: Any, pos: int) -> tuple[RegisterBrokerR
     if n > len(buf) - pos:
         truncated()
     end_points = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         end_points_item, pos = _read_broker_endpoint_v0(buf, pos)
         end_points.append(end_points_item)
     n = buf[pos]
@@ -373,7 +375,7 @@ def _read_register_broker_record_v3(buf: Any, pos: int) -> tuple[RegisterBrokerR
     if n > len(buf) - pos:
         truncated()
     features = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         features_item, pos = _read_broker_feature_v0(buf, pos)
         features.append(features_item)
     n = buf[pos]
@@ -398,7 +400,7 @@ def _read_register_broker_record_v3(buf: Any, pos: int) -> tuple[RegisterBrokerR
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in range(n):
+    for _ in tag_numbers(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -411,6 +413,8 @@ def _read_register_broker_record_v3(buf: Any, pos: int) -> tuple[RegisterBrokerR
                 unexpected_null("RegisterBrokerRecord.log_dirs")
             if n * 16 > len(buf) - pos:
                 truncated()
+            if n > 63:
+                charge(n)
             log_dirs = [Uuid(bytes(buf[i : i + 16])) for i in range(pos, pos + 16 * n, 16)]
             pos += n * 16
         else:
@@ -435,7 +439,7 @@ def _read_register_broker_record_v4(buf: Any, pos: int) -> tuple[RegisterBrokerR
     if n > len(buf) - pos:
         truncated()
     end_points = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         end_points_item, pos = _read_broker_endpoint_v0(buf, pos)
         end_points.append(end_points_item)
     n = buf[pos]
@@ -448,7 +452,7 @@ def _read_register_broker_record_v4(buf: Any, pos: int) -> tuple[RegisterBrokerR
     if n > len(buf) - pos:
         truncated()
     features = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         features_item, pos = _read_broker_feature_v0(buf, pos)
         features.append(features_item)
     n = buf[pos]
@@ -473,7 +477,7 @@ def _read_register_broker_record_v4(buf: Any, pos: int) -> tuple[RegisterBrokerR
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in range(n):
+    for _ in tag_numbers(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -486,6 +490,8 @@ def _read_register_broker_record_v4(buf: Any, pos: int) -> tuple[RegisterBrokerR
                 unexpected_null("RegisterBrokerRecord.log_dirs")
             if n * 16 > len(buf) - pos:
                 truncated()
+            if n > 63:
+                charge(n)
             log_dirs = [Uuid(bytes(buf[i : i + 16])) for i in range(pos, pos + 16 * n, 16)]
             pos += n * 16
         elif tag == 1:
@@ -499,6 +505,8 @@ def _read_register_broker_record_v4(buf: Any, pos: int) -> tuple[RegisterBrokerR
             else:
                 if n * 16 > len(buf) - pos:
                     truncated()
+                if n > 63:
+                    charge(n)
                 cordoned_log_dirs = [Uuid(bytes(buf[i : i + 16])) for i in range(pos, pos + 16 * n, 16)]
                 pos += n * 16
         else:
@@ -532,11 +540,11 @@ def _write_register_broker_record_v0(self: RegisterBrokerRecord, out: list[Any])
     out.append(_P_i16sq(self.broker_id, self.incarnation_id, self.broker_epoch))
     n = len(self.end_points) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for end_points_item in self.end_points:
+    for end_points_item in self.end_points if len(self.end_points) < 8 else paced(self.end_points):
         _write_broker_endpoint_v0(end_points_item, out)
     n = len(self.features) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for features_item in self.features:
+    for features_item in self.features if len(self.features) < 8 else paced(self.features):
         _write_broker_feature_v0(features_item, out)
     rack_value = self.rack
     if rack_value is None:
@@ -553,11 +561,11 @@ def _write_register_broker_record_v1(self: RegisterBrokerRecord, out: list[Any])
     out.append(_P_i16sq(self.broker_id, self.incarnation_id, self.broker_epoch))
     n = len(self.end_points) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for end_points_item in self.end_points:
+    for end_points_item in self.end_points if len(self.end_points) < 8 else paced(self.end_points):
         _write_broker_endpoint_v0(end_points_item, out)
     n = len(self.features) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for features_item in self.features:
+    for features_item in self.features if len(self.features) < 8 else paced(self.features):
         _write_broker_feature_v0(features_item, out)
     rack_value = self.rack
     if rack_value is None:
@@ -574,11 +582,11 @@ def _write_register_broker_record_v2(self: RegisterBrokerRecord, out: list[Any])
     out.append(_P_io16sq(self.broker_id, self.is_migrating_zk_broker, self.incarnation_id, self.broker_epoch))
     n = len(self.end_points) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for end_points_item in self.end_points:
+    for end_points_item in self.end_points if len(self.end_points) < 8 else paced(self.end_points):
         _write_broker_endpoint_v0(end_points_item, out)
     n = len(self.features) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for features_item in self.features:
+    for features_item in self.features if len(self.features) < 8 else paced(self.features):
         _write_broker_feature_v0(features_item, out)
     rack_value = self.rack
     if rack_value is None:
@@ -595,11 +603,11 @@ def _write_register_broker_record_v3(self: RegisterBrokerRecord, out: list[Any])
     out.append(_P_io16sq(self.broker_id, self.is_migrating_zk_broker, self.incarnation_id, self.broker_epoch))
     n = len(self.end_points) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for end_points_item in self.end_points:
+    for end_points_item in self.end_points if len(self.end_points) < 8 else paced(self.end_points):
         _write_broker_endpoint_v0(end_points_item, out)
     n = len(self.features) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for features_item in self.features:
+    for features_item in self.features if len(self.features) < 8 else paced(self.features):
         _write_broker_feature_v0(features_item, out)
     rack_value = self.rack
     if rack_value is None:
@@ -628,11 +636,11 @@ def _write_register_broker_record_v4(self: RegisterBrokerRecord, out: list[Any])
     out.append(_P_io16sq(self.broker_id, self.is_migrating_zk_broker, self.incarnation_id, self.broker_epoch))
     n = len(self.end_points) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for end_points_item in self.end_points:
+    for end_points_item in self.end_points if len(self.end_points) < 8 else paced(self.end_points):
         _write_broker_endpoint_v0(end_points_item, out)
     n = len(self.features) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for features_item in self.features:
+    for features_item in self.features if len(self.features) < 8 else paced(self.features):
         _write_broker_feature_v0(features_item, out)
     rack_value = self.rack
     if rack_value is None:

@@ -6,6 +6,7 @@ from struct import Struct as _struct
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     UVARINT,
@@ -13,6 +14,7 @@ from ottla.protocol.primitives import (
     Struct,
     read_uvarint,
     skip_tags,
+    tag_numbers,
     truncated,
     unexpected_null,
     uvarint,
@@ -115,7 +117,7 @@ def _read_remote_log_segment_metadata_snapshot_record_v0(buf: Any, pos: int) -> 
     if n > len(buf) - pos:
         truncated()
     segment_leader_epochs = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         segment_leader_epochs_item, pos = _read_segment_leader_epoch_entry_v0(buf, pos)
         segment_leader_epochs.append(segment_leader_epochs_item)
     (segment_size_in_bytes,) = _U_i(buf, pos)
@@ -140,7 +142,7 @@ def _read_remote_log_segment_metadata_snapshot_record_v0(buf: Any, pos: int) -> 
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in range(n):
+    for _ in tag_numbers(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -161,7 +163,7 @@ def _write_remote_log_segment_metadata_snapshot_record_v0(self: RemoteLogSegment
     out.append(_P_16sqqiqq(self.segment_id, self.start_offset, self.end_offset, self.broker_id, self.max_timestamp_ms, self.event_timestamp_ms))
     n = len(self.segment_leader_epochs) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for segment_leader_epochs_item in self.segment_leader_epochs:
+    for segment_leader_epochs_item in self.segment_leader_epochs if len(self.segment_leader_epochs) < 8 else paced(self.segment_leader_epochs):
         _write_segment_leader_epoch_entry_v0(segment_leader_epochs_item, out)
     out.append(_P_i(self.segment_size_in_bytes))
     custom_metadata_value = self.custom_metadata

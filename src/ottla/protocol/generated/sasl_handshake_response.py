@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -46,7 +47,7 @@ def _read_sasl_handshake_response_v0(buf: Any, pos: int) -> tuple[SaslHandshakeR
     if n > len(buf) - pos:
         truncated()
     mechanisms = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         (n,) = _U_h(buf, pos)
         pos += 2
         if n < 0:
@@ -65,7 +66,7 @@ def _read_sasl_handshake_response_v0(buf: Any, pos: int) -> tuple[SaslHandshakeR
 
 def _write_sasl_handshake_response_v0(self: SaslHandshakeResponse, out: list[Any]) -> None:
     out.append(_P_hi(self.error_code, len(self.mechanisms)))
-    for element in self.mechanisms:
+    for element in self.mechanisms if len(self.mechanisms) < 8 else paced(self.mechanisms):
         raw = element.encode()
         out.append(_P_h(len(raw)))
         out.append(raw)

@@ -6,6 +6,7 @@ from struct import Struct as _struct, pack, unpack_from
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import charge, paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -114,6 +115,8 @@ def _read_acknowledgement_batch_v1(buf: Any, pos: int) -> tuple[AcknowledgementB
         unexpected_null("AcknowledgementBatch.acknowledge_types")
     if n * 1 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     acknowledge_types = list(unpack_from(f">{n}b", buf, pos))
     pos += n * 1
     if buf[pos]:
@@ -136,7 +139,7 @@ def _read_acknowledge_partition_v1(buf: Any, pos: int) -> tuple[AcknowledgeParti
     if n > len(buf) - pos:
         truncated()
     acknowledgement_batches = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         acknowledgement_batches_item, pos = _read_acknowledgement_batch_v1(buf, pos)
         acknowledgement_batches.append(acknowledgement_batches_item)
     if buf[pos]:
@@ -159,7 +162,7 @@ def _read_acknowledge_topic_v1(buf: Any, pos: int) -> tuple[AcknowledgeTopic, in
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_acknowledge_partition_v1(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -214,7 +217,7 @@ def _read_share_acknowledge_request_v1(buf: Any, pos: int) -> tuple[ShareAcknowl
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_acknowledge_topic_v1(buf, pos)
         topics.append(topics_item)
     if buf[pos]:
@@ -269,7 +272,7 @@ def _read_share_acknowledge_request_v2(buf: Any, pos: int) -> tuple[ShareAcknowl
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_acknowledge_topic_v1(buf, pos)
         topics.append(topics_item)
     if buf[pos]:
@@ -291,7 +294,7 @@ def _write_acknowledge_partition_v1(self: AcknowledgePartition, out: list[Any]) 
     out.append(_P_i(self.partition_index))
     n = len(self.acknowledgement_batches) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for acknowledgement_batches_item in self.acknowledgement_batches:
+    for acknowledgement_batches_item in self.acknowledgement_batches if len(self.acknowledgement_batches) < 8 else paced(self.acknowledgement_batches):
         _write_acknowledgement_batch_v1(acknowledgement_batches_item, out)
     out.append(b"\0")
 
@@ -300,7 +303,7 @@ def _write_acknowledge_topic_v1(self: AcknowledgeTopic, out: list[Any]) -> None:
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_acknowledge_partition_v1(partitions_item, out)
     out.append(b"\0")
 
@@ -325,7 +328,7 @@ def _write_share_acknowledge_request_v1(self: ShareAcknowledgeRequest, out: list
     out.append(_P_i(self.share_session_epoch))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_acknowledge_topic_v1(topics_item, out)
     out.append(b"\0")
 
@@ -350,7 +353,7 @@ def _write_share_acknowledge_request_v2(self: ShareAcknowledgeRequest, out: list
     out.append(_P_io(self.share_session_epoch, self.is_renew_ack))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_acknowledge_topic_v1(topics_item, out)
     out.append(b"\0")
 

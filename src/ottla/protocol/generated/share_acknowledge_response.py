@@ -6,6 +6,7 @@ from struct import Struct as _struct
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -181,7 +182,7 @@ def _read_share_acknowledge_topic_response_v1(buf: Any, pos: int) -> tuple[Share
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_partition_data_v1(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -263,7 +264,7 @@ def _read_share_acknowledge_response_v1(buf: Any, pos: int) -> tuple[ShareAcknow
     if n > len(buf) - pos:
         truncated()
     responses = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         responses_item, pos = _read_share_acknowledge_topic_response_v1(buf, pos)
         responses.append(responses_item)
     n = buf[pos]
@@ -276,7 +277,7 @@ def _read_share_acknowledge_response_v1(buf: Any, pos: int) -> tuple[ShareAcknow
     if n > len(buf) - pos:
         truncated()
     node_endpoints = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         node_endpoints_item, pos = _read_node_endpoint_v1(buf, pos)
         node_endpoints.append(node_endpoints_item)
     if buf[pos]:
@@ -317,7 +318,7 @@ def _read_share_acknowledge_response_v2(buf: Any, pos: int) -> tuple[ShareAcknow
     if n > len(buf) - pos:
         truncated()
     responses = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         responses_item, pos = _read_share_acknowledge_topic_response_v1(buf, pos)
         responses.append(responses_item)
     n = buf[pos]
@@ -330,7 +331,7 @@ def _read_share_acknowledge_response_v2(buf: Any, pos: int) -> tuple[ShareAcknow
     if n > len(buf) - pos:
         truncated()
     node_endpoints = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         node_endpoints_item, pos = _read_node_endpoint_v1(buf, pos)
         node_endpoints.append(node_endpoints_item)
     if buf[pos]:
@@ -362,7 +363,7 @@ def _write_share_acknowledge_topic_response_v1(self: ShareAcknowledgeTopicRespon
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_partition_data_v1(partitions_item, out)
     out.append(b"\0")
 
@@ -397,11 +398,11 @@ def _write_share_acknowledge_response_v1(self: ShareAcknowledgeResponse, out: li
         out.append(raw)
     n = len(self.responses) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for responses_item in self.responses:
+    for responses_item in self.responses if len(self.responses) < 8 else paced(self.responses):
         _write_share_acknowledge_topic_response_v1(responses_item, out)
     n = len(self.node_endpoints) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for node_endpoints_item in self.node_endpoints:
+    for node_endpoints_item in self.node_endpoints if len(self.node_endpoints) < 8 else paced(self.node_endpoints):
         _write_node_endpoint_v1(node_endpoints_item, out)
     out.append(b"\0")
 
@@ -419,11 +420,11 @@ def _write_share_acknowledge_response_v2(self: ShareAcknowledgeResponse, out: li
     out.append(_P_i(self.acquisition_lock_timeout_ms))
     n = len(self.responses) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for responses_item in self.responses:
+    for responses_item in self.responses if len(self.responses) < 8 else paced(self.responses):
         _write_share_acknowledge_topic_response_v1(responses_item, out)
     n = len(self.node_endpoints) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for node_endpoints_item in self.node_endpoints:
+    for node_endpoints_item in self.node_endpoints if len(self.node_endpoints) < 8 else paced(self.node_endpoints):
         _write_node_endpoint_v1(node_endpoints_item, out)
     out.append(b"\0")
 

@@ -6,6 +6,7 @@ from struct import Struct as _struct, pack, unpack_from
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import charge, paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -154,6 +155,8 @@ def _read_acknowledgement_batch_v1(buf: Any, pos: int) -> tuple[AcknowledgementB
         unexpected_null("AcknowledgementBatch.acknowledge_types")
     if n * 1 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     acknowledge_types = list(unpack_from(f">{n}b", buf, pos))
     pos += n * 1
     if buf[pos]:
@@ -176,7 +179,7 @@ def _read_fetch_partition_v1(buf: Any, pos: int) -> tuple[FetchPartition, int]:
     if n > len(buf) - pos:
         truncated()
     acknowledgement_batches = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         acknowledgement_batches_item, pos = _read_acknowledgement_batch_v1(buf, pos)
         acknowledgement_batches.append(acknowledgement_batches_item)
     if buf[pos]:
@@ -199,7 +202,7 @@ def _read_fetch_topic_v1(buf: Any, pos: int) -> tuple[FetchTopic, int]:
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_fetch_partition_v1(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -221,6 +224,8 @@ def _read_forgotten_topic_v1(buf: Any, pos: int) -> tuple[ForgottenTopic, int]:
         unexpected_null("ForgottenTopic.partitions")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     partitions = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     if buf[pos]:
@@ -275,7 +280,7 @@ def _read_share_fetch_request_v1(buf: Any, pos: int) -> tuple[ShareFetchRequest,
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_fetch_topic_v1(buf, pos)
         topics.append(topics_item)
     n = buf[pos]
@@ -288,7 +293,7 @@ def _read_share_fetch_request_v1(buf: Any, pos: int) -> tuple[ShareFetchRequest,
     if n > len(buf) - pos:
         truncated()
     forgotten_topics_data = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         forgotten_topics_data_item, pos = _read_forgotten_topic_v1(buf, pos)
         forgotten_topics_data.append(forgotten_topics_data_item)
     if buf[pos]:
@@ -343,7 +348,7 @@ def _read_share_fetch_request_v2(buf: Any, pos: int) -> tuple[ShareFetchRequest,
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_fetch_topic_v1(buf, pos)
         topics.append(topics_item)
     n = buf[pos]
@@ -356,7 +361,7 @@ def _read_share_fetch_request_v2(buf: Any, pos: int) -> tuple[ShareFetchRequest,
     if n > len(buf) - pos:
         truncated()
     forgotten_topics_data = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         forgotten_topics_data_item, pos = _read_forgotten_topic_v1(buf, pos)
         forgotten_topics_data.append(forgotten_topics_data_item)
     if buf[pos]:
@@ -378,7 +383,7 @@ def _write_fetch_partition_v1(self: FetchPartition, out: list[Any]) -> None:
     out.append(_P_i(self.partition_index))
     n = len(self.acknowledgement_batches) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for acknowledgement_batches_item in self.acknowledgement_batches:
+    for acknowledgement_batches_item in self.acknowledgement_batches if len(self.acknowledgement_batches) < 8 else paced(self.acknowledgement_batches):
         _write_acknowledgement_batch_v1(acknowledgement_batches_item, out)
     out.append(b"\0")
 
@@ -387,7 +392,7 @@ def _write_fetch_topic_v1(self: FetchTopic, out: list[Any]) -> None:
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_fetch_partition_v1(partitions_item, out)
     out.append(b"\0")
 
@@ -420,11 +425,11 @@ def _write_share_fetch_request_v1(self: ShareFetchRequest, out: list[Any]) -> No
     out.append(_P_iiiiii(self.share_session_epoch, self.max_wait_ms, self.min_bytes, self.max_bytes, self.max_records, self.batch_size))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_fetch_topic_v1(topics_item, out)
     n = len(self.forgotten_topics_data) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for forgotten_topics_data_item in self.forgotten_topics_data:
+    for forgotten_topics_data_item in self.forgotten_topics_data if len(self.forgotten_topics_data) < 8 else paced(self.forgotten_topics_data):
         _write_forgotten_topic_v1(forgotten_topics_data_item, out)
     out.append(b"\0")
 
@@ -449,11 +454,11 @@ def _write_share_fetch_request_v2(self: ShareFetchRequest, out: list[Any]) -> No
     out.append(_P_iiiiiibo(self.share_session_epoch, self.max_wait_ms, self.min_bytes, self.max_bytes, self.max_records, self.batch_size, self.share_acquire_mode, self.is_renew_ack))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_fetch_topic_v1(topics_item, out)
     n = len(self.forgotten_topics_data) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for forgotten_topics_data_item in self.forgotten_topics_data:
+    for forgotten_topics_data_item in self.forgotten_topics_data if len(self.forgotten_topics_data) < 8 else paced(self.forgotten_topics_data):
         _write_forgotten_topic_v1(forgotten_topics_data_item, out)
     out.append(b"\0")
 

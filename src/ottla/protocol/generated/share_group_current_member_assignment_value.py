@@ -6,6 +6,7 @@ from struct import Struct as _struct, pack, unpack_from
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import charge, paced
 from ottla.protocol.primitives import (
     EMPTY,
     UVARINT,
@@ -74,6 +75,8 @@ def _read_topic_partitions_v0(buf: Any, pos: int) -> tuple[TopicPartitions, int]
         unexpected_null("TopicPartitions.partitions")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     partitions = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     if buf[pos]:
@@ -96,7 +99,7 @@ def _read_share_group_current_member_assignment_value_v0(buf: Any, pos: int) -> 
     if n > len(buf) - pos:
         truncated()
     assigned_partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         assigned_partitions_item, pos = _read_topic_partitions_v0(buf, pos)
         assigned_partitions.append(assigned_partitions_item)
     if buf[pos]:
@@ -118,7 +121,7 @@ def _write_share_group_current_member_assignment_value_v0(self: ShareGroupCurren
     out.append(_P_iib(self.member_epoch, self.previous_member_epoch, self.state))
     n = len(self.assigned_partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for assigned_partitions_item in self.assigned_partitions:
+    for assigned_partitions_item in self.assigned_partitions if len(self.assigned_partitions) < 8 else paced(self.assigned_partitions):
         _write_topic_partitions_v0(assigned_partitions_item, out)
     out.append(b"\0")
 

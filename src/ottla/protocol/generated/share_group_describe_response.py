@@ -6,6 +6,7 @@ from struct import Struct as _struct, pack, unpack_from
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import charge, paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -171,6 +172,8 @@ def _read_topic_partitions_v1(buf: Any, pos: int) -> tuple[TopicPartitions, int]
         unexpected_null("TopicPartitions.partitions")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     partitions = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     if buf[pos]:
@@ -191,7 +194,7 @@ def _read_assignment_v1(buf: Any, pos: int) -> tuple[Assignment, int]:
     if n > len(buf) - pos:
         truncated()
     topic_partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topic_partitions_item, pos = _read_topic_partitions_v1(buf, pos)
         topic_partitions.append(topic_partitions_item)
     if buf[pos]:
@@ -275,7 +278,7 @@ def _read_member_v1(buf: Any, pos: int) -> tuple[Member, int]:
     if n > len(buf) - pos:
         truncated()
     subscribed_topic_names = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -376,7 +379,7 @@ def _read_described_group_v1(buf: Any, pos: int) -> tuple[DescribedGroup, int]:
     if n > len(buf) - pos:
         truncated()
     members = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         members_item, pos = _read_member_v1(buf, pos)
         members.append(members_item)
     (authorized_operations,) = _U_i(buf, pos)
@@ -401,7 +404,7 @@ def _read_share_group_describe_response_v1(buf: Any, pos: int) -> tuple[ShareGro
     if n > len(buf) - pos:
         truncated()
     groups = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         groups_item, pos = _read_described_group_v1(buf, pos)
         groups.append(groups_item)
     if buf[pos]:
@@ -426,7 +429,7 @@ def _write_topic_partitions_v1(self: TopicPartitions, out: list[Any]) -> None:
 def _write_assignment_v1(self: Assignment, out: list[Any]) -> None:
     n = len(self.topic_partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topic_partitions_item in self.topic_partitions:
+    for topic_partitions_item in self.topic_partitions if len(self.topic_partitions) < 8 else paced(self.topic_partitions):
         _write_topic_partitions_v1(topic_partitions_item, out)
     out.append(b"\0")
 
@@ -455,7 +458,7 @@ def _write_member_v1(self: Member, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.subscribed_topic_names) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for element in self.subscribed_topic_names:
+    for element in self.subscribed_topic_names if len(self.subscribed_topic_names) < 8 else paced(self.subscribed_topic_names):
         raw = element.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
@@ -489,7 +492,7 @@ def _write_described_group_v1(self: DescribedGroup, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.members) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for members_item in self.members:
+    for members_item in self.members if len(self.members) < 8 else paced(self.members):
         _write_member_v1(members_item, out)
     out.append(_P_ix(self.authorized_operations))
 
@@ -498,7 +501,7 @@ def _write_share_group_describe_response_v1(self: ShareGroupDescribeResponse, ou
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.groups) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for groups_item in self.groups:
+    for groups_item in self.groups if len(self.groups) < 8 else paced(self.groups):
         _write_described_group_v1(groups_item, out)
     out.append(b"\0")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     MAX_STRING,
     UVARINT,
@@ -108,7 +109,7 @@ def _read_share_group_heartbeat_request_v1(buf: Any, pos: int) -> tuple[ShareGro
         if n > len(buf) - pos:
             truncated()
         subscribed_topic_names = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             n = buf[pos]
             pos += 1
             if n > 127:
@@ -156,7 +157,7 @@ def _write_share_group_heartbeat_request_v1(self: ShareGroupHeartbeatRequest, ou
     else:
         n = len(subscribed_topic_names_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for element in subscribed_topic_names_value:
+        for element in subscribed_topic_names_value if len(subscribed_topic_names_value) < 8 else paced(subscribed_topic_names_value):
             raw = element.encode()
             n = len(raw) + 1
             out.append(UVARINT[n] if n < 128 else uvarint(n))

@@ -6,6 +6,7 @@ from struct import Struct as _struct, pack, unpack_from
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import charge, paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -98,6 +99,8 @@ def _read_topic_partitions_v1(buf: Any, pos: int) -> tuple[TopicPartitions, int]
         unexpected_null("TopicPartitions.partitions")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     partitions = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     if buf[pos]:
@@ -118,7 +121,7 @@ def _read_assignment_v1(buf: Any, pos: int) -> tuple[Assignment, int]:
     if n > len(buf) - pos:
         truncated()
     topic_partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topic_partitions_item, pos = _read_topic_partitions_v1(buf, pos)
         topic_partitions.append(topic_partitions_item)
     if buf[pos]:
@@ -189,7 +192,7 @@ def _write_topic_partitions_v1(self: TopicPartitions, out: list[Any]) -> None:
 def _write_assignment_v1(self: Assignment, out: list[Any]) -> None:
     n = len(self.topic_partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topic_partitions_item in self.topic_partitions:
+    for topic_partitions_item in self.topic_partitions if len(self.topic_partitions) < 8 else paced(self.topic_partitions):
         _write_topic_partitions_v1(topic_partitions_item, out)
     out.append(b"\0")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -100,7 +101,7 @@ def _read_share_group_member_metadata_value_v0(buf: Any, pos: int) -> tuple[Shar
     if n > len(buf) - pos:
         truncated()
     subscribed_topic_names = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -143,7 +144,7 @@ def _write_share_group_member_metadata_value_v0(self: ShareGroupMemberMetadataVa
     out.append(raw)
     n = len(self.subscribed_topic_names) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for element in self.subscribed_topic_names:
+    for element in self.subscribed_topic_names if len(self.subscribed_topic_names) < 8 else paced(self.subscribed_topic_names):
         raw = element.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))

@@ -6,6 +6,7 @@ from struct import Struct as _struct, pack, unpack_from
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import charge, paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -103,6 +104,8 @@ def _read_topic_partitions_info_v0(buf: Any, pos: int) -> tuple[TopicPartitionsI
         unexpected_null("TopicPartitionsInfo.partitions")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     partitions = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     if buf[pos]:
@@ -148,7 +151,7 @@ def _read_share_group_state_partition_metadata_value_v0(buf: Any, pos: int) -> t
     if n > len(buf) - pos:
         truncated()
     initializing_topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         initializing_topics_item, pos = _read_topic_partitions_info_v0(buf, pos)
         initializing_topics.append(initializing_topics_item)
     n = buf[pos]
@@ -161,7 +164,7 @@ def _read_share_group_state_partition_metadata_value_v0(buf: Any, pos: int) -> t
     if n > len(buf) - pos:
         truncated()
     initialized_topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         initialized_topics_item, pos = _read_topic_partitions_info_v0(buf, pos)
         initialized_topics.append(initialized_topics_item)
     n = buf[pos]
@@ -174,7 +177,7 @@ def _read_share_group_state_partition_metadata_value_v0(buf: Any, pos: int) -> t
     if n > len(buf) - pos:
         truncated()
     deleting_topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         deleting_topics_item, pos = _read_topic_info_v0(buf, pos)
         deleting_topics.append(deleting_topics_item)
     if buf[pos]:
@@ -208,15 +211,15 @@ def _write_topic_info_v0(self: TopicInfo, out: list[Any]) -> None:
 def _write_share_group_state_partition_metadata_value_v0(self: ShareGroupStatePartitionMetadataValue, out: list[Any]) -> None:
     n = len(self.initializing_topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for initializing_topics_item in self.initializing_topics:
+    for initializing_topics_item in self.initializing_topics if len(self.initializing_topics) < 8 else paced(self.initializing_topics):
         _write_topic_partitions_info_v0(initializing_topics_item, out)
     n = len(self.initialized_topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for initialized_topics_item in self.initialized_topics:
+    for initialized_topics_item in self.initialized_topics if len(self.initialized_topics) < 8 else paced(self.initialized_topics):
         _write_topic_partitions_info_v0(initialized_topics_item, out)
     n = len(self.deleting_topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for deleting_topics_item in self.deleting_topics:
+    for deleting_topics_item in self.deleting_topics if len(self.deleting_topics) < 8 else paced(self.deleting_topics):
         _write_topic_info_v0(deleting_topics_item, out)
     out.append(b"\0")
 

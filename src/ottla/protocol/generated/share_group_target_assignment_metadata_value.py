@@ -8,6 +8,7 @@ from typing import Any
 from ottla.protocol.primitives import (
     Message,
     read_uvarint,
+    tag_numbers,
     truncated,
     uvarint_rest,
     write_tags,
@@ -45,7 +46,7 @@ def _read_share_group_target_assignment_metadata_value_v0(buf: Any, pos: int) ->
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in range(n):
+    for _ in tag_numbers(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:

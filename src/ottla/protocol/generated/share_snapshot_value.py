@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     UVARINT,
@@ -12,6 +13,7 @@ from ottla.protocol.primitives import (
     Struct,
     read_uvarint,
     skip_tags,
+    tag_numbers,
     truncated,
     unexpected_null,
     uvarint,
@@ -107,14 +109,14 @@ def _read_share_snapshot_value_v0(buf: Any, pos: int) -> tuple[ShareSnapshotValu
     if n > len(buf) - pos:
         truncated()
     state_batches = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         state_batches_item, pos = _read_state_batch_v0(buf, pos)
         state_batches.append(state_batches_item)
     n = buf[pos]
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in range(n):
+    for _ in tag_numbers(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -135,7 +137,7 @@ def _write_share_snapshot_value_v0(self: ShareSnapshotValue, out: list[Any]) -> 
     out.append(_P_iiiqqq(self.snapshot_epoch, self.state_epoch, self.leader_epoch, self.start_offset, self.create_timestamp, self.write_timestamp))
     n = len(self.state_batches) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for state_batches_item in self.state_batches:
+    for state_batches_item in self.state_batches if len(self.state_batches) < 8 else paced(self.state_batches):
         _write_state_batch_v0(state_batches_item, out)
     tags: list[tuple[int, bytes]] = []
     piece: list[Any]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct, pack, unpack_from
 from typing import Any
 
+from ottla.model.pace import charge, paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -14,6 +15,7 @@ from ottla.protocol.primitives import (
     bad_length,
     read_uvarint,
     skip_tags,
+    tag_numbers,
     truncated,
     unexpected_null,
     uvarint,
@@ -107,13 +109,15 @@ def _read_task_ids_v0(buf: Any, pos: int) -> tuple[TaskIds, int]:
         unexpected_null("TaskIds.partitions")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     partitions = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     n = buf[pos]
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in range(n):
+    for _ in tag_numbers(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -127,6 +131,8 @@ def _read_task_ids_v0(buf: Any, pos: int) -> tuple[TaskIds, int]:
             else:
                 if n * 4 > len(buf) - pos:
                     truncated()
+                if n > 63:
+                    charge(n)
                 assignment_epochs = list(unpack_from(f">{n}i", buf, pos))
                 pos += n * 4
         else:
@@ -149,7 +155,7 @@ def _read_streams_group_current_member_assignment_value_v0(buf: Any, pos: int) -
     if n > len(buf) - pos:
         truncated()
     active_tasks = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         active_tasks_item, pos = _read_task_ids_v0(buf, pos)
         active_tasks.append(active_tasks_item)
     n = buf[pos]
@@ -162,7 +168,7 @@ def _read_streams_group_current_member_assignment_value_v0(buf: Any, pos: int) -
     if n > len(buf) - pos:
         truncated()
     standby_tasks = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         standby_tasks_item, pos = _read_task_ids_v0(buf, pos)
         standby_tasks.append(standby_tasks_item)
     n = buf[pos]
@@ -175,7 +181,7 @@ def _read_streams_group_current_member_assignment_value_v0(buf: Any, pos: int) -
     if n > len(buf) - pos:
         truncated()
     warmup_tasks = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         warmup_tasks_item, pos = _read_task_ids_v0(buf, pos)
         warmup_tasks.append(warmup_tasks_item)
     n = buf[pos]
@@ -188,7 +194,7 @@ def _read_streams_group_current_member_assignment_value_v0(buf: Any, pos: int) -
     if n > len(buf) - pos:
         truncated()
     active_tasks_pending_revocation = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         active_tasks_pending_revocation_item, pos = _read_task_ids_v0(buf, pos)
         active_tasks_pending_revocation.append(active_tasks_pending_revocation_item)
     n = buf[pos]
@@ -201,7 +207,7 @@ def _read_streams_group_current_member_assignment_value_v0(buf: Any, pos: int) -
     if n > len(buf) - pos:
         truncated()
     standby_tasks_pending_revocation = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         standby_tasks_pending_revocation_item, pos = _read_task_ids_v0(buf, pos)
         standby_tasks_pending_revocation.append(standby_tasks_pending_revocation_item)
     n = buf[pos]
@@ -214,7 +220,7 @@ def _read_streams_group_current_member_assignment_value_v0(buf: Any, pos: int) -
     if n > len(buf) - pos:
         truncated()
     warmup_tasks_pending_revocation = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         warmup_tasks_pending_revocation_item, pos = _read_task_ids_v0(buf, pos)
         warmup_tasks_pending_revocation.append(warmup_tasks_pending_revocation_item)
     if buf[pos]:
@@ -254,27 +260,27 @@ def _write_streams_group_current_member_assignment_value_v0(self: StreamsGroupCu
     out.append(_P_iib(self.member_epoch, self.previous_member_epoch, self.state))
     n = len(self.active_tasks) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for active_tasks_item in self.active_tasks:
+    for active_tasks_item in self.active_tasks if len(self.active_tasks) < 8 else paced(self.active_tasks):
         _write_task_ids_v0(active_tasks_item, out)
     n = len(self.standby_tasks) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for standby_tasks_item in self.standby_tasks:
+    for standby_tasks_item in self.standby_tasks if len(self.standby_tasks) < 8 else paced(self.standby_tasks):
         _write_task_ids_v0(standby_tasks_item, out)
     n = len(self.warmup_tasks) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for warmup_tasks_item in self.warmup_tasks:
+    for warmup_tasks_item in self.warmup_tasks if len(self.warmup_tasks) < 8 else paced(self.warmup_tasks):
         _write_task_ids_v0(warmup_tasks_item, out)
     n = len(self.active_tasks_pending_revocation) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for active_tasks_pending_revocation_item in self.active_tasks_pending_revocation:
+    for active_tasks_pending_revocation_item in self.active_tasks_pending_revocation if len(self.active_tasks_pending_revocation) < 8 else paced(self.active_tasks_pending_revocation):
         _write_task_ids_v0(active_tasks_pending_revocation_item, out)
     n = len(self.standby_tasks_pending_revocation) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for standby_tasks_pending_revocation_item in self.standby_tasks_pending_revocation:
+    for standby_tasks_pending_revocation_item in self.standby_tasks_pending_revocation if len(self.standby_tasks_pending_revocation) < 8 else paced(self.standby_tasks_pending_revocation):
         _write_task_ids_v0(standby_tasks_pending_revocation_item, out)
     n = len(self.warmup_tasks_pending_revocation) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for warmup_tasks_pending_revocation_item in self.warmup_tasks_pending_revocation:
+    for warmup_tasks_pending_revocation_item in self.warmup_tasks_pending_revocation if len(self.warmup_tasks_pending_revocation) < 8 else paced(self.warmup_tasks_pending_revocation):
         _write_task_ids_v0(warmup_tasks_pending_revocation_item, out)
     out.append(b"\0")
 

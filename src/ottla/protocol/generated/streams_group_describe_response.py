@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct, pack, unpack_from
 from typing import Any
 
+from ottla.model.pace import charge, paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -344,7 +345,7 @@ def _read_topic_info_v0(buf: Any, pos: int) -> tuple[TopicInfo, int]:
     if n > len(buf) - pos:
         truncated()
     topic_configs = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topic_configs_item, pos = _read_key_value_v0(buf, pos)
         topic_configs.append(topic_configs_item)
     if buf[pos]:
@@ -380,7 +381,7 @@ def _read_subtopology_v0(buf: Any, pos: int) -> tuple[Subtopology, int]:
     if n > len(buf) - pos:
         truncated()
     source_topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -407,7 +408,7 @@ def _read_subtopology_v0(buf: Any, pos: int) -> tuple[Subtopology, int]:
     if n > len(buf) - pos:
         truncated()
     repartition_sink_topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -434,7 +435,7 @@ def _read_subtopology_v0(buf: Any, pos: int) -> tuple[Subtopology, int]:
     if n > len(buf) - pos:
         truncated()
     state_changelog_topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         state_changelog_topics_item, pos = _read_topic_info_v0(buf, pos)
         state_changelog_topics.append(state_changelog_topics_item)
     n = buf[pos]
@@ -447,7 +448,7 @@ def _read_subtopology_v0(buf: Any, pos: int) -> tuple[Subtopology, int]:
     if n > len(buf) - pos:
         truncated()
     repartition_source_topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         repartition_source_topics_item, pos = _read_topic_info_v0(buf, pos)
         repartition_source_topics.append(repartition_source_topics_item)
     if buf[pos]:
@@ -471,7 +472,7 @@ def _read_topology_v0(buf: Any, pos: int) -> tuple[Topology, int]:
         if n > len(buf) - pos:
             truncated()
         subtopologies = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             subtopologies_item, pos = _read_subtopology_v0(buf, pos)
             subtopologies.append(subtopologies_item)
     if buf[pos]:
@@ -556,6 +557,8 @@ def _read_task_ids_v0(buf: Any, pos: int) -> tuple[TaskIds, int]:
         unexpected_null("TaskIds.partitions")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     partitions = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     if buf[pos]:
@@ -576,7 +579,7 @@ def _read_assignment_v0(buf: Any, pos: int) -> tuple[Assignment, int]:
     if n > len(buf) - pos:
         truncated()
     active_tasks = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         active_tasks_item, pos = _read_task_ids_v0(buf, pos)
         active_tasks.append(active_tasks_item)
     n = buf[pos]
@@ -589,7 +592,7 @@ def _read_assignment_v0(buf: Any, pos: int) -> tuple[Assignment, int]:
     if n > len(buf) - pos:
         truncated()
     standby_tasks = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         standby_tasks_item, pos = _read_task_ids_v0(buf, pos)
         standby_tasks.append(standby_tasks_item)
     n = buf[pos]
@@ -602,7 +605,7 @@ def _read_assignment_v0(buf: Any, pos: int) -> tuple[Assignment, int]:
     if n > len(buf) - pos:
         truncated()
     warmup_tasks = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         warmup_tasks_item, pos = _read_task_ids_v0(buf, pos)
         warmup_tasks.append(warmup_tasks_item)
     if buf[pos]:
@@ -725,7 +728,7 @@ def _read_member_v0(buf: Any, pos: int) -> tuple[Member, int]:
     if n > len(buf) - pos:
         truncated()
     client_tags = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         client_tags_item, pos = _read_key_value_v0(buf, pos)
         client_tags.append(client_tags_item)
     n = buf[pos]
@@ -738,7 +741,7 @@ def _read_member_v0(buf: Any, pos: int) -> tuple[Member, int]:
     if n > len(buf) - pos:
         truncated()
     task_offsets = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         task_offsets_item, pos = _read_task_offset_v0(buf, pos)
         task_offsets.append(task_offsets_item)
     n = buf[pos]
@@ -751,7 +754,7 @@ def _read_member_v0(buf: Any, pos: int) -> tuple[Member, int]:
     if n > len(buf) - pos:
         truncated()
     task_end_offsets = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         task_end_offsets_item, pos = _read_task_offset_v0(buf, pos)
         task_end_offsets.append(task_end_offsets_item)
     assignment, pos = _read_assignment_v0(buf, pos)
@@ -832,7 +835,7 @@ def _read_described_group_v0(buf: Any, pos: int) -> tuple[DescribedGroup, int]:
     if n > len(buf) - pos:
         truncated()
     members = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         members_item, pos = _read_member_v0(buf, pos)
         members.append(members_item)
     (authorized_operations,) = _U_i(buf, pos)
@@ -857,7 +860,7 @@ def _read_streams_group_describe_response_v0(buf: Any, pos: int) -> tuple[Stream
     if n > len(buf) - pos:
         truncated()
     groups = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         groups_item, pos = _read_described_group_v0(buf, pos)
         groups.append(groups_item)
     if buf[pos]:
@@ -887,7 +890,7 @@ def _write_topic_info_v0(self: TopicInfo, out: list[Any]) -> None:
     out.append(_P_ih(self.partitions, self.replication_factor))
     n = len(self.topic_configs) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topic_configs_item in self.topic_configs:
+    for topic_configs_item in self.topic_configs if len(self.topic_configs) < 8 else paced(self.topic_configs):
         _write_key_value_v0(topic_configs_item, out)
     out.append(b"\0")
 
@@ -899,25 +902,25 @@ def _write_subtopology_v0(self: Subtopology, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.source_topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for element in self.source_topics:
+    for element in self.source_topics if len(self.source_topics) < 8 else paced(self.source_topics):
         raw = element.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     n = len(self.repartition_sink_topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for element in self.repartition_sink_topics:
+    for element in self.repartition_sink_topics if len(self.repartition_sink_topics) < 8 else paced(self.repartition_sink_topics):
         raw = element.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     n = len(self.state_changelog_topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for state_changelog_topics_item in self.state_changelog_topics:
+    for state_changelog_topics_item in self.state_changelog_topics if len(self.state_changelog_topics) < 8 else paced(self.state_changelog_topics):
         _write_topic_info_v0(state_changelog_topics_item, out)
     n = len(self.repartition_source_topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for repartition_source_topics_item in self.repartition_source_topics:
+    for repartition_source_topics_item in self.repartition_source_topics if len(self.repartition_source_topics) < 8 else paced(self.repartition_source_topics):
         _write_topic_info_v0(repartition_source_topics_item, out)
     out.append(b"\0")
 
@@ -930,7 +933,7 @@ def _write_topology_v0(self: Topology, out: list[Any]) -> None:
     else:
         n = len(subtopologies_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for subtopologies_item in subtopologies_value:
+        for subtopologies_item in subtopologies_value if len(subtopologies_value) < 8 else paced(subtopologies_value):
             _write_subtopology_v0(subtopologies_item, out)
     out.append(b"\0")
 
@@ -965,15 +968,15 @@ def _write_task_ids_v0(self: TaskIds, out: list[Any]) -> None:
 def _write_assignment_v0(self: Assignment, out: list[Any]) -> None:
     n = len(self.active_tasks) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for active_tasks_item in self.active_tasks:
+    for active_tasks_item in self.active_tasks if len(self.active_tasks) < 8 else paced(self.active_tasks):
         _write_task_ids_v0(active_tasks_item, out)
     n = len(self.standby_tasks) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for standby_tasks_item in self.standby_tasks:
+    for standby_tasks_item in self.standby_tasks if len(self.standby_tasks) < 8 else paced(self.standby_tasks):
         _write_task_ids_v0(standby_tasks_item, out)
     n = len(self.warmup_tasks) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for warmup_tasks_item in self.warmup_tasks:
+    for warmup_tasks_item in self.warmup_tasks if len(self.warmup_tasks) < 8 else paced(self.warmup_tasks):
         _write_task_ids_v0(warmup_tasks_item, out)
     out.append(b"\0")
 
@@ -1020,15 +1023,15 @@ def _write_member_v0(self: Member, out: list[Any]) -> None:
         _write_endpoint_v0(self.user_endpoint, out)
     n = len(self.client_tags) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for client_tags_item in self.client_tags:
+    for client_tags_item in self.client_tags if len(self.client_tags) < 8 else paced(self.client_tags):
         _write_key_value_v0(client_tags_item, out)
     n = len(self.task_offsets) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for task_offsets_item in self.task_offsets:
+    for task_offsets_item in self.task_offsets if len(self.task_offsets) < 8 else paced(self.task_offsets):
         _write_task_offset_v0(task_offsets_item, out)
     n = len(self.task_end_offsets) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for task_end_offsets_item in self.task_end_offsets:
+    for task_end_offsets_item in self.task_end_offsets if len(self.task_end_offsets) < 8 else paced(self.task_end_offsets):
         _write_task_offset_v0(task_end_offsets_item, out)
     _write_assignment_v0(self.assignment, out)
     _write_assignment_v0(self.target_assignment, out)
@@ -1061,7 +1064,7 @@ def _write_described_group_v0(self: DescribedGroup, out: list[Any]) -> None:
         _write_topology_v0(self.topology, out)
     n = len(self.members) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for members_item in self.members:
+    for members_item in self.members if len(self.members) < 8 else paced(self.members):
         _write_member_v0(members_item, out)
     out.append(_P_ix(self.authorized_operations))
 
@@ -1070,7 +1073,7 @@ def _write_streams_group_describe_response_v0(self: StreamsGroupDescribeResponse
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.groups) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for groups_item in self.groups:
+    for groups_item in self.groups if len(self.groups) < 8 else paced(self.groups):
         _write_described_group_v0(groups_item, out)
     out.append(b"\0")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct, pack, unpack_from
 from typing import Any
 
+from ottla.model.pace import charge, paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -301,7 +302,7 @@ def _read_topic_info_v0(buf: Any, pos: int) -> tuple[TopicInfo, int]:
     if n > len(buf) - pos:
         truncated()
     topic_configs = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topic_configs_item, pos = _read_key_value_v0(buf, pos)
         topic_configs.append(topic_configs_item)
     if buf[pos]:
@@ -321,6 +322,8 @@ def _read_copartition_group_v0(buf: Any, pos: int) -> tuple[CopartitionGroup, in
         unexpected_null("CopartitionGroup.source_topics")
     if n * 2 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     source_topics = list(unpack_from(f">{n}h", buf, pos))
     pos += n * 2
     n = buf[pos]
@@ -332,6 +335,8 @@ def _read_copartition_group_v0(buf: Any, pos: int) -> tuple[CopartitionGroup, in
         unexpected_null("CopartitionGroup.source_topic_regex")
     if n * 2 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     source_topic_regex = list(unpack_from(f">{n}h", buf, pos))
     pos += n * 2
     n = buf[pos]
@@ -343,6 +348,8 @@ def _read_copartition_group_v0(buf: Any, pos: int) -> tuple[CopartitionGroup, in
         unexpected_null("CopartitionGroup.repartition_source_topics")
     if n * 2 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     repartition_source_topics = list(unpack_from(f">{n}h", buf, pos))
     pos += n * 2
     if buf[pos]:
@@ -378,7 +385,7 @@ def _read_subtopology_v0(buf: Any, pos: int) -> tuple[Subtopology, int]:
     if n > len(buf) - pos:
         truncated()
     source_topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -405,7 +412,7 @@ def _read_subtopology_v0(buf: Any, pos: int) -> tuple[Subtopology, int]:
     if n > len(buf) - pos:
         truncated()
     source_topic_regex = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -432,7 +439,7 @@ def _read_subtopology_v0(buf: Any, pos: int) -> tuple[Subtopology, int]:
     if n > len(buf) - pos:
         truncated()
     state_changelog_topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         state_changelog_topics_item, pos = _read_topic_info_v0(buf, pos)
         state_changelog_topics.append(state_changelog_topics_item)
     n = buf[pos]
@@ -445,7 +452,7 @@ def _read_subtopology_v0(buf: Any, pos: int) -> tuple[Subtopology, int]:
     if n > len(buf) - pos:
         truncated()
     repartition_sink_topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -472,7 +479,7 @@ def _read_subtopology_v0(buf: Any, pos: int) -> tuple[Subtopology, int]:
     if n > len(buf) - pos:
         truncated()
     repartition_source_topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         repartition_source_topics_item, pos = _read_topic_info_v0(buf, pos)
         repartition_source_topics.append(repartition_source_topics_item)
     n = buf[pos]
@@ -485,7 +492,7 @@ def _read_subtopology_v0(buf: Any, pos: int) -> tuple[Subtopology, int]:
     if n > len(buf) - pos:
         truncated()
     copartition_groups = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         copartition_groups_item, pos = _read_copartition_group_v0(buf, pos)
         copartition_groups.append(copartition_groups_item)
     if buf[pos]:
@@ -508,7 +515,7 @@ def _read_topology_v0(buf: Any, pos: int) -> tuple[Topology, int]:
     if n > len(buf) - pos:
         truncated()
     subtopologies = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         subtopologies_item, pos = _read_subtopology_v0(buf, pos)
         subtopologies.append(subtopologies_item)
     if buf[pos]:
@@ -543,6 +550,8 @@ def _read_task_ids_v0(buf: Any, pos: int) -> tuple[TaskIds, int]:
         unexpected_null("TaskIds.partitions")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     partitions = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     if buf[pos]:
@@ -686,7 +695,7 @@ def _read_streams_group_heartbeat_request_v0(buf: Any, pos: int) -> tuple[Stream
         if n > len(buf) - pos:
             truncated()
         active_tasks = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             active_tasks_item, pos = _read_task_ids_v0(buf, pos)
             active_tasks.append(active_tasks_item)
     n = buf[pos]
@@ -700,7 +709,7 @@ def _read_streams_group_heartbeat_request_v0(buf: Any, pos: int) -> tuple[Stream
         if n > len(buf) - pos:
             truncated()
         standby_tasks = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             standby_tasks_item, pos = _read_task_ids_v0(buf, pos)
             standby_tasks.append(standby_tasks_item)
     n = buf[pos]
@@ -714,7 +723,7 @@ def _read_streams_group_heartbeat_request_v0(buf: Any, pos: int) -> tuple[Stream
         if n > len(buf) - pos:
             truncated()
         warmup_tasks = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             warmup_tasks_item, pos = _read_task_ids_v0(buf, pos)
             warmup_tasks.append(warmup_tasks_item)
     n = buf[pos]
@@ -750,7 +759,7 @@ def _read_streams_group_heartbeat_request_v0(buf: Any, pos: int) -> tuple[Stream
         if n > len(buf) - pos:
             truncated()
         client_tags = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             client_tags_item, pos = _read_key_value_v0(buf, pos)
             client_tags.append(client_tags_item)
     n = buf[pos]
@@ -764,7 +773,7 @@ def _read_streams_group_heartbeat_request_v0(buf: Any, pos: int) -> tuple[Stream
         if n > len(buf) - pos:
             truncated()
         task_offsets = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             task_offsets_item, pos = _read_task_offset_v0(buf, pos)
             task_offsets.append(task_offsets_item)
     n = buf[pos]
@@ -778,7 +787,7 @@ def _read_streams_group_heartbeat_request_v0(buf: Any, pos: int) -> tuple[Stream
         if n > len(buf) - pos:
             truncated()
         task_end_offsets = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             task_end_offsets_item, pos = _read_task_offset_v0(buf, pos)
             task_end_offsets.append(task_end_offsets_item)
     (shutdown_application,) = _U_o(buf, pos)
@@ -810,7 +819,7 @@ def _write_topic_info_v0(self: TopicInfo, out: list[Any]) -> None:
     out.append(_P_ih(self.partitions, self.replication_factor))
     n = len(self.topic_configs) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topic_configs_item in self.topic_configs:
+    for topic_configs_item in self.topic_configs if len(self.topic_configs) < 8 else paced(self.topic_configs):
         _write_key_value_v0(topic_configs_item, out)
     out.append(b"\0")
 
@@ -835,36 +844,36 @@ def _write_subtopology_v0(self: Subtopology, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.source_topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for element in self.source_topics:
+    for element in self.source_topics if len(self.source_topics) < 8 else paced(self.source_topics):
         raw = element.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     n = len(self.source_topic_regex) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for element in self.source_topic_regex:
+    for element in self.source_topic_regex if len(self.source_topic_regex) < 8 else paced(self.source_topic_regex):
         raw = element.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     n = len(self.state_changelog_topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for state_changelog_topics_item in self.state_changelog_topics:
+    for state_changelog_topics_item in self.state_changelog_topics if len(self.state_changelog_topics) < 8 else paced(self.state_changelog_topics):
         _write_topic_info_v0(state_changelog_topics_item, out)
     n = len(self.repartition_sink_topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for element in self.repartition_sink_topics:
+    for element in self.repartition_sink_topics if len(self.repartition_sink_topics) < 8 else paced(self.repartition_sink_topics):
         raw = element.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     n = len(self.repartition_source_topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for repartition_source_topics_item in self.repartition_source_topics:
+    for repartition_source_topics_item in self.repartition_source_topics if len(self.repartition_source_topics) < 8 else paced(self.repartition_source_topics):
         _write_topic_info_v0(repartition_source_topics_item, out)
     n = len(self.copartition_groups) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for copartition_groups_item in self.copartition_groups:
+    for copartition_groups_item in self.copartition_groups if len(self.copartition_groups) < 8 else paced(self.copartition_groups):
         _write_copartition_group_v0(copartition_groups_item, out)
     out.append(b"\0")
 
@@ -873,7 +882,7 @@ def _write_topology_v0(self: Topology, out: list[Any]) -> None:
     out.append(_P_i(self.epoch))
     n = len(self.subtopologies) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for subtopologies_item in self.subtopologies:
+    for subtopologies_item in self.subtopologies if len(self.subtopologies) < 8 else paced(self.subtopologies):
         _write_subtopology_v0(subtopologies_item, out)
     out.append(b"\0")
 
@@ -943,7 +952,7 @@ def _write_streams_group_heartbeat_request_v0(self: StreamsGroupHeartbeatRequest
     else:
         n = len(active_tasks_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for active_tasks_item in active_tasks_value:
+        for active_tasks_item in active_tasks_value if len(active_tasks_value) < 8 else paced(active_tasks_value):
             _write_task_ids_v0(active_tasks_item, out)
     standby_tasks_value = self.standby_tasks
     if standby_tasks_value is None:
@@ -951,7 +960,7 @@ def _write_streams_group_heartbeat_request_v0(self: StreamsGroupHeartbeatRequest
     else:
         n = len(standby_tasks_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for standby_tasks_item in standby_tasks_value:
+        for standby_tasks_item in standby_tasks_value if len(standby_tasks_value) < 8 else paced(standby_tasks_value):
             _write_task_ids_v0(standby_tasks_item, out)
     warmup_tasks_value = self.warmup_tasks
     if warmup_tasks_value is None:
@@ -959,7 +968,7 @@ def _write_streams_group_heartbeat_request_v0(self: StreamsGroupHeartbeatRequest
     else:
         n = len(warmup_tasks_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for warmup_tasks_item in warmup_tasks_value:
+        for warmup_tasks_item in warmup_tasks_value if len(warmup_tasks_value) < 8 else paced(warmup_tasks_value):
             _write_task_ids_v0(warmup_tasks_item, out)
     process_id_value = self.process_id
     if process_id_value is None:
@@ -980,7 +989,7 @@ def _write_streams_group_heartbeat_request_v0(self: StreamsGroupHeartbeatRequest
     else:
         n = len(client_tags_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for client_tags_item in client_tags_value:
+        for client_tags_item in client_tags_value if len(client_tags_value) < 8 else paced(client_tags_value):
             _write_key_value_v0(client_tags_item, out)
     task_offsets_value = self.task_offsets
     if task_offsets_value is None:
@@ -988,7 +997,7 @@ def _write_streams_group_heartbeat_request_v0(self: StreamsGroupHeartbeatRequest
     else:
         n = len(task_offsets_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for task_offsets_item in task_offsets_value:
+        for task_offsets_item in task_offsets_value if len(task_offsets_value) < 8 else paced(task_offsets_value):
             _write_task_offset_v0(task_offsets_item, out)
     task_end_offsets_value = self.task_end_offsets
     if task_end_offsets_value is None:
@@ -996,7 +1005,7 @@ def _write_streams_group_heartbeat_request_v0(self: StreamsGroupHeartbeatRequest
     else:
         n = len(task_end_offsets_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for task_end_offsets_item in task_end_offsets_value:
+        for task_end_offsets_item in task_end_offsets_value if len(task_end_offsets_value) < 8 else paced(task_end_offsets_value):
             _write_task_offset_v0(task_end_offsets_item, out)
     out.append(_P_ox(self.shutdown_application))
 

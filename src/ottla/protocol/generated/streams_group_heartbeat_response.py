@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct, pack, unpack_from
 from typing import Any
 
+from ottla.model.pace import charge, paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -211,6 +212,8 @@ def _read_task_ids_v0(buf: Any, pos: int) -> tuple[TaskIds, int]:
         unexpected_null("TaskIds.partitions")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     partitions = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     if buf[pos]:
@@ -270,6 +273,8 @@ def _read_topic_partition_v0(buf: Any, pos: int) -> tuple[TopicPartition, int]:
         unexpected_null("TopicPartition.partitions")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     partitions = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     if buf[pos]:
@@ -291,7 +296,7 @@ def _read_endpoint_to_partitions_v0(buf: Any, pos: int) -> tuple[EndpointToParti
     if n > len(buf) - pos:
         truncated()
     active_partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         active_partitions_item, pos = _read_topic_partition_v0(buf, pos)
         active_partitions.append(active_partitions_item)
     n = buf[pos]
@@ -304,7 +309,7 @@ def _read_endpoint_to_partitions_v0(buf: Any, pos: int) -> tuple[EndpointToParti
     if n > len(buf) - pos:
         truncated()
     standby_partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         standby_partitions_item, pos = _read_topic_partition_v0(buf, pos)
         standby_partitions.append(standby_partitions_item)
     if buf[pos]:
@@ -361,7 +366,7 @@ def _read_streams_group_heartbeat_response_v0(buf: Any, pos: int) -> tuple[Strea
         if n > len(buf) - pos:
             truncated()
         status = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             status_item, pos = _read_status_v0(buf, pos)
             status.append(status_item)
     n = buf[pos]
@@ -375,7 +380,7 @@ def _read_streams_group_heartbeat_response_v0(buf: Any, pos: int) -> tuple[Strea
         if n > len(buf) - pos:
             truncated()
         active_tasks = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             active_tasks_item, pos = _read_task_ids_v0(buf, pos)
             active_tasks.append(active_tasks_item)
     n = buf[pos]
@@ -389,7 +394,7 @@ def _read_streams_group_heartbeat_response_v0(buf: Any, pos: int) -> tuple[Strea
         if n > len(buf) - pos:
             truncated()
         standby_tasks = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             standby_tasks_item, pos = _read_task_ids_v0(buf, pos)
             standby_tasks.append(standby_tasks_item)
     n = buf[pos]
@@ -403,7 +408,7 @@ def _read_streams_group_heartbeat_response_v0(buf: Any, pos: int) -> tuple[Strea
         if n > len(buf) - pos:
             truncated()
         warmup_tasks = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             warmup_tasks_item, pos = _read_task_ids_v0(buf, pos)
             warmup_tasks.append(warmup_tasks_item)
     (endpoint_information_epoch,) = _U_i(buf, pos)
@@ -419,7 +424,7 @@ def _read_streams_group_heartbeat_response_v0(buf: Any, pos: int) -> tuple[Strea
         if n > len(buf) - pos:
             truncated()
         partitions_by_user_endpoint = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             partitions_by_user_endpoint_item, pos = _read_endpoint_to_partitions_v0(buf, pos)
             partitions_by_user_endpoint.append(partitions_by_user_endpoint_item)
     if buf[pos]:
@@ -472,11 +477,11 @@ def _write_endpoint_to_partitions_v0(self: EndpointToPartitions, out: list[Any])
     _write_endpoint_v0(self.user_endpoint, out)
     n = len(self.active_partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for active_partitions_item in self.active_partitions:
+    for active_partitions_item in self.active_partitions if len(self.active_partitions) < 8 else paced(self.active_partitions):
         _write_topic_partition_v0(active_partitions_item, out)
     n = len(self.standby_partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for standby_partitions_item in self.standby_partitions:
+    for standby_partitions_item in self.standby_partitions if len(self.standby_partitions) < 8 else paced(self.standby_partitions):
         _write_topic_partition_v0(standby_partitions_item, out)
     out.append(b"\0")
 
@@ -502,7 +507,7 @@ def _write_streams_group_heartbeat_response_v0(self: StreamsGroupHeartbeatRespon
     else:
         n = len(status_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for status_item in status_value:
+        for status_item in status_value if len(status_value) < 8 else paced(status_value):
             _write_status_v0(status_item, out)
     active_tasks_value = self.active_tasks
     if active_tasks_value is None:
@@ -510,7 +515,7 @@ def _write_streams_group_heartbeat_response_v0(self: StreamsGroupHeartbeatRespon
     else:
         n = len(active_tasks_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for active_tasks_item in active_tasks_value:
+        for active_tasks_item in active_tasks_value if len(active_tasks_value) < 8 else paced(active_tasks_value):
             _write_task_ids_v0(active_tasks_item, out)
     standby_tasks_value = self.standby_tasks
     if standby_tasks_value is None:
@@ -518,7 +523,7 @@ def _write_streams_group_heartbeat_response_v0(self: StreamsGroupHeartbeatRespon
     else:
         n = len(standby_tasks_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for standby_tasks_item in standby_tasks_value:
+        for standby_tasks_item in standby_tasks_value if len(standby_tasks_value) < 8 else paced(standby_tasks_value):
             _write_task_ids_v0(standby_tasks_item, out)
     warmup_tasks_value = self.warmup_tasks
     if warmup_tasks_value is None:
@@ -526,7 +531,7 @@ def _write_streams_group_heartbeat_response_v0(self: StreamsGroupHeartbeatRespon
     else:
         n = len(warmup_tasks_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for warmup_tasks_item in warmup_tasks_value:
+        for warmup_tasks_item in warmup_tasks_value if len(warmup_tasks_value) < 8 else paced(warmup_tasks_value):
             _write_task_ids_v0(warmup_tasks_item, out)
     out.append(_P_i(self.endpoint_information_epoch))
     partitions_by_user_endpoint_value = self.partitions_by_user_endpoint
@@ -535,7 +540,7 @@ def _write_streams_group_heartbeat_response_v0(self: StreamsGroupHeartbeatRespon
     else:
         n = len(partitions_by_user_endpoint_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for partitions_by_user_endpoint_item in partitions_by_user_endpoint_value:
+        for partitions_by_user_endpoint_item in partitions_by_user_endpoint_value if len(partitions_by_user_endpoint_value) < 8 else paced(partitions_by_user_endpoint_value):
             _write_endpoint_to_partitions_v0(partitions_by_user_endpoint_item, out)
     out.append(b"\0")
 

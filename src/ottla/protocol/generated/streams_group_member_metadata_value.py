@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -251,7 +252,7 @@ def _read_streams_group_member_metadata_value_v0(buf: Any, pos: int) -> tuple[St
     if n > len(buf) - pos:
         truncated()
     client_tags = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         client_tags_item, pos = _read_key_value_v0(buf, pos)
         client_tags.append(client_tags_item)
     if buf[pos]:
@@ -318,7 +319,7 @@ def _write_streams_group_member_metadata_value_v0(self: StreamsGroupMemberMetada
         _write_endpoint_v0(self.user_endpoint, out)
     n = len(self.client_tags) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for client_tags_item in self.client_tags:
+    for client_tags_item in self.client_tags if len(self.client_tags) < 8 else paced(self.client_tags):
         _write_key_value_v0(client_tags_item, out)
     out.append(b"\0")
 

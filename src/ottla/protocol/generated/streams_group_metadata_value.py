@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -14,6 +15,7 @@ from ottla.protocol.primitives import (
     bad_length,
     read_uvarint,
     skip_tags,
+    tag_numbers,
     truncated,
     unexpected_null,
     uvarint,
@@ -112,7 +114,7 @@ def _read_streams_group_metadata_value_v0(buf: Any, pos: int) -> tuple[StreamsGr
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in range(n):
+    for _ in tag_numbers(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -130,7 +132,7 @@ def _read_streams_group_metadata_value_v0(buf: Any, pos: int) -> tuple[StreamsGr
                 if n > len(buf) - pos:
                     truncated()
                 last_assignment_configs = []
-                for _ in range(n):
+                for _ in range(n) if n < 8 else paced(range(n)):
                     last_assignment_configs_item, pos = _read_last_assignment_config_v0(buf, pos)
                     last_assignment_configs.append(last_assignment_configs_item)
         else:
@@ -168,7 +170,7 @@ def _write_streams_group_metadata_value_v0(self: StreamsGroupMetadataValue, out:
         else:
             n = len(last_assignment_configs_value) + 1
             piece.append(UVARINT[n] if n < 128 else uvarint(n))
-            for last_assignment_configs_item in last_assignment_configs_value:
+            for last_assignment_configs_item in last_assignment_configs_value if len(last_assignment_configs_value) < 8 else paced(last_assignment_configs_value):
                 _write_last_assignment_config_v0(last_assignment_configs_item, piece)
         tags.append((1, b"".join(piece)))
     if tags:

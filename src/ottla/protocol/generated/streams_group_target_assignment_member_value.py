@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import pack, unpack_from
 from typing import Any
 
+from ottla.model.pace import charge, paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -81,6 +82,8 @@ def _read_task_ids_v0(buf: Any, pos: int) -> tuple[TaskIds, int]:
         unexpected_null("TaskIds.partitions")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     partitions = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     if buf[pos]:
@@ -101,7 +104,7 @@ def _read_streams_group_target_assignment_member_value_v0(buf: Any, pos: int) ->
     if n > len(buf) - pos:
         truncated()
     active_tasks = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         active_tasks_item, pos = _read_task_ids_v0(buf, pos)
         active_tasks.append(active_tasks_item)
     n = buf[pos]
@@ -114,7 +117,7 @@ def _read_streams_group_target_assignment_member_value_v0(buf: Any, pos: int) ->
     if n > len(buf) - pos:
         truncated()
     standby_tasks = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         standby_tasks_item, pos = _read_task_ids_v0(buf, pos)
         standby_tasks.append(standby_tasks_item)
     n = buf[pos]
@@ -127,7 +130,7 @@ def _read_streams_group_target_assignment_member_value_v0(buf: Any, pos: int) ->
     if n > len(buf) - pos:
         truncated()
     warmup_tasks = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         warmup_tasks_item, pos = _read_task_ids_v0(buf, pos)
         warmup_tasks.append(warmup_tasks_item)
     if buf[pos]:
@@ -151,15 +154,15 @@ def _write_task_ids_v0(self: TaskIds, out: list[Any]) -> None:
 def _write_streams_group_target_assignment_member_value_v0(self: StreamsGroupTargetAssignmentMemberValue, out: list[Any]) -> None:
     n = len(self.active_tasks) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for active_tasks_item in self.active_tasks:
+    for active_tasks_item in self.active_tasks if len(self.active_tasks) < 8 else paced(self.active_tasks):
         _write_task_ids_v0(active_tasks_item, out)
     n = len(self.standby_tasks) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for standby_tasks_item in self.standby_tasks:
+    for standby_tasks_item in self.standby_tasks if len(self.standby_tasks) < 8 else paced(self.standby_tasks):
         _write_task_ids_v0(standby_tasks_item, out)
     n = len(self.warmup_tasks) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for warmup_tasks_item in self.warmup_tasks:
+    for warmup_tasks_item in self.warmup_tasks if len(self.warmup_tasks) < 8 else paced(self.warmup_tasks):
         _write_task_ids_v0(warmup_tasks_item, out)
     out.append(b"\0")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct, pack, unpack_from
 from typing import Any
 
+from ottla.model.pace import charge, paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -189,7 +190,7 @@ def _read_topic_info_v0(buf: Any, pos: int) -> tuple[TopicInfo, int]:
     if n > len(buf) - pos:
         truncated()
     topic_configs = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topic_configs_item, pos = _read_topic_config_v0(buf, pos)
         topic_configs.append(topic_configs_item)
     if buf[pos]:
@@ -209,6 +210,8 @@ def _read_copartition_group_v0(buf: Any, pos: int) -> tuple[CopartitionGroup, in
         unexpected_null("CopartitionGroup.source_topics")
     if n * 2 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     source_topics = list(unpack_from(f">{n}h", buf, pos))
     pos += n * 2
     n = buf[pos]
@@ -220,6 +223,8 @@ def _read_copartition_group_v0(buf: Any, pos: int) -> tuple[CopartitionGroup, in
         unexpected_null("CopartitionGroup.source_topic_regex")
     if n * 2 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     source_topic_regex = list(unpack_from(f">{n}h", buf, pos))
     pos += n * 2
     n = buf[pos]
@@ -231,6 +236,8 @@ def _read_copartition_group_v0(buf: Any, pos: int) -> tuple[CopartitionGroup, in
         unexpected_null("CopartitionGroup.repartition_source_topics")
     if n * 2 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     repartition_source_topics = list(unpack_from(f">{n}h", buf, pos))
     pos += n * 2
     if buf[pos]:
@@ -266,7 +273,7 @@ def _read_subtopology_v0(buf: Any, pos: int) -> tuple[Subtopology, int]:
     if n > len(buf) - pos:
         truncated()
     source_topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -293,7 +300,7 @@ def _read_subtopology_v0(buf: Any, pos: int) -> tuple[Subtopology, int]:
     if n > len(buf) - pos:
         truncated()
     source_topic_regex = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -320,7 +327,7 @@ def _read_subtopology_v0(buf: Any, pos: int) -> tuple[Subtopology, int]:
     if n > len(buf) - pos:
         truncated()
     state_changelog_topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         state_changelog_topics_item, pos = _read_topic_info_v0(buf, pos)
         state_changelog_topics.append(state_changelog_topics_item)
     n = buf[pos]
@@ -333,7 +340,7 @@ def _read_subtopology_v0(buf: Any, pos: int) -> tuple[Subtopology, int]:
     if n > len(buf) - pos:
         truncated()
     repartition_sink_topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -360,7 +367,7 @@ def _read_subtopology_v0(buf: Any, pos: int) -> tuple[Subtopology, int]:
     if n > len(buf) - pos:
         truncated()
     repartition_source_topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         repartition_source_topics_item, pos = _read_topic_info_v0(buf, pos)
         repartition_source_topics.append(repartition_source_topics_item)
     n = buf[pos]
@@ -373,7 +380,7 @@ def _read_subtopology_v0(buf: Any, pos: int) -> tuple[Subtopology, int]:
     if n > len(buf) - pos:
         truncated()
     copartition_groups = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         copartition_groups_item, pos = _read_copartition_group_v0(buf, pos)
         copartition_groups.append(copartition_groups_item)
     if buf[pos]:
@@ -396,7 +403,7 @@ def _read_streams_group_topology_value_v0(buf: Any, pos: int) -> tuple[StreamsGr
     if n > len(buf) - pos:
         truncated()
     subtopologies = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         subtopologies_item, pos = _read_subtopology_v0(buf, pos)
         subtopologies.append(subtopologies_item)
     if buf[pos]:
@@ -426,7 +433,7 @@ def _write_topic_info_v0(self: TopicInfo, out: list[Any]) -> None:
     out.append(_P_ih(self.partitions, self.replication_factor))
     n = len(self.topic_configs) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topic_configs_item in self.topic_configs:
+    for topic_configs_item in self.topic_configs if len(self.topic_configs) < 8 else paced(self.topic_configs):
         _write_topic_config_v0(topic_configs_item, out)
     out.append(b"\0")
 
@@ -451,36 +458,36 @@ def _write_subtopology_v0(self: Subtopology, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.source_topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for element in self.source_topics:
+    for element in self.source_topics if len(self.source_topics) < 8 else paced(self.source_topics):
         raw = element.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     n = len(self.source_topic_regex) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for element in self.source_topic_regex:
+    for element in self.source_topic_regex if len(self.source_topic_regex) < 8 else paced(self.source_topic_regex):
         raw = element.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     n = len(self.state_changelog_topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for state_changelog_topics_item in self.state_changelog_topics:
+    for state_changelog_topics_item in self.state_changelog_topics if len(self.state_changelog_topics) < 8 else paced(self.state_changelog_topics):
         _write_topic_info_v0(state_changelog_topics_item, out)
     n = len(self.repartition_sink_topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for element in self.repartition_sink_topics:
+    for element in self.repartition_sink_topics if len(self.repartition_sink_topics) < 8 else paced(self.repartition_sink_topics):
         raw = element.encode()
         n = len(raw) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
         out.append(raw)
     n = len(self.repartition_source_topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for repartition_source_topics_item in self.repartition_source_topics:
+    for repartition_source_topics_item in self.repartition_source_topics if len(self.repartition_source_topics) < 8 else paced(self.repartition_source_topics):
         _write_topic_info_v0(repartition_source_topics_item, out)
     n = len(self.copartition_groups) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for copartition_groups_item in self.copartition_groups:
+    for copartition_groups_item in self.copartition_groups if len(self.copartition_groups) < 8 else paced(self.copartition_groups):
         _write_copartition_group_v0(copartition_groups_item, out)
     out.append(b"\0")
 
@@ -489,7 +496,7 @@ def _write_streams_group_topology_value_v0(self: StreamsGroupTopologyValue, out:
     out.append(_P_i(self.epoch))
     n = len(self.subtopologies) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for subtopologies_item in self.subtopologies:
+    for subtopologies_item in self.subtopologies if len(self.subtopologies) < 8 else paced(self.subtopologies):
         _write_subtopology_v0(subtopologies_item, out)
     out.append(b"\0")
 

@@ -6,6 +6,7 @@ from struct import Struct as _struct
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -158,7 +159,7 @@ def _read_subscription_info_data_v1(buf: Any, pos: int) -> tuple[SubscriptionInf
     if n > len(buf) - pos:
         truncated()
     prev_tasks = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         prev_tasks_item, pos = _read_task_id_v1(buf, pos)
         prev_tasks.append(prev_tasks_item)
     (n,) = _U_i(buf, pos)
@@ -168,7 +169,7 @@ def _read_subscription_info_data_v1(buf: Any, pos: int) -> tuple[SubscriptionInf
     if n > len(buf) - pos:
         truncated()
     standby_tasks = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         standby_tasks_item, pos = _read_task_id_v1(buf, pos)
         standby_tasks.append(standby_tasks_item)
     return SubscriptionInfoData(version, -1, process_id, prev_tasks, standby_tasks, b"", [], 0, 0, []), pos
@@ -182,7 +183,7 @@ def _read_subscription_info_data_v2(buf: Any, pos: int) -> tuple[SubscriptionInf
     if n > len(buf) - pos:
         truncated()
     prev_tasks = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         prev_tasks_item, pos = _read_task_id_v1(buf, pos)
         prev_tasks.append(prev_tasks_item)
     (n,) = _U_i(buf, pos)
@@ -192,7 +193,7 @@ def _read_subscription_info_data_v2(buf: Any, pos: int) -> tuple[SubscriptionInf
     if n > len(buf) - pos:
         truncated()
     standby_tasks = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         standby_tasks_item, pos = _read_task_id_v1(buf, pos)
         standby_tasks.append(standby_tasks_item)
     (n,) = _U_i(buf, pos)
@@ -216,7 +217,7 @@ def _read_subscription_info_data_v3(buf: Any, pos: int) -> tuple[SubscriptionInf
     if n > len(buf) - pos:
         truncated()
     prev_tasks = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         prev_tasks_item, pos = _read_task_id_v1(buf, pos)
         prev_tasks.append(prev_tasks_item)
     (n,) = _U_i(buf, pos)
@@ -226,7 +227,7 @@ def _read_subscription_info_data_v3(buf: Any, pos: int) -> tuple[SubscriptionInf
     if n > len(buf) - pos:
         truncated()
     standby_tasks = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         standby_tasks_item, pos = _read_task_id_v1(buf, pos)
         standby_tasks.append(standby_tasks_item)
     (n,) = _U_i(buf, pos)
@@ -256,7 +257,7 @@ def _read_task_offset_sum_v7(buf: Any, pos: int) -> tuple[TaskOffsetSum, int]:
     if n > len(buf) - pos:
         truncated()
     partition_to_offset_sum = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partition_to_offset_sum_item, pos = _read_partition_to_offset_sum_v7(buf, pos)
         partition_to_offset_sum.append(partition_to_offset_sum_item)
     return TaskOffsetSum(topic_group_id, 0, 0, "", partition_to_offset_sum), pos
@@ -280,7 +281,7 @@ def _read_subscription_info_data_v7(buf: Any, pos: int) -> tuple[SubscriptionInf
     if n > len(buf) - pos:
         truncated()
     task_offset_sums = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         task_offset_sums_item, pos = _read_task_offset_sum_v7(buf, pos)
         task_offset_sums.append(task_offset_sums_item)
     return SubscriptionInfoData(version, latest_supported_version, process_id, [], [], user_end_point, task_offset_sums, 0, 0, []), pos
@@ -304,7 +305,7 @@ def _read_subscription_info_data_v8(buf: Any, pos: int) -> tuple[SubscriptionInf
     if n > len(buf) - pos:
         truncated()
     task_offset_sums = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         task_offset_sums_item, pos = _read_task_offset_sum_v7(buf, pos)
         task_offset_sums.append(task_offset_sums_item)
     (unique_field,) = _U_b(buf, pos)
@@ -330,7 +331,7 @@ def _read_subscription_info_data_v9(buf: Any, pos: int) -> tuple[SubscriptionInf
     if n > len(buf) - pos:
         truncated()
     task_offset_sums = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         task_offset_sums_item, pos = _read_task_offset_sum_v7(buf, pos)
         task_offset_sums.append(task_offset_sums_item)
     unique_field, error_code = _U_bi(buf, pos)
@@ -373,7 +374,7 @@ def _read_subscription_info_data_v10(buf: Any, pos: int) -> tuple[SubscriptionIn
     if n > len(buf) - pos:
         truncated()
     task_offset_sums = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         task_offset_sums_item, pos = _read_task_offset_sum_v10(buf, pos)
         task_offset_sums.append(task_offset_sums_item)
     unique_field, error_code = _U_bi(buf, pos)
@@ -423,7 +424,7 @@ def _read_subscription_info_data_v11(buf: Any, pos: int) -> tuple[SubscriptionIn
     if n > len(buf) - pos:
         truncated()
     task_offset_sums = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         task_offset_sums_item, pos = _read_task_offset_sum_v10(buf, pos)
         task_offset_sums.append(task_offset_sums_item)
     unique_field, error_code, n = _U_bii(buf, pos)
@@ -433,7 +434,7 @@ def _read_subscription_info_data_v11(buf: Any, pos: int) -> tuple[SubscriptionIn
     if n > len(buf) - pos:
         truncated()
     client_tags = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         client_tags_item, pos = _read_client_tag_v11(buf, pos)
         client_tags.append(client_tags_item)
     return SubscriptionInfoData(version, latest_supported_version, process_id, [], [], user_end_point, task_offset_sums, unique_field, error_code, client_tags), pos
@@ -445,19 +446,19 @@ def _write_task_id_v1(self: TaskId, out: list[Any]) -> None:
 
 def _write_subscription_info_data_v1(self: SubscriptionInfoData, out: list[Any]) -> None:
     out.append(_P_i16si(self.version, self.process_id, len(self.prev_tasks)))
-    for prev_tasks_item in self.prev_tasks:
+    for prev_tasks_item in self.prev_tasks if len(self.prev_tasks) < 8 else paced(self.prev_tasks):
         _write_task_id_v1(prev_tasks_item, out)
     out.append(_P_i(len(self.standby_tasks)))
-    for standby_tasks_item in self.standby_tasks:
+    for standby_tasks_item in self.standby_tasks if len(self.standby_tasks) < 8 else paced(self.standby_tasks):
         _write_task_id_v1(standby_tasks_item, out)
 
 
 def _write_subscription_info_data_v2(self: SubscriptionInfoData, out: list[Any]) -> None:
     out.append(_P_i16si(self.version, self.process_id, len(self.prev_tasks)))
-    for prev_tasks_item in self.prev_tasks:
+    for prev_tasks_item in self.prev_tasks if len(self.prev_tasks) < 8 else paced(self.prev_tasks):
         _write_task_id_v1(prev_tasks_item, out)
     out.append(_P_i(len(self.standby_tasks)))
-    for standby_tasks_item in self.standby_tasks:
+    for standby_tasks_item in self.standby_tasks if len(self.standby_tasks) < 8 else paced(self.standby_tasks):
         _write_task_id_v1(standby_tasks_item, out)
     out.append(_P_i(len(self.user_end_point)))
     out.append(self.user_end_point)
@@ -465,10 +466,10 @@ def _write_subscription_info_data_v2(self: SubscriptionInfoData, out: list[Any])
 
 def _write_subscription_info_data_v3(self: SubscriptionInfoData, out: list[Any]) -> None:
     out.append(_P_ii16si(self.version, self.latest_supported_version, self.process_id, len(self.prev_tasks)))
-    for prev_tasks_item in self.prev_tasks:
+    for prev_tasks_item in self.prev_tasks if len(self.prev_tasks) < 8 else paced(self.prev_tasks):
         _write_task_id_v1(prev_tasks_item, out)
     out.append(_P_i(len(self.standby_tasks)))
-    for standby_tasks_item in self.standby_tasks:
+    for standby_tasks_item in self.standby_tasks if len(self.standby_tasks) < 8 else paced(self.standby_tasks):
         _write_task_id_v1(standby_tasks_item, out)
     out.append(_P_i(len(self.user_end_point)))
     out.append(self.user_end_point)
@@ -480,7 +481,7 @@ def _write_partition_to_offset_sum_v7(self: PartitionToOffsetSum, out: list[Any]
 
 def _write_task_offset_sum_v7(self: TaskOffsetSum, out: list[Any]) -> None:
     out.append(_P_ii(self.topic_group_id, len(self.partition_to_offset_sum)))
-    for partition_to_offset_sum_item in self.partition_to_offset_sum:
+    for partition_to_offset_sum_item in self.partition_to_offset_sum if len(self.partition_to_offset_sum) < 8 else paced(self.partition_to_offset_sum):
         _write_partition_to_offset_sum_v7(partition_to_offset_sum_item, out)
 
 
@@ -488,7 +489,7 @@ def _write_subscription_info_data_v7(self: SubscriptionInfoData, out: list[Any])
     out.append(_P_ii16si(self.version, self.latest_supported_version, self.process_id, len(self.user_end_point)))
     out.append(self.user_end_point)
     out.append(_P_i(len(self.task_offset_sums)))
-    for task_offset_sums_item in self.task_offset_sums:
+    for task_offset_sums_item in self.task_offset_sums if len(self.task_offset_sums) < 8 else paced(self.task_offset_sums):
         _write_task_offset_sum_v7(task_offset_sums_item, out)
 
 
@@ -496,7 +497,7 @@ def _write_subscription_info_data_v8(self: SubscriptionInfoData, out: list[Any])
     out.append(_P_ii16si(self.version, self.latest_supported_version, self.process_id, len(self.user_end_point)))
     out.append(self.user_end_point)
     out.append(_P_i(len(self.task_offset_sums)))
-    for task_offset_sums_item in self.task_offset_sums:
+    for task_offset_sums_item in self.task_offset_sums if len(self.task_offset_sums) < 8 else paced(self.task_offset_sums):
         _write_task_offset_sum_v7(task_offset_sums_item, out)
     out.append(_P_b(self.unique_field))
 
@@ -505,7 +506,7 @@ def _write_subscription_info_data_v9(self: SubscriptionInfoData, out: list[Any])
     out.append(_P_ii16si(self.version, self.latest_supported_version, self.process_id, len(self.user_end_point)))
     out.append(self.user_end_point)
     out.append(_P_i(len(self.task_offset_sums)))
-    for task_offset_sums_item in self.task_offset_sums:
+    for task_offset_sums_item in self.task_offset_sums if len(self.task_offset_sums) < 8 else paced(self.task_offset_sums):
         _write_task_offset_sum_v7(task_offset_sums_item, out)
     out.append(_P_bi(self.unique_field, self.error_code))
 
@@ -525,7 +526,7 @@ def _write_subscription_info_data_v10(self: SubscriptionInfoData, out: list[Any]
     out.append(_P_ii16si(self.version, self.latest_supported_version, self.process_id, len(self.user_end_point)))
     out.append(self.user_end_point)
     out.append(_P_i(len(self.task_offset_sums)))
-    for task_offset_sums_item in self.task_offset_sums:
+    for task_offset_sums_item in self.task_offset_sums if len(self.task_offset_sums) < 8 else paced(self.task_offset_sums):
         _write_task_offset_sum_v10(task_offset_sums_item, out)
     out.append(_P_bi(self.unique_field, self.error_code))
 
@@ -541,10 +542,10 @@ def _write_subscription_info_data_v11(self: SubscriptionInfoData, out: list[Any]
     out.append(_P_ii16si(self.version, self.latest_supported_version, self.process_id, len(self.user_end_point)))
     out.append(self.user_end_point)
     out.append(_P_i(len(self.task_offset_sums)))
-    for task_offset_sums_item in self.task_offset_sums:
+    for task_offset_sums_item in self.task_offset_sums if len(self.task_offset_sums) < 8 else paced(self.task_offset_sums):
         _write_task_offset_sum_v10(task_offset_sums_item, out)
     out.append(_P_bii(self.unique_field, self.error_code, len(self.client_tags)))
-    for client_tags_item in self.client_tags:
+    for client_tags_item in self.client_tags if len(self.client_tags) < 8 else paced(self.client_tags):
         _write_client_tag_v11(client_tags_item, out)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -132,7 +133,7 @@ def _read_sync_group_request_v0(buf: Any, pos: int) -> tuple[SyncGroupRequest, i
     if n > len(buf) - pos:
         truncated()
     assignments = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         assignments_item, pos = _read_sync_group_request_assignment_v0(buf, pos)
         assignments.append(assignments_item)
     return SyncGroupRequest(group_id, generation_id, member_id, None, None, None, assignments), pos
@@ -183,7 +184,7 @@ def _read_sync_group_request_v3(buf: Any, pos: int) -> tuple[SyncGroupRequest, i
     if n > len(buf) - pos:
         truncated()
     assignments = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         assignments_item, pos = _read_sync_group_request_assignment_v0(buf, pos)
         assignments.append(assignments_item)
     return SyncGroupRequest(group_id, generation_id, member_id, group_instance_id, None, None, assignments), pos
@@ -284,7 +285,7 @@ def _read_sync_group_request_v4(buf: Any, pos: int) -> tuple[SyncGroupRequest, i
     if n > len(buf) - pos:
         truncated()
     assignments = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         assignments_item, pos = _read_sync_group_request_assignment_v4(buf, pos)
         assignments.append(assignments_item)
     if buf[pos]:
@@ -385,7 +386,7 @@ def _read_sync_group_request_v5(buf: Any, pos: int) -> tuple[SyncGroupRequest, i
     if n > len(buf) - pos:
         truncated()
     assignments = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         assignments_item, pos = _read_sync_group_request_assignment_v4(buf, pos)
         assignments.append(assignments_item)
     if buf[pos]:
@@ -411,7 +412,7 @@ def _write_sync_group_request_v0(self: SyncGroupRequest, out: list[Any]) -> None
     out.append(_P_ih(self.generation_id, len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.assignments)))
-    for assignments_item in self.assignments:
+    for assignments_item in self.assignments if len(self.assignments) < 8 else paced(self.assignments):
         _write_sync_group_request_assignment_v0(assignments_item, out)
 
 
@@ -430,7 +431,7 @@ def _write_sync_group_request_v3(self: SyncGroupRequest, out: list[Any]) -> None
         out.append(_P_h(len(raw)))
         out.append(raw)
     out.append(_P_i(len(self.assignments)))
-    for assignments_item in self.assignments:
+    for assignments_item in self.assignments if len(self.assignments) < 8 else paced(self.assignments):
         _write_sync_group_request_assignment_v0(assignments_item, out)
 
 
@@ -465,7 +466,7 @@ def _write_sync_group_request_v4(self: SyncGroupRequest, out: list[Any]) -> None
         out.append(raw)
     n = len(self.assignments) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for assignments_item in self.assignments:
+    for assignments_item in self.assignments if len(self.assignments) < 8 else paced(self.assignments):
         _write_sync_group_request_assignment_v4(assignments_item, out)
     out.append(b"\0")
 
@@ -506,7 +507,7 @@ def _write_sync_group_request_v5(self: SyncGroupRequest, out: list[Any]) -> None
         out.append(raw)
     n = len(self.assignments) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for assignments_item in self.assignments:
+    for assignments_item in self.assignments if len(self.assignments) < 8 else paced(self.assignments):
         _write_sync_group_request_assignment_v4(assignments_item, out)
     out.append(b"\0")
 

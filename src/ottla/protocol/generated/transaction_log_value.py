@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct, pack, unpack_from
 from typing import Any
 
+from ottla.model.pace import charge, paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -14,6 +15,7 @@ from ottla.protocol.primitives import (
     bad_length,
     read_uvarint,
     skip_tags,
+    tag_numbers,
     truncated,
     unexpected_null,
     uvarint,
@@ -112,6 +114,8 @@ def _read_partitions_schema_v0(buf: Any, pos: int) -> tuple[PartitionsSchema, in
         unexpected_null("PartitionsSchema.partition_ids")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     partition_ids = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     return PartitionsSchema(topic, partition_ids), pos
@@ -126,7 +130,7 @@ def _read_transaction_log_value_v0(buf: Any, pos: int) -> tuple[TransactionLogVa
         if n > len(buf) - pos:
             truncated()
         transaction_partitions = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             transaction_partitions_item, pos = _read_partitions_schema_v0(buf, pos)
             transaction_partitions.append(transaction_partitions_item)
     transaction_last_update_timestamp_ms, transaction_start_timestamp_ms = _U_qq(buf, pos)
@@ -159,6 +163,8 @@ def _read_partitions_schema_v1(buf: Any, pos: int) -> tuple[PartitionsSchema, in
         unexpected_null("PartitionsSchema.partition_ids")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     partition_ids = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     if buf[pos]:
@@ -186,7 +192,7 @@ def _read_transaction_log_value_v1(buf: Any, pos: int) -> tuple[TransactionLogVa
         if n > len(buf) - pos:
             truncated()
         transaction_partitions = []
-        for _ in range(n):
+        for _ in range(n) if n < 8 else paced(range(n)):
             transaction_partitions_item, pos = _read_partitions_schema_v1(buf, pos)
             transaction_partitions.append(transaction_partitions_item)
     transaction_last_update_timestamp_ms, transaction_start_timestamp_ms = _U_qq(buf, pos)
@@ -195,7 +201,7 @@ def _read_transaction_log_value_v1(buf: Any, pos: int) -> tuple[TransactionLogVa
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in range(n):
+    for _ in tag_numbers(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -232,7 +238,7 @@ def _write_transaction_log_value_v0(self: TransactionLogValue, out: list[Any]) -
         out.append(_P_i(-1))
     else:
         out.append(_P_i(len(transaction_partitions_value)))
-        for transaction_partitions_item in transaction_partitions_value:
+        for transaction_partitions_item in transaction_partitions_value if len(transaction_partitions_value) < 8 else paced(transaction_partitions_value):
             _write_partitions_schema_v0(transaction_partitions_item, out)
     out.append(_P_qq(self.transaction_last_update_timestamp_ms, self.transaction_start_timestamp_ms))
 
@@ -256,7 +262,7 @@ def _write_transaction_log_value_v1(self: TransactionLogValue, out: list[Any]) -
     else:
         n = len(transaction_partitions_value) + 1
         out.append(UVARINT[n] if n < 128 else uvarint(n))
-        for transaction_partitions_item in transaction_partitions_value:
+        for transaction_partitions_item in transaction_partitions_value if len(transaction_partitions_value) < 8 else paced(transaction_partitions_value):
             _write_partitions_schema_v1(transaction_partitions_item, out)
     out.append(_P_qq(self.transaction_last_update_timestamp_ms, self.transaction_start_timestamp_ms))
     tags: list[tuple[int, bytes]] = []

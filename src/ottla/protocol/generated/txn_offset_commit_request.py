@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -139,7 +140,7 @@ def _read_txn_offset_commit_request_topic_v0(buf: Any, pos: int) -> tuple[TxnOff
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_txn_offset_commit_request_partition_v0(buf, pos)
         partitions.append(partitions_item)
     return TxnOffsetCommitRequestTopic(name, partitions), pos
@@ -177,7 +178,7 @@ def _read_txn_offset_commit_request_v0(buf: Any, pos: int) -> tuple[TxnOffsetCom
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_txn_offset_commit_request_topic_v0(buf, pos)
         topics.append(topics_item)
     return TxnOffsetCommitRequest(transactional_id, group_id, producer_id, producer_epoch, -1, "", None, topics), pos
@@ -220,7 +221,7 @@ def _read_txn_offset_commit_request_topic_v2(buf: Any, pos: int) -> tuple[TxnOff
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_txn_offset_commit_request_partition_v2(buf, pos)
         partitions.append(partitions_item)
     return TxnOffsetCommitRequestTopic(name, partitions), pos
@@ -258,7 +259,7 @@ def _read_txn_offset_commit_request_v2(buf: Any, pos: int) -> tuple[TxnOffsetCom
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_txn_offset_commit_request_topic_v2(buf, pos)
         topics.append(topics_item)
     return TxnOffsetCommitRequest(transactional_id, group_id, producer_id, producer_epoch, -1, "", None, topics), pos
@@ -316,7 +317,7 @@ def _read_txn_offset_commit_request_topic_v3(buf: Any, pos: int) -> tuple[TxnOff
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_txn_offset_commit_request_partition_v3(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -400,7 +401,7 @@ def _read_txn_offset_commit_request_v3(buf: Any, pos: int) -> tuple[TxnOffsetCom
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_txn_offset_commit_request_topic_v3(buf, pos)
         topics.append(topics_item)
     if buf[pos]:
@@ -426,7 +427,7 @@ def _write_txn_offset_commit_request_topic_v0(self: TxnOffsetCommitRequestTopic,
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_txn_offset_commit_request_partition_v0(partitions_item, out)
 
 
@@ -438,7 +439,7 @@ def _write_txn_offset_commit_request_v0(self: TxnOffsetCommitRequest, out: list[
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_qhi(self.producer_id, self.producer_epoch, len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_txn_offset_commit_request_topic_v0(topics_item, out)
 
 
@@ -458,7 +459,7 @@ def _write_txn_offset_commit_request_topic_v2(self: TxnOffsetCommitRequestTopic,
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_txn_offset_commit_request_partition_v2(partitions_item, out)
 
 
@@ -470,7 +471,7 @@ def _write_txn_offset_commit_request_v2(self: TxnOffsetCommitRequest, out: list[
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_qhi(self.producer_id, self.producer_epoch, len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_txn_offset_commit_request_topic_v2(topics_item, out)
 
 
@@ -494,7 +495,7 @@ def _write_txn_offset_commit_request_topic_v3(self: TxnOffsetCommitRequestTopic,
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_txn_offset_commit_request_partition_v3(partitions_item, out)
     out.append(b"\0")
 
@@ -523,7 +524,7 @@ def _write_txn_offset_commit_request_v3(self: TxnOffsetCommitRequest, out: list[
         out.append(raw)
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_txn_offset_commit_request_topic_v3(topics_item, out)
     out.append(b"\0")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -102,7 +103,7 @@ def _read_txn_offset_commit_response_topic_v0(buf: Any, pos: int) -> tuple[TxnOf
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_txn_offset_commit_response_partition_v0(buf, pos)
         partitions.append(partitions_item)
     return TxnOffsetCommitResponseTopic(name, partitions), pos
@@ -116,7 +117,7 @@ def _read_txn_offset_commit_response_v0(buf: Any, pos: int) -> tuple[TxnOffsetCo
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_txn_offset_commit_response_topic_v0(buf, pos)
         topics.append(topics_item)
     return TxnOffsetCommitResponse(throttle_time_ms, topics), pos
@@ -158,7 +159,7 @@ def _read_txn_offset_commit_response_topic_v3(buf: Any, pos: int) -> tuple[TxnOf
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_txn_offset_commit_response_partition_v3(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -181,7 +182,7 @@ def _read_txn_offset_commit_response_v3(buf: Any, pos: int) -> tuple[TxnOffsetCo
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_txn_offset_commit_response_topic_v3(buf, pos)
         topics.append(topics_item)
     if buf[pos]:
@@ -200,13 +201,13 @@ def _write_txn_offset_commit_response_topic_v0(self: TxnOffsetCommitResponseTopi
     out.append(_P_h(len(raw)))
     out.append(raw)
     out.append(_P_i(len(self.partitions)))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_txn_offset_commit_response_partition_v0(partitions_item, out)
 
 
 def _write_txn_offset_commit_response_v0(self: TxnOffsetCommitResponse, out: list[Any]) -> None:
     out.append(_P_ii(self.throttle_time_ms, len(self.topics)))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_txn_offset_commit_response_topic_v0(topics_item, out)
 
 
@@ -221,7 +222,7 @@ def _write_txn_offset_commit_response_topic_v3(self: TxnOffsetCommitResponseTopi
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_txn_offset_commit_response_partition_v3(partitions_item, out)
     out.append(b"\0")
 
@@ -230,7 +231,7 @@ def _write_txn_offset_commit_response_v3(self: TxnOffsetCommitResponse, out: lis
     out.append(_P_i(self.throttle_time_ms))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_txn_offset_commit_response_topic_v3(topics_item, out)
     out.append(b"\0")
 

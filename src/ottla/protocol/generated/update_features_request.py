@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -108,7 +109,7 @@ def _read_update_features_request_v0(buf: Any, pos: int) -> tuple[UpdateFeatures
     if n > len(buf) - pos:
         truncated()
     feature_updates = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         feature_updates_item, pos = _read_feature_update_key_v0(buf, pos)
         feature_updates.append(feature_updates_item)
     if buf[pos]:
@@ -156,7 +157,7 @@ def _read_update_features_request_v1(buf: Any, pos: int) -> tuple[UpdateFeatures
     if n > len(buf) - pos:
         truncated()
     feature_updates = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         feature_updates_item, pos = _read_feature_update_key_v1(buf, pos)
         feature_updates.append(feature_updates_item)
     (validate_only,) = _U_o(buf, pos)
@@ -180,7 +181,7 @@ def _write_update_features_request_v0(self: UpdateFeaturesRequest, out: list[Any
     out.append(_P_i(self.timeout_ms))
     n = len(self.feature_updates) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for feature_updates_item in self.feature_updates:
+    for feature_updates_item in self.feature_updates if len(self.feature_updates) < 8 else paced(self.feature_updates):
         _write_feature_update_key_v0(feature_updates_item, out)
     out.append(b"\0")
 
@@ -197,7 +198,7 @@ def _write_update_features_request_v1(self: UpdateFeaturesRequest, out: list[Any
     out.append(_P_i(self.timeout_ms))
     n = len(self.feature_updates) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for feature_updates_item in self.feature_updates:
+    for feature_updates_item in self.feature_updates if len(self.feature_updates) < 8 else paced(self.feature_updates):
         _write_feature_update_key_v1(feature_updates_item, out)
     out.append(_P_ox(self.validate_only))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -136,7 +137,7 @@ def _read_update_features_response_v0(buf: Any, pos: int) -> tuple[UpdateFeature
     if n > len(buf) - pos:
         truncated()
     results = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         results_item, pos = _read_updatable_feature_result_v0(buf, pos)
         results.append(results_item)
     if buf[pos]:
@@ -201,7 +202,7 @@ def _write_update_features_response_v0(self: UpdateFeaturesResponse, out: list[A
         out.append(raw)
     n = len(self.results) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for results_item in self.results:
+    for results_item in self.results if len(self.results) < 8 else paced(self.results):
         _write_updatable_feature_result_v0(results_item, out)
     out.append(b"\0")
 

@@ -6,6 +6,7 @@ from struct import Struct as _struct
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -171,7 +172,7 @@ def _read_update_raft_voter_request_v0(buf: Any, pos: int) -> tuple[UpdateRaftVo
     if n > len(buf) - pos:
         truncated()
     listeners = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         listeners_item, pos = _read_listener_v0(buf, pos)
         listeners.append(listeners_item)
     k_raft_version_feature, pos = _read_k_raft_version_feature_v0(buf, pos)
@@ -210,7 +211,7 @@ def _write_update_raft_voter_request_v0(self: UpdateRaftVoterRequest, out: list[
     out.append(_P_ii16s(self.current_leader_epoch, self.voter_id, self.voter_directory_id))
     n = len(self.listeners) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for listeners_item in self.listeners:
+    for listeners_item in self.listeners if len(self.listeners) < 8 else paced(self.listeners):
         _write_listener_v0(listeners_item, out)
     _write_k_raft_version_feature_v0(self.k_raft_version_feature, out)
     out.append(b"\0")

@@ -6,6 +6,7 @@ from struct import Struct as _struct
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -133,7 +134,7 @@ def _read_topic_data_v0(buf: Any, pos: int) -> tuple[TopicData, int]:
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_partition_data_v0(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -170,7 +171,7 @@ def _read_vote_request_v0(buf: Any, pos: int) -> tuple[VoteRequest, int]:
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_topic_data_v0(buf, pos)
         topics.append(topics_item)
     if buf[pos]:
@@ -216,7 +217,7 @@ def _read_topic_data_v1(buf: Any, pos: int) -> tuple[TopicData, int]:
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_partition_data_v1(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -255,7 +256,7 @@ def _read_vote_request_v1(buf: Any, pos: int) -> tuple[VoteRequest, int]:
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_topic_data_v1(buf, pos)
         topics.append(topics_item)
     if buf[pos]:
@@ -301,7 +302,7 @@ def _read_topic_data_v2(buf: Any, pos: int) -> tuple[TopicData, int]:
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_partition_data_v2(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -340,7 +341,7 @@ def _read_vote_request_v2(buf: Any, pos: int) -> tuple[VoteRequest, int]:
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_topic_data_v2(buf, pos)
         topics.append(topics_item)
     if buf[pos]:
@@ -361,7 +362,7 @@ def _write_topic_data_v0(self: TopicData, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_partition_data_v0(partitions_item, out)
     out.append(b"\0")
 
@@ -377,7 +378,7 @@ def _write_vote_request_v0(self: VoteRequest, out: list[Any]) -> None:
         out.append(raw)
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_topic_data_v0(topics_item, out)
     out.append(b"\0")
 
@@ -393,7 +394,7 @@ def _write_topic_data_v1(self: TopicData, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_partition_data_v1(partitions_item, out)
     out.append(b"\0")
 
@@ -410,7 +411,7 @@ def _write_vote_request_v1(self: VoteRequest, out: list[Any]) -> None:
     out.append(_P_i(self.voter_id))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_topic_data_v1(topics_item, out)
     out.append(b"\0")
 
@@ -426,7 +427,7 @@ def _write_topic_data_v2(self: TopicData, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_partition_data_v2(partitions_item, out)
     out.append(b"\0")
 
@@ -443,7 +444,7 @@ def _write_vote_request_v2(self: VoteRequest, out: list[Any]) -> None:
     out.append(_P_i(self.voter_id))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_topic_data_v2(topics_item, out)
     out.append(b"\0")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -14,6 +15,7 @@ from ottla.protocol.primitives import (
     bad_length,
     read_uvarint,
     skip_tags,
+    tag_numbers,
     truncated,
     unexpected_null,
     uvarint,
@@ -142,7 +144,7 @@ def _read_topic_data_v0(buf: Any, pos: int) -> tuple[TopicData, int]:
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_partition_data_v0(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -165,7 +167,7 @@ def _read_vote_response_v0(buf: Any, pos: int) -> tuple[VoteResponse, int]:
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_topic_data_v0(buf, pos)
         topics.append(topics_item)
     if buf[pos]:
@@ -216,14 +218,14 @@ def _read_vote_response_v1(buf: Any, pos: int) -> tuple[VoteResponse, int]:
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_topic_data_v0(buf, pos)
         topics.append(topics_item)
     n = buf[pos]
     pos += 1
     if n > 127:
         n, pos = uvarint_rest(buf, pos, n)
-    for _ in range(n):
+    for _ in tag_numbers(n):
         tag, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
         if tag == 0:
@@ -237,7 +239,7 @@ def _read_vote_response_v1(buf: Any, pos: int) -> tuple[VoteResponse, int]:
             if n > len(buf) - pos:
                 truncated()
             node_endpoints = []
-            for _ in range(n):
+            for _ in range(n) if n < 8 else paced(range(n)):
                 node_endpoints_item, pos = _read_node_endpoint_v1(buf, pos)
                 node_endpoints.append(node_endpoints_item)
         else:
@@ -258,7 +260,7 @@ def _write_topic_data_v0(self: TopicData, out: list[Any]) -> None:
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_partition_data_v0(partitions_item, out)
     out.append(b"\0")
 
@@ -267,7 +269,7 @@ def _write_vote_response_v0(self: VoteResponse, out: list[Any]) -> None:
     out.append(_P_h(self.error_code))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_topic_data_v0(topics_item, out)
     out.append(b"\0")
 
@@ -285,7 +287,7 @@ def _write_vote_response_v1(self: VoteResponse, out: list[Any]) -> None:
     out.append(_P_h(self.error_code))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_topic_data_v0(topics_item, out)
     tags: list[tuple[int, bytes]] = []
     piece: list[Any]
@@ -293,7 +295,7 @@ def _write_vote_response_v1(self: VoteResponse, out: list[Any]) -> None:
         piece = []
         n = len(self.node_endpoints) + 1
         piece.append(UVARINT[n] if n < 128 else uvarint(n))
-        for node_endpoints_item in self.node_endpoints:
+        for node_endpoints_item in self.node_endpoints if len(self.node_endpoints) < 8 else paced(self.node_endpoints):
             _write_node_endpoint_v1(node_endpoints_item, piece)
         tags.append((0, b"".join(piece)))
     if tags:

@@ -6,6 +6,7 @@ from struct import Struct as _struct
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -165,7 +166,7 @@ def _read_voter_v0(buf: Any, pos: int) -> tuple[Voter, int]:
     if n > len(buf) - pos:
         truncated()
     endpoints = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         endpoints_item, pos = _read_endpoint_v0(buf, pos)
         endpoints.append(endpoints_item)
     k_raft_version_feature, pos = _read_k_raft_version_feature_v0(buf, pos)
@@ -189,7 +190,7 @@ def _read_voters_record_v0(buf: Any, pos: int) -> tuple[VotersRecord, int]:
     if n > len(buf) - pos:
         truncated()
     voters = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         voters_item, pos = _read_voter_v0(buf, pos)
         voters.append(voters_item)
     if buf[pos]:
@@ -219,7 +220,7 @@ def _write_voter_v0(self: Voter, out: list[Any]) -> None:
     out.append(_P_i16s(self.voter_id, self.voter_directory_id))
     n = len(self.endpoints) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for endpoints_item in self.endpoints:
+    for endpoints_item in self.endpoints if len(self.endpoints) < 8 else paced(self.endpoints):
         _write_endpoint_v0(endpoints_item, out)
     _write_k_raft_version_feature_v0(self.k_raft_version_feature, out)
     out.append(b"\0")
@@ -229,7 +230,7 @@ def _write_voters_record_v0(self: VotersRecord, out: list[Any]) -> None:
     out.append(_P_h(self.version))
     n = len(self.voters) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for voters_item in self.voters:
+    for voters_item in self.voters if len(self.voters) < 8 else paced(self.voters):
         _write_voter_v0(voters_item, out)
     out.append(b"\0")
 

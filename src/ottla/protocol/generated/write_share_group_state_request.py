@@ -6,6 +6,7 @@ from struct import Struct as _struct
 from typing import Any
 
 from ottla.model.ids import ZERO_UUID, Uuid
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -131,7 +132,7 @@ def _read_partition_data_v0(buf: Any, pos: int) -> tuple[PartitionData, int]:
     if n > len(buf) - pos:
         truncated()
     state_batches = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         state_batches_item, pos = _read_state_batch_v0(buf, pos)
         state_batches.append(state_batches_item)
     if buf[pos]:
@@ -154,7 +155,7 @@ def _read_write_state_data_v0(buf: Any, pos: int) -> tuple[WriteStateData, int]:
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_partition_data_v0(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -190,7 +191,7 @@ def _read_write_share_group_state_request_v0(buf: Any, pos: int) -> tuple[WriteS
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_write_state_data_v0(buf, pos)
         topics.append(topics_item)
     if buf[pos]:
@@ -213,7 +214,7 @@ def _read_partition_data_v1(buf: Any, pos: int) -> tuple[PartitionData, int]:
     if n > len(buf) - pos:
         truncated()
     state_batches = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         state_batches_item, pos = _read_state_batch_v0(buf, pos)
         state_batches.append(state_batches_item)
     if buf[pos]:
@@ -236,7 +237,7 @@ def _read_write_state_data_v1(buf: Any, pos: int) -> tuple[WriteStateData, int]:
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_partition_data_v1(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -272,7 +273,7 @@ def _read_write_share_group_state_request_v1(buf: Any, pos: int) -> tuple[WriteS
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_write_state_data_v1(buf, pos)
         topics.append(topics_item)
     if buf[pos]:
@@ -290,7 +291,7 @@ def _write_partition_data_v0(self: PartitionData, out: list[Any]) -> None:
     out.append(_P_iiiq(self.partition, self.state_epoch, self.leader_epoch, self.start_offset))
     n = len(self.state_batches) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for state_batches_item in self.state_batches:
+    for state_batches_item in self.state_batches if len(self.state_batches) < 8 else paced(self.state_batches):
         _write_state_batch_v0(state_batches_item, out)
     out.append(b"\0")
 
@@ -299,7 +300,7 @@ def _write_write_state_data_v0(self: WriteStateData, out: list[Any]) -> None:
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_partition_data_v0(partitions_item, out)
     out.append(b"\0")
 
@@ -311,7 +312,7 @@ def _write_write_share_group_state_request_v0(self: WriteShareGroupStateRequest,
     out.append(raw)
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_write_state_data_v0(topics_item, out)
     out.append(b"\0")
 
@@ -320,7 +321,7 @@ def _write_partition_data_v1(self: PartitionData, out: list[Any]) -> None:
     out.append(_P_iiiqi(self.partition, self.state_epoch, self.leader_epoch, self.start_offset, self.delivery_complete_count))
     n = len(self.state_batches) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for state_batches_item in self.state_batches:
+    for state_batches_item in self.state_batches if len(self.state_batches) < 8 else paced(self.state_batches):
         _write_state_batch_v0(state_batches_item, out)
     out.append(b"\0")
 
@@ -329,7 +330,7 @@ def _write_write_state_data_v1(self: WriteStateData, out: list[Any]) -> None:
     out.append(_P_16s(self.topic_id))
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_partition_data_v1(partitions_item, out)
     out.append(b"\0")
 
@@ -341,7 +342,7 @@ def _write_write_share_group_state_request_v1(self: WriteShareGroupStateRequest,
     out.append(raw)
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_write_state_data_v1(topics_item, out)
     out.append(b"\0")
 

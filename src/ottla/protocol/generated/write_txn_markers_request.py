@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct, pack, unpack_from
 from typing import Any
 
+from ottla.model.pace import charge, paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -107,6 +108,8 @@ def _read_writable_txn_marker_topic_v1(buf: Any, pos: int) -> tuple[WritableTxnM
         unexpected_null("WritableTxnMarkerTopic.partition_indexes")
     if n * 4 > len(buf) - pos:
         truncated()
+    if n > 63:
+        charge(n)
     partition_indexes = list(unpack_from(f">{n}i", buf, pos))
     pos += n * 4
     if buf[pos]:
@@ -129,7 +132,7 @@ def _read_writable_txn_marker_v1(buf: Any, pos: int) -> tuple[WritableTxnMarker,
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_writable_txn_marker_topic_v1(buf, pos)
         topics.append(topics_item)
     (coordinator_epoch,) = _U_i(buf, pos)
@@ -152,7 +155,7 @@ def _read_write_txn_markers_request_v1(buf: Any, pos: int) -> tuple[WriteTxnMark
     if n > len(buf) - pos:
         truncated()
     markers = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         markers_item, pos = _read_writable_txn_marker_v1(buf, pos)
         markers.append(markers_item)
     if buf[pos]:
@@ -175,7 +178,7 @@ def _read_writable_txn_marker_v2(buf: Any, pos: int) -> tuple[WritableTxnMarker,
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_writable_txn_marker_topic_v1(buf, pos)
         topics.append(topics_item)
     coordinator_epoch, transaction_version = _U_ib(buf, pos)
@@ -198,7 +201,7 @@ def _read_write_txn_markers_request_v2(buf: Any, pos: int) -> tuple[WriteTxnMark
     if n > len(buf) - pos:
         truncated()
     markers = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         markers_item, pos = _read_writable_txn_marker_v2(buf, pos)
         markers.append(markers_item)
     if buf[pos]:
@@ -223,7 +226,7 @@ def _write_writable_txn_marker_v1(self: WritableTxnMarker, out: list[Any]) -> No
     out.append(_P_qho(self.producer_id, self.producer_epoch, self.transaction_result))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_writable_txn_marker_topic_v1(topics_item, out)
     out.append(_P_ix(self.coordinator_epoch))
 
@@ -231,7 +234,7 @@ def _write_writable_txn_marker_v1(self: WritableTxnMarker, out: list[Any]) -> No
 def _write_write_txn_markers_request_v1(self: WriteTxnMarkersRequest, out: list[Any]) -> None:
     n = len(self.markers) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for markers_item in self.markers:
+    for markers_item in self.markers if len(self.markers) < 8 else paced(self.markers):
         _write_writable_txn_marker_v1(markers_item, out)
     out.append(b"\0")
 
@@ -240,7 +243,7 @@ def _write_writable_txn_marker_v2(self: WritableTxnMarker, out: list[Any]) -> No
     out.append(_P_qho(self.producer_id, self.producer_epoch, self.transaction_result))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_writable_txn_marker_topic_v1(topics_item, out)
     out.append(_P_ibx(self.coordinator_epoch, self.transaction_version))
 
@@ -248,7 +251,7 @@ def _write_writable_txn_marker_v2(self: WritableTxnMarker, out: list[Any]) -> No
 def _write_write_txn_markers_request_v2(self: WriteTxnMarkersRequest, out: list[Any]) -> None:
     n = len(self.markers) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for markers_item in self.markers:
+    for markers_item in self.markers if len(self.markers) < 8 else paced(self.markers):
         _write_writable_txn_marker_v2(markers_item, out)
     out.append(b"\0")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from struct import Struct as _struct
 from typing import Any
 
+from ottla.model.pace import paced
 from ottla.protocol.primitives import (
     EMPTY,
     MAX_STRING,
@@ -118,7 +119,7 @@ def _read_writable_txn_marker_topic_result_v1(buf: Any, pos: int) -> tuple[Writa
     if n > len(buf) - pos:
         truncated()
     partitions = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         partitions_item, pos = _read_writable_txn_marker_partition_result_v1(buf, pos)
         partitions.append(partitions_item)
     if buf[pos]:
@@ -141,7 +142,7 @@ def _read_writable_txn_marker_result_v1(buf: Any, pos: int) -> tuple[WritableTxn
     if n > len(buf) - pos:
         truncated()
     topics = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         topics_item, pos = _read_writable_txn_marker_topic_result_v1(buf, pos)
         topics.append(topics_item)
     if buf[pos]:
@@ -162,7 +163,7 @@ def _read_write_txn_markers_response_v1(buf: Any, pos: int) -> tuple[WriteTxnMar
     if n > len(buf) - pos:
         truncated()
     markers = []
-    for _ in range(n):
+    for _ in range(n) if n < 8 else paced(range(n)):
         markers_item, pos = _read_writable_txn_marker_result_v1(buf, pos)
         markers.append(markers_item)
     if buf[pos]:
@@ -183,7 +184,7 @@ def _write_writable_txn_marker_topic_result_v1(self: WritableTxnMarkerTopicResul
     out.append(raw)
     n = len(self.partitions) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for partitions_item in self.partitions:
+    for partitions_item in self.partitions if len(self.partitions) < 8 else paced(self.partitions):
         _write_writable_txn_marker_partition_result_v1(partitions_item, out)
     out.append(b"\0")
 
@@ -192,7 +193,7 @@ def _write_writable_txn_marker_result_v1(self: WritableTxnMarkerResult, out: lis
     out.append(_P_q(self.producer_id))
     n = len(self.topics) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for topics_item in self.topics:
+    for topics_item in self.topics if len(self.topics) < 8 else paced(self.topics):
         _write_writable_txn_marker_topic_result_v1(topics_item, out)
     out.append(b"\0")
 
@@ -200,7 +201,7 @@ def _write_writable_txn_marker_result_v1(self: WritableTxnMarkerResult, out: lis
 def _write_write_txn_markers_response_v1(self: WriteTxnMarkersResponse, out: list[Any]) -> None:
     n = len(self.markers) + 1
     out.append(UVARINT[n] if n < 128 else uvarint(n))
-    for markers_item in self.markers:
+    for markers_item in self.markers if len(self.markers) < 8 else paced(self.markers):
         _write_writable_txn_marker_result_v1(markers_item, out)
     out.append(b"\0")
 

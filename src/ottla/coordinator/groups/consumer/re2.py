@@ -7,6 +7,7 @@ becomes a set of states that all move on at once. Topic names are ASCII, so that
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import TypeAlias
 
 from ottla.coordinator.groups.consumer.re2_syntax import (
@@ -19,6 +20,7 @@ from ottla.coordinator.groups.consumer.re2_syntax import (
     Sequence,
     parse,
 )
+from ottla.model.pace import spend
 
 __all__ = ["MAX_STATES", "Pattern", "PatternError"]
 
@@ -43,12 +45,24 @@ class Pattern:
         self._remembers = not any(kind in ("word", "no word") for kind, _, _ in self._states)
 
     def matches(self, text: str) -> bool:
+        walk = self.walk(text)
+        while True:
+            try:
+                spend(next(walk) >> 1)
+            except StopIteration as end:
+                return bool(end.value)
+
+    def walk(self, text: str) -> Generator[int, None, bool]:
+        """Whether the name matches, in steps: yields how many states it looks at before it looks at them. A long name and
+        a large expression come to half a million.
+        """
         current = self._closure([self._start], text, 0)
         last = len(text) - 1
         for position, character in enumerate(text):
             key = (current, character)
             known = self._moves.get(key) if position < last else None
             if known is None:
+                yield 2 * len(current)
                 known = self._step(current, character, text, position)
                 if position < last and self._remembers and len(self._moves) < MAX_MOVES:
                     self._moves[key] = known

@@ -7,7 +7,7 @@ than every ten seconds.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Iterator
 from enum import Enum
 from functools import partial
 
@@ -25,6 +25,10 @@ from ottla.model.errors import ErrorCode, KafkaError
 log = get_logger(__name__)
 
 _MIN_REFRESH_INTERVAL_MS = 10_000
+STATES_PER_EVENT = 20_000
+"""States of expressions that one event looks at: some milliseconds."""
+STATES_PER_NAME = 20
+"""What a name costs whose steps are all remembered."""
 
 
 class RegexChange(Enum):
@@ -88,12 +92,24 @@ class RegularExpressions:
 
     def _resolve(self, caller: Caller, group_id: str, regexes: frozenset[str]) -> GroupDecision:
         """All expressions of the group, with the eyes of the member whose heartbeat caused it, as Kafka does."""
+        topics = list(self._shelf.image.topics_by_name)
+        resolution = Resolution(sorted(regexes), topics, caller.may_describe, self._shelf.image_version)
+        return self._go_on(group_id, resolution)
+
+    def _go_on(self, group_id: str, resolution: Resolution) -> GroupDecision:
+        """A part of the work in each event, so that others get their turn; records come with the last."""
         draft = Draft()
         group = self._shelf.groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
             return draft.decide()
+        if not resolution.advance(STATES_PER_EVENT):
+            self._shelf.timers.schedule(regex_key(group_id), 0, partial(self._go_on, group_id, resolution))
+            return draft.decide()
+        now_ms = self._shelf.clock.time_ms()
         resolved = {
-            regex: self._match(caller, regex) for regex in sorted(regexes) if group.subscriptions.regexes[regex]
+            regex: ResolvedRegex(topics, resolution.image_version, now_ms)
+            for regex, topics in resolution.topics.items()
+            if group.subscriptions.regexes[regex]
         }
         changed = False
         for regex, now in resolved.items():
@@ -107,18 +123,41 @@ class RegularExpressions:
         log.info("group.expressions_resolved", group=group_id, expressions=len(resolved), changed=changed)
         return draft.decide()
 
-    def _match(self, caller: Caller, regex: str) -> ResolvedRegex:
-        try:
-            pattern = Pattern(regex)
-        except PatternError as error:
-            # A record of a server that takes more than we do: it matches nothing here.
-            log.warning("expression.invalid", expression=regex, reason=str(error))
-            topics: frozenset[str] = frozenset()
-        else:
-            topics = frozenset(filter(pattern.matches, self._shelf.image.topics_by_name))
-        if caller.may_describe is not None:
-            topics = frozenset(filter(caller.may_describe, topics))
-        return ResolvedRegex(topics, self._shelf.image_version, self._shelf.clock.time_ms())
+
+class Resolution:
+    """Which topics each expression matches, found in steps."""
+
+    def __init__(
+        self, regexes: list[str], names: list[str], may_describe: Callable[[str], bool] | None, image_version: int
+    ) -> None:
+        self.topics: dict[str, frozenset[str]] = {}
+        self.image_version = image_version
+        self._may_describe = may_describe
+        self._steps = self._find(regexes, names)
+
+    def advance(self, states: int) -> bool:
+        """Look at about so many states more; whether all expressions are resolved."""
+        for looked_at in self._steps:
+            states -= looked_at
+            if states <= 0:
+                return False
+        return True
+
+    def _find(self, regexes: list[str], names: list[str]) -> Iterator[int]:
+        for regex in regexes:
+            try:
+                pattern = Pattern(regex)
+            except PatternError as error:
+                # A record of a server that takes more than we do: it matches nothing here.
+                log.warning("expression.invalid", expression=regex, reason=str(error))
+                self.topics[regex] = frozenset()
+                continue
+            found = set()
+            for name in names:
+                yield STATES_PER_NAME
+                if (yield from pattern.walk(name)) and (self._may_describe is None or self._may_describe(name)):
+                    found.add(name)
+            self.topics[regex] = frozenset(found)
 
 
 def validate(regex: str) -> None:

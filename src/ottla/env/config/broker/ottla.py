@@ -116,6 +116,21 @@ class OttlaSettings(Settings):
         "Whether records inside of produced batches are read and refused as by Apache Kafka, on all topics.",
         mode=CLUSTER, undeclared=True,
     )
+    ottla_request_max_elements: int = setting(
+        INT, 1_000_000, at_least(1000),
+        "Elements (topics, partitions, groups, ...) that one request may have; a larger one closes its connection.",
+        undeclared=True,
+    )
+    ottla_request_max_changes: int = setting(
+        INT, 10_000, at_least(1000),
+        "Elements of one request that changes groups, topics, settings or ACLs: such a change is made in one step.",
+        undeclared=True,
+    )
+    ottla_response_max_elements: int = setting(
+        INT, 4_000_000, at_least(1000),
+        "Elements that are built and written for one answer; a request for more closes its connection.",
+        undeclared=True,
+    )
     ottla_schema_registry_url: str | None = setting(
         STRING, None, None, "The schema registry that ottla.schema.validation of topics asks.", undeclared=True
     )

@@ -1,0 +1,35 @@
+"""Whether a producer's bad records may go to the quarantine topic: decided here, at each produce.
+
+The node writes them for the producer, so the producer needs WRITE on the quarantine topic as if it wrote there itself. A
+producer whose records all match needs nothing. The setting may be older than the rules for it (or its topic may have
+changed since), so the rules are asked again here.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.context import RequestContext
+from ottla.metadata.image import RESOURCE_TOPIC
+from ottla.model.acls import Operation, ResourceType
+from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.quarantine import MODE_SETTING, target_problem
+
+_OFF = "off"
+
+
+def quarantine_refusal(context: RequestContext, topic: str, target: str) -> KafkaError | None:
+    """Why records of `topic` may not be put aside into `target` for this principal; None when they may."""
+    problem = target_problem(topic, target)
+    if problem is not None:
+        return KafkaError(
+            ErrorCode.INVALID_RECORD, f"Records do not match their schema and cannot be put aside: {problem}"
+        )
+    settings = context.broker.image.configs.get((RESOURCE_TOPIC, target), {})
+    if settings.get(MODE_SETTING, _OFF) != _OFF:
+        text = f"Records do not match their schema and cannot be put aside: {target} checks schemas itself; set its "
+        return KafkaError(ErrorCode.INVALID_RECORD, f"{text}{MODE_SETTING} to {_OFF}")
+    if not context.allowed(Operation.WRITE, ResourceType.TOPIC, target):
+        text = (
+            f"Records do not match their schema, and {context.principal} has no WRITE on the quarantine topic {target}"
+        )
+        return KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, text)
+    return None

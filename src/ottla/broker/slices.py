@@ -1,0 +1,164 @@
+"""Large requests are handled in slices: between two slices the loop serves everybody else.
+
+A request with many elements, or an API whose answer may have many, is decoded, handled and encoded in a greenlet. Its
+loops go through `ottla.model.pace.paced`, which counts the work and switches back to the loop after a slice. One slice is
+done in a turn of the loop, whatever the number of such requests; they take turns. Nothing else runs in a greenlet, and
+a loop without `paced` in it is never interrupted: a decision and its change stay together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from greenlet import getcurrent, greenlet
+
+from ottla.model.pace import TooMuchWorkError, at_pace
+
+ResultT = TypeVar("ResultT")
+
+SLICE_UNITS = 500
+"""A unit is about a microsecond of counted work; short arrays inside of the counted ones come on top."""
+_NEVER = 1_000_000_000
+_COLLECT_TURNS = 50_000
+"""After so many turns without a pause a full collection may happen all the same."""
+
+
+class CancelledWork(BaseException):
+    """The peer is gone. Not an Exception: no handler takes it for its own failure."""
+
+
+class Job(Generic[ResultT]):
+    """One request's work. It is also the Pace of that work."""
+
+    __slots__ = (
+        "_cancelled",
+        "_error",
+        "_greenlet",
+        "_left",
+        "_main",
+        "_on_done",
+        "_result",
+        "_units",
+        "done",
+        "interruptible",
+    )
+
+    def __init__(self, work: Callable[[Job[ResultT]], ResultT], max_elements: int) -> None:
+        self._main: greenlet | None = None
+        self._greenlet = greenlet(lambda: self._run(work))
+        self._left = max_elements
+        self._units = 0
+        self._cancelled = False
+        self._result: ResultT | None = None
+        self._error: Exception | None = None
+        self._on_done: Callable[[], None] | None = None
+        self.done = False
+        self.interruptible = True
+        """Whether the work may be dropped between two elements when the peer is gone."""
+
+    def allow(self, max_elements: int) -> None:
+        """From here on so many elements."""
+        self._left = max_elements
+
+    def spend(self, elements: int, units: int) -> None:
+        self._left -= elements
+        if self._left < 0:
+            raise TooMuchWorkError(
+                "too many elements in a request (ottla.request.max.elements, ottla.request.max.changes) or in the answer to it "
+                "(ottla.response.max.elements)"
+            )
+        self._units += units
+        if self._units >= SLICE_UNITS and self._main is not None and getcurrent() is self._greenlet:
+            self._units = 0
+            with at_pace(None):
+                self._main.switch()
+            if self._cancelled and self.interruptible:
+                raise CancelledWork
+
+    def cancel(self) -> None:
+        """The peer is gone: decoding and encoding end here, what a handler has begun is finished."""
+        self._cancelled = True
+
+    def result(self) -> ResultT:
+        """Of the work that is done: its value, or its exception."""
+        if self._error is not None:
+            raise self._error
+        return self._result  # type: ignore[return-value]  # done and without an error
+
+    def then(self, on_done: Callable[[], None]) -> None:
+        self._on_done = on_done
+
+    def step(self) -> None:
+        """One slice."""
+        self._main = getcurrent()
+        self._greenlet.switch()
+        if self.done and self._on_done is not None:
+            self._on_done()
+
+    def _run(self, work: Callable[[Job[ResultT]], ResultT]) -> None:
+        try:
+            with at_pace(self):
+                self._result = work(self)
+        except CancelledWork:
+            self._on_done = None
+        except Exception as error:  # noqa: BLE001 - whoever asks for the result gets it
+            self._error = error
+        self.done = True
+
+
+class Slices:
+    """The jobs of one loop, in turn. While there are any, the collector leaves old objects alone: a full collection walks
+    everything that the jobs have built, in one go.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[Job[Any]] = deque()
+        self._thresholds: tuple[int, int, int] | None = None
+        self.turns = 0
+
+    def start(self, work: Callable[[Job[ResultT]], ResultT], max_elements: int) -> Job[ResultT]:
+        """Do the first slice now, unless others wait for their turn. The job may be done then."""
+        job = Job(work, max_elements)
+        if not self._waiting:
+            job.step()
+            if job.done:
+                return job
+        self._waiting.append(job)
+        if len(self._waiting) == 1:
+            self._postpone_collections()
+            asyncio.get_running_loop().call_soon(self._turn)
+        return job
+
+    def _postpone_collections(self) -> None:
+        if self._thresholds is None:
+            self._thresholds = gc.get_threshold()
+            gc.set_threshold(*self._thresholds[:2], _NEVER)
+
+    def _allow_collections(self) -> None:
+        if self._thresholds is not None:
+            gc.set_threshold(*self._thresholds)
+            self._thresholds = None
+
+    def _turn(self) -> None:
+        self.turns += 1
+        job = self._waiting.popleft()
+        try:
+            job.step()
+        finally:
+            if not job.done:
+                self._waiting.append(job)
+            if self._waiting:
+                asyncio.get_running_loop().call_soon(self._turn)
+                if not self.turns % _COLLECT_TURNS:
+                    self._allow_collections()
+                elif self._thresholds is None:
+                    self._postpone_collections()
+            else:
+                self._allow_collections()
+
+    def __len__(self) -> int:
+        return len(self._waiting)

@@ -1,0 +1,119 @@
+"""Work in slices: it goes on where it stopped, jobs take turns, and a decision is never interrupted."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+
+import pytest
+
+from ottla.broker.slices import SLICE_UNITS, Job, Slices
+from ottla.model.pace import Bounded, TooMuchWorkError, at_pace, charge, paced, spend
+
+MANY = range(20 * SLICE_UNITS)
+
+
+async def drained(slices: Slices) -> None:
+    while len(slices):  # noqa: ASYNC110 - each turn of the loop does one slice
+        await asyncio.sleep(0)
+
+
+def test_without_a_pace_nothing_changes() -> None:
+    items = [1, 2, 3]
+    assert paced(items) is items
+
+
+def test_bounded_work_stops() -> None:
+    with at_pace(Bounded(100)):
+        assert sum(paced(range(10))) == 45
+        charge(60)
+        with pytest.raises(TooMuchWorkError):
+            sum(paced(range(1000)))
+
+
+def test_small_work_is_done_at_once() -> None:
+    slices = Slices()
+    job = slices.start(lambda _job: sum(paced(range(100))), 1000)
+    assert job.done
+    assert job.result() == 4950
+    assert len(slices) == 0
+
+
+def test_jobs_take_turns_and_give_what_they_were_asked_for() -> None:
+    async def main() -> None:
+        slices = Slices()
+        order: list[str] = []
+        before = gc.get_threshold()
+
+        def work(name: str) -> int:
+            total = 0
+            for number in paced(MANY):
+                if not number % SLICE_UNITS:
+                    order.append(name)
+                total += number
+            return total
+
+        jobs = [slices.start(lambda _job, name=name: work(name), 10**9) for name in "ab"]  # type: ignore[misc]
+        assert not any(job.done for job in jobs)
+        assert gc.get_threshold() != before
+        await drained(slices)
+        assert [job.result() for job in jobs] == [sum(MANY)] * 2
+        assert "ab" * 5 in "".join(order)
+        assert gc.get_threshold() == before
+
+    asyncio.run(main())
+
+
+def test_an_error_reaches_who_asks_and_too_much_work_is_one() -> None:
+    async def main() -> None:
+        slices = Slices()
+
+        def fails(_job: Job[None]) -> None:
+            for number in paced(MANY):
+                if number == len(MANY) - 1:
+                    raise KeyError("here")
+
+        job, large = slices.start(fails, 10**9), slices.start(lambda _job: sum(paced(MANY)), 1000)
+        await drained(slices)
+        with pytest.raises(KeyError, match="here"):
+            job.result()
+        with pytest.raises(TooMuchWorkError):
+            large.result()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("interruptible", [True, False])
+def test_a_peer_that_is_gone(interruptible: bool) -> None:
+    async def main() -> None:
+        slices = Slices()
+        seen: list[int] = []
+        delivered: list[str] = []
+
+        def work(job: Job[None]) -> None:
+            job.interruptible = interruptible
+            for number in paced(MANY):
+                seen.append(number)  # noqa: PERF402 - one by one
+
+        job = slices.start(work, 10**9)
+        job.then(lambda: delivered.append("done"))
+        job.cancel()
+        await drained(slices)
+        assert (len(seen) == len(MANY)) is not interruptible
+        assert delivered == ([] if interruptible else ["done"])
+
+    asyncio.run(main())
+
+
+def test_a_decision_is_not_interrupted() -> None:
+    async def main() -> None:
+        slices = Slices()
+
+        def decide(_job: Job[int]) -> int:
+            with at_pace(None):
+                spend(100 * SLICE_UNITS)
+                return sum(paced(MANY))
+
+        assert slices.start(decide, 10).done
+
+    asyncio.run(main())
