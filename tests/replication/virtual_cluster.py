@@ -171,6 +171,7 @@ class VirtualNode:
             authorizer=None,
             metrics=None,
             schemas=None,
+            walks=None,
             image=self.publisher.image,
         )
         if cluster.log_dirs == 1:
