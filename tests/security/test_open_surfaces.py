@@ -53,6 +53,15 @@ def test_a_server_without_users_refuses_other_addresses(words: list[str], addres
     assert "--users" in done.output
 
 
+@pytest.mark.parametrize("command", ["console", "registry"])
+def test_rules_that_only_mask_fields_are_no_login(command: str, tmp_path: Path) -> None:
+    rules = tmp_path / "access.toml"
+    rules.write_text('[[mask]]\ntopics = ["*"]\nfield = "value.card"\nmode = "hide"\n')
+    done = CliRunner().invoke(ottla, [command, "--listen", f"{EVERYWHERE}:1", "--access-rules", str(rules)])
+    assert done.exit_code == 2
+    assert "--allow-open" in done.output
+
+
 def test_up_refuses_other_addresses_and_leaves_nothing(tmp_path: Path) -> None:
     for more in ([], ["--nodes", "3"]):
         command = [

@@ -9,3 +9,10 @@ access_rules_option = click.option(
     type=click.Path(exists=True, dir_okay=False),
     help="TOML file: login by OpenID Connect, roles on topics and subjects, masked fields (docs/security.md).",
 )
+
+
+def has_provider_login(path: str | None) -> bool:
+    """Whether the rules have people log in at an OpenID provider; WebAccessError when the file cannot be used."""
+    from ottla.security.access_rules import load_access_rules
+
+    return bool(path) and load_access_rules(path or "").oidc is not None

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ottla.cli.access_rules import access_rules_option
+from ottla.cli.access_rules import access_rules_option, has_provider_login
 from ottla.cli.web_options import allow_open_option, refuse_open, web_options
 
 
@@ -66,16 +66,21 @@ def console(
 
         click.echo(hashed(click.prompt("Password", hide_input=True, confirmation_prompt=True)))
         return
+    from ottla.security.web import WebAccessError
+
     host, _, port = listen.rpartition(":")
     if not port.isdigit():
         raise click.BadParameter(f"{listen!r} is not HOST:PORT", param_hint="--listen")
-    refuse_open("the console", host or "127.0.0.1", web, allow_open=allow_open)
+    try:
+        provider_login = has_provider_login(web["access_rules"])
+    except WebAccessError as error:
+        raise click.UsageError(str(error)) from None
+    refuse_open("the console", host or "127.0.0.1", web, allow_open=allow_open, provider_login=provider_login)
     from ottla.client.audit.sinks import AuditDestinationError
     from ottla.console.errors import ConsoleError
     from ottla.console.serve import LOOPBACK_NAMES, serve
     from ottla.console.settings import ConsoleSettings
     from ottla.env.config.properties import parse_properties
-    from ottla.security.web import WebAccessError
 
     client = parse_properties(Path(command_config).read_text("utf-8")) if command_config else {}
     scheme = "https" if web["tls_certificate"] or web["tls_key"] else "http"

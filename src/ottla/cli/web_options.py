@@ -50,9 +50,12 @@ def allow_open_option(command: _Command) -> _Command:
     return click.option(FLAG, "allow_open", is_flag=True, envvar=ENVIRONMENT, help=text)(command)
 
 
-def refuse_open(surface: str, host: str, web: Mapping[str, Any], *, allow_open: bool) -> None:
-    """Raises click.UsageError when the server would let everybody in from elsewhere; `web` are the options above."""
-    asks = any(web.get(name) for name in ("users_file", "jwks_url", "tls_client_ca", "access_rules"))
+def refuse_open(
+    surface: str, host: str, web: Mapping[str, Any], *, allow_open: bool, provider_login: bool = False
+) -> None:
+    """Raises click.UsageError when the server would let everybody in from elsewhere; `web` are the options above, and
+    `provider_login` means that people log in at an OpenID provider."""
+    asks = provider_login or any(web.get(name) for name in ("users_file", "jwks_url", "tls_client_ca"))
     if not (asks or allow_open or is_loopback(host)):
         raise click.UsageError(
             open_refusal(surface, host, close="--users FILE (`ottla console --hash-password` helps)")
