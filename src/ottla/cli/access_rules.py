@@ -7,7 +7,7 @@ import click
 access_rules_option = click.option(
     "--access-rules",
     type=click.Path(exists=True, dir_okay=False),
-    help="TOML file: login by OpenID Connect, roles on topics and subjects, masked fields (docs/security.md).",
+    help="TOML: OpenID login, roles by topic, masks.",
 )
 
 

@@ -80,7 +80,6 @@ def ottla() -> None:
     \b
     Examples:
       ottla up
-      ottla topic create orders
       ottla consume orders --from -10m
     """
 

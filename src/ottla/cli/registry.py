@@ -20,33 +20,33 @@ from ottla.cli.web_options import allow_open_option, refuse_open, web_options
     envvar="OTTLA_BOOTSTRAP_SERVERS",
     default="127.0.0.1:9092",
     show_default=True,
-    help="The cluster's brokers.",
+    help="The brokers.",
 )
 @click.option("-l", "--listen", default="127.0.0.1:8081", show_default=True, metavar="HOST:PORT",
               help="Where to answer; port 0 takes a free one.")  # fmt: skip
-@click.option("--advertised-url", help="How other instances reach this one; from --listen when not given.")
-@click.option("--topic", default="_schemas", show_default=True, help="The compacted topic that holds everything.")
+@click.option("--advertised-url", help="URL for other instances; else from --listen.")
+@click.option("--topic", default="_schemas", show_default=True, help="The compacted topic.")
 @click.option("--group-id", default="schema-registry", show_default=True, callback=named,
-              help="The group that elects the writer.")  # fmt: skip
-@click.option("--alone", is_flag=True, help="Write without an election: no other instance is meant to.")
+              help="The group of instances.")  # fmt: skip
+@click.option("--alone", is_flag=True, help="Write without an election.")
 @click.option("--replication-factor", default=3, show_default=True, help="Of the topic when it is made.")
-@click.option("--schema-max-bytes", default=1_000_000, show_default=True, help="The largest schema accepted.")
+@click.option("--schema-max-bytes", default=1_000_000, show_default=True, help="The largest schema.")
 @click.option("--client-property", "properties", multiple=True, metavar="NAME=VALUE",
-              help="A setting of librdkafka, such as security.protocol=SSL; `ps` shows it, so a password goes into a file.")  # fmt: skip
+              help="A setting of librdkafka, which `ps` shows.")  # fmt: skip
 @click.option("--client-config", type=click.Path(exists=True, dir_okay=False),
-              help="Settings of librdkafka, a NAME=VALUE line each; --client-property wins.")  # fmt: skip
+              help="Settings of librdkafka, NAME=VALUE lines.")  # fmt: skip
 @web_options
 @allow_open_option
 @access_rules_option
 @click.option("--forward-user", envvar="OTTLA_REGISTRY_FORWARD_USER", metavar="NAME:PASSWORD",
               help="Who forwards writes to the elected writer.")  # fmt: skip
 @click.option("--peer", "peers", multiple=True, metavar="URL",
-              help="Another instance, which forwarded writes and their credentials may go to; may be repeated.")  # fmt: skip
+              help="An instance to forward writes and logins to.")  # fmt: skip
 @click.option("--peer-secret-file", type=click.Path(exists=True, dir_okay=False), envvar="OTTLA_REGISTRY_PEER_SECRET_FILE",
-              help="A secret that all instances share, by which they know each other's addresses.")  # fmt: skip
+              help="A secret that all instances share.")  # fmt: skip
 @click.option("--allowed-host", "allowed_hosts", multiple=True, metavar="NAME",
-              help="A further host name that clients use for this registry; .example.org allows all names below it.")  # fmt: skip
-@click.option("--forward-ca", help="PEM certificates to trust when writes are forwarded over HTTPS.")
+              help="A further name of this host, or .example.org.")  # fmt: skip
+@click.option("--forward-ca", help="PEM certificates to trust when forwarding.")
 @click.option("--until-stdin-closes", is_flag=True, hidden=True, help="End with the process that started this one.")
 def registry(
     *,

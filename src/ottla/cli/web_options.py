@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _FILE = click.Path(exists=True, dir_okay=False)
 _OPTIONS = (
-    click.option("--users", "users_file", type=_FILE, help="Who may log in: NAME:ROLE:HASH a line (docs/security.md)."),
-    click.option("--jwks-url", help="Take bearer tokens that are signed by a key of this set (file:, http:, https:)."),
+    click.option("--users", "users_file", type=_FILE, help="Who may log in: NAME:ROLE:HASH a line."),
+    click.option("--jwks-url", help="Take bearer tokens signed by a key of this set."),
     click.option("--token-issuer", help="The issuer that tokens must name."),
     click.option("--token-audience", multiple=True, help="An audience that tokens must name."),
     click.option("--tls-certificate", help="Serve HTTPS with this PEM certificate chain."),
-    click.option("--tls-key", help="The PEM key of the certificate, where it is not in the same file."),
+    click.option("--tls-key", help="The PEM key, where it has a file of its own."),
     click.option(
         "--audit",
         multiple=True,
         metavar="DESTINATION",
-        help="Record changes and refusals: topic[:NAME], file:PATH, syslog+udp://HOST:PORT, syslog+tcp://HOST:PORT, syslog+unix:PATH; may be repeated.",
+        help="Record changes: topic[:NAME], file:PATH, syslog+tcp://HOST:PORT, ...",
     ),
-    click.option("--tls-client-ca", type=_FILE, help="Clients must show a certificate of these authorities (PEM)."),
+    click.option("--tls-client-ca", type=_FILE, help="Clients must show a certificate of this CA."),
 )
 
 
@@ -46,7 +46,7 @@ def web_access(given: Mapping[str, Any], realm: str) -> WebAccess:
 
 
 def allow_open_option(command: _Command) -> _Command:
-    text = "Serve an address other than loopback without a login."
+    text = "Serve more than loopback without a login."
     return click.option(FLAG, "allow_open", is_flag=True, envvar=ENVIRONMENT, help=text)(command)
 
 
