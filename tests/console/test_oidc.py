@@ -26,6 +26,7 @@ from ottla.console.pages.login import ATTEMPT_COOKIE
 from ottla.console.sessions import MAX_SESSIONS, Sessions
 from ottla.security.access_rules import OidcRules
 from ottla.testing import Broker
+from tests.console.apart import run_apart
 from tests.console.site import ServedConsole
 from tests.support.kafka_jars import Unavailable
 from tests.support.oidc_provider import CLIENT_ID, CLIENT_SECRET, OidcProvider, log_in, onward
@@ -242,7 +243,7 @@ def test_logins_on_their_way_are_bounded() -> None:
         gate.set()
         return await asyncio.gather(*waiting, return_exceptions=True)
 
-    found = asyncio.run(crowd())
+    found = run_apart(crowd())
     assert sum(isinstance(each, ConsoleError) for each in found) == 100 - 64
 
 

@@ -6,7 +6,6 @@ import asyncio
 import json
 import struct
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -33,6 +32,7 @@ from ottla.console.registry_client import Registry
 from ottla.console.render import size, span
 from ottla.security.ruled_access import RuledAccess
 from ottla.security.web import check_password, hash_password
+from tests.console.apart import run_apart
 from tests.console.site import ServedConsole
 
 
@@ -86,8 +86,7 @@ def test_a_page_that_changed_something_is_not_told_what_was_before() -> None:
         assert committed_of(await under_way) == 3, "that look began before"
         return committed_of(await asking)
 
-    with ThreadPoolExecutor(1) as thread:  # the browser of other tests has its loop in this one
-        assert thread.submit(lambda: asyncio.run(looked())).result(30) == 7
+    assert run_apart(looked()) == 7
 
 
 def test_a_page_waits_for_a_rule_and_a_user_that_brokers_hear_of_later(
@@ -299,7 +298,7 @@ def test_a_forged_session_is_no_session(tmp_path) -> None:
     users = tmp_path / "users"
     users.write_text(f"ana:admin:{hash_password('geheim-1')}\n")
     access = AccessControl(RuledAccess.from_options(users_file=str(users)), read_only=False, hosts=())
-    cookie = asyncio.run(access.login("ana", "geheim-1", ""))
+    cookie = run_apart(access.login("ana", "geheim-1", ""))
     assert cookie is not None
     assert access.sessions.get(cookie) is not None
     assert access.sessions.get(cookie[:-1] + ("0" if cookie[-1] != "0" else "1")) is None
@@ -307,8 +306,8 @@ def test_a_forged_session_is_no_session(tmp_path) -> None:
     assert access.unseal(sealed) == {"name": "ana"}
     assert access.unseal(sealed[:-1] + ("0" if sealed[-1] != "0" else "1")) is None
     assert access.unseal("") is None
-    assert asyncio.run(access.login("ana", "wrong", "")) is None
-    assert asyncio.run(access.login("bob", "geheim-1", "")) is None
+    assert run_apart(access.login("ana", "wrong", "")) is None
+    assert run_apart(access.login("bob", "geheim-1", "")) is None
 
 
 def test_client_settings_become_librdkafkas() -> None:

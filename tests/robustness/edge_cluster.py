@@ -184,7 +184,13 @@ class EdgeCluster(ClusterProcess):
         """Bytes per second of moves between directories; None takes the limit away."""
         operation = AlterConfigOpType.DELETE if rate is None else AlterConfigOpType.SET
         entries = [ConfigEntry(MOVE_RATE, str(rate or 0), incremental_operation=operation)]
-        resource = ConfigResource(ResourceType.BROKER, str(node_id), incremental_configs=entries)
+        self._alter(ConfigResource(ResourceType.BROKER, str(node_id), incremental_configs=entries))
+
+    def configure(self, topic: str, name: str, value: str) -> None:
+        entries = [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)]
+        self._alter(ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries))
+
+    def _alter(self, resource: ConfigResource) -> None:
         for future in self.admin.incremental_alter_configs([resource]).values():
             future.result(30)
 
