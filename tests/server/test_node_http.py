@@ -88,7 +88,7 @@ def test_users_and_tls(tmp_path: Path) -> None:
 
 def test_lineage_names_nobody_to_a_network_without_logins() -> None:
     port = free_port()
-    with Broker(properties={"ottla.http.listener": f"0.0.0.0:{port}"}):
+    with Broker(properties={"ottla.http.listener": f"0.0.0.0:{port}", "ottla.allow.open": "true"}):
         status, text = ask(f"127.0.0.1:{port}", "/lineage")
         assert status == 403
         assert "ottla.http.users.file" in text

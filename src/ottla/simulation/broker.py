@@ -97,6 +97,7 @@ class BrokerPart:
                 timers=node.timers,
                 config=node.spec.rules,
                 replicas=self.replicas,
+                walks=None,
                 fetch_sessions=FetchSessions(100, node.clock, random),
                 leader_throttle=None,
                 authorizer=None,

@@ -118,12 +118,12 @@ class OttlaSettings(Settings):
     )
     ottla_request_max_elements: int = setting(
         INT, 1_000_000, at_least(1000),
-        "Elements (topics, partitions, groups, ...) that one request may have; a larger one closes its connection.",
+        "Elements (topics, groups, ...) that one request may have; a larger one closes its connection.",
         undeclared=True,
     )
     ottla_request_max_changes: int = setting(
         INT, 10_000, at_least(1000),
-        "Elements of one request that changes groups, topics, settings or ACLs: such a change is made in one step.",
+        "Elements of one request that changes groups, topics, settings or ACLs, which is done in one step.",
         undeclared=True,
     )
     ottla_response_max_elements: int = setting(
