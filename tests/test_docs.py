@@ -121,6 +121,26 @@ def verb_problems(command: click.Command, words: list[str]) -> list[str]:
     return [f"no such option {word}" for word in asked if word not in {*known, "--help", "-h"}]
 
 
+def broken_records(records: dict[str, str]) -> list[str]:
+    """Names of decision records that break their one format or leave a gap in the numbers."""
+    broken = [f"no record {number:04}" for number in range(1, len(records) + 1) if f"{number:04}" not in records]
+    for number, text in records.items():
+        headings = [heading for heading in re.findall(r"^## (.*)$", text, re.MULTILINE) if heading != "Sketch"]
+        if not text.startswith(f"# {number}. ") or headings != ["Context", "Choice", "Cost", "Revisit"]:
+            broken.append(number)
+    return broken
+
+
+def test_decision_records_have_one_format_and_no_gaps() -> None:
+    records = {page.name[:4]: page.read_text() for page in (ROOT / "docs/decisions").glob("*.md")}
+    assert not broken_records(records)
+    assert broken_records({"0002": records["0002"]}) == ["no record 0001"]
+    assert broken_records({"0001": records["0002"]}) == ["0001"]
+    sources = [*PAGES, *ROOT.glob("src/**/*.py"), *ROOT.glob("tests/**/*.py")]
+    references = {n for page in sources for n in re.findall(r"[Dd]ecisions?[ /](\d{4})\b", page.read_text())}
+    assert references <= set(records)
+
+
 def test_the_checks_can_fail() -> None:
     assert verb_problems(ottla, ["nonsense"]) == ["no such verb nonsense"]
     assert verb_problems(ottla, ["topic", "list|nonsense"]) == ["no such verb nonsense"]
