@@ -78,7 +78,7 @@ class Worker:
         status = self.call(f"/connectors/{name}/status")
         return [] if status is None else [one["state"] for one in (status["connector"], *status["tasks"])]
 
-    def until(self, look: Callable[[], object], what: str, seconds: float = 90) -> None:
+    def until(self, look: Callable[[], object], what: str, seconds: float = 210) -> None:
         deadline = time.monotonic() + seconds
         while not look():
             assert time.monotonic() < deadline, f"{what}: {self._log.read_text()[-3000:]}"
