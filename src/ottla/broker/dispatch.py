@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
-from ottla.broker.apis import ServedApi
+from ottla.broker.apis import CHANGE, LARGE_ANSWER, ServedApi
 from ottla.broker.connection import CloseConnection, Connection
 from ottla.broker.context import RequestContext
 from ottla.broker.failed_logins import FailedLogins
@@ -20,6 +20,7 @@ from ottla.env.logging import get_logger
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.pace import Bounded, TooMuchWorkError, at_pace
 from ottla.protocol.api import decode_request_header, encode_response, request_class, response_class
+from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.generated.index import APIS
 from ottla.protocol.primitives import DecodeError
 
@@ -29,16 +30,7 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-_API_VERSIONS = 18
 
-
-AMPLIFIED = frozenset({3, 9, 10, 15, 16, 29, 32, 35, 41, 42, 46, 48, 50, 60, 61, 65, 66, 69, 74, 75, 77, 89, 90})
-"""APIs whose answer may be far larger than the request: handled in slices whatever the size of the request."""
-CHANGES = frozenset(
-    {8, 11, 13, 14, 19, 20, 21, 24, 28, 30, 31, 33, 34, 37, 38, 42, 43, 44, 45, 46, 47, 49, 51, 57}
-    | {55, 64, 68, 76, 78, 79, 80, 81, 88, 91, 92}
-)
-"""APIs of clients that change state in one step, which no slice interrupts: their requests have fewer elements."""
 _SMALL_FRAME = 512
 _SMALL_ELEMENTS = 256
 """A request with no more elements is handled at once."""
@@ -48,16 +40,28 @@ ResultT = TypeVar("ResultT")
 class Route:
     """Everything needed to answer one API: its classes, versions and handler."""
 
-    __slots__ = ("api_key", "check", "handle", "max_version", "min_version", "request", "response")
+    __slots__ = (
+        "api_key",
+        "changes",
+        "check",
+        "handle",
+        "large_answer",
+        "max_version",
+        "min_version",
+        "request",
+        "response",
+    )
 
     def __init__(self, served: ServedApi) -> None:
         api = APIS[served.api_key]
         self.api_key = served.api_key
+        self.changes = bool(served.work & CHANGE)
+        self.large_answer = bool(served.work & LARGE_ANSWER)
         self.min_version = api.min_version
         self.max_version = served.max_version if served.max_version is not None else api.max_version
         self.request = request_class(served.api_key)
         self.response = response_class(served.api_key)
-        module = importlib.import_module(f"ottla.broker.handlers.{served.module}")
+        module = importlib.import_module(f"ottla.broker.handlers.{served.handler}")
         self.handle: Callable[[RequestContext, Any], Any] = module.handle
         self.check = unusable_request(served.api_key)
 
@@ -137,12 +141,12 @@ class Dispatcher:
         api_key, version, correlation_id, client_id, pos = decode_request_header(frame)
         route = self._routes.get(api_key) or self._route(api_key)
         if not route.min_version <= version <= route.max_version:
-            if api_key != _API_VERSIONS:
+            if api_key != ApiKey.API_VERSIONS:
                 raise CloseConnection(f"{APIS[api_key].name} v{version} is not supported")
             connection.peer.send(self._unsupported_api_versions(route, correlation_id))
             return
         context = RequestContext(self.broker, connection, api_key, version, client_id)
-        request = None if api_key in AMPLIFIED else _small_request(route, frame, pos, version)
+        request = None if route.large_answer else _small_request(route, frame, pos, version)
         if request is not None:
             self._deliver(self._serve(route, context, request, len(frame), correlation_id))
             return
@@ -155,7 +159,7 @@ class Dispatcher:
             job.allow(self.broker.config.ottla_response_max_elements)
             return self._serve(route, context, request, len(copy), correlation_id, job)
 
-        self.in_slices(connection, work, self._deliver, changes=api_key in CHANGES)
+        self.in_slices(connection, work, self._deliver, changes=route.changes)
 
     def in_slices(
         self,
@@ -260,5 +264,5 @@ class Dispatcher:
 
         response = route.response()
         response.error_code = int(ErrorCode.UNSUPPORTED_VERSION)  # type: ignore[attr-defined]
-        response.api_keys = [ApiVersion(_API_VERSIONS, route.min_version, route.max_version)]  # type: ignore[attr-defined]
+        response.api_keys = [ApiVersion(route.api_key, route.min_version, route.max_version)]  # type: ignore[attr-defined]
         return route.frame(response, 0, correlation_id)

@@ -14,48 +14,48 @@ from typing import Any
 from ottla.controller.state import ControllerState, RequestContext
 from ottla.model.decision import Decision
 from ottla.model.errors import KafkaError
+from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.primitives import Message
 
 Decide = Callable[[ControllerState, Any, RequestContext], Decision[Message, Any]]
 
-DECISIONS: dict[str, str] = {
-    "CreateTopicsRequest": "create_topics.create_topics",
-    "DeleteTopicsRequest": "delete_topics.delete_topics",
-    "CreatePartitionsRequest": "create_partitions.create_partitions",
-    "IncrementalAlterConfigsRequest": "configs.incremental_alter_configs",
-    "AlterConfigsRequest": "configs.alter_configs",
-    "ElectLeadersRequest": "leadership.elect_leaders",
-    "BrokerRegistrationRequest": "brokers.register_broker",
-    "BrokerHeartbeatRequest": "brokers.heartbeat",
-    "ControllerRegistrationRequest": "brokers.register_controller",
-    "UnregisterBrokerRequest": "brokers.unregister_broker",
-    "UpdateFeaturesRequest": "features.update_features",
-    "AllocateProducerIdsRequest": "producer_ids.allocate_producer_ids",
-    "DescribeQuorumRequest": "quorum.describe_quorum",
-    "AlterPartitionRequest": "alter_partition.alter_partition",
-    "AssignReplicasToDirsRequest": "directories.assign_replicas_to_dirs",
-    "AlterPartitionReassignmentsRequest": "reassignment.alter_partition_reassignments",
-    "ListPartitionReassignmentsRequest": "reassignment.list_partition_reassignments",
-    "CreateAclsRequest": "acls.create_acls",
-    "DeleteAclsRequest": "acls.delete_acls",
-    "AlterUserScramCredentialsRequest": "scram.alter_user_scram_credentials",
-    "AlterClientQuotasRequest": "client_quotas.alter_client_quotas",
-    "CreateDelegationTokenRequest": "delegation_tokens.create_token",
-    "RenewDelegationTokenRequest": "delegation_tokens.renew_token",
-    "ExpireDelegationTokenRequest": "delegation_tokens.expire_token",
+DECISIONS: dict[int, str] = {
+    ApiKey.CREATE_TOPICS: "create_topics.create_topics",
+    ApiKey.DELETE_TOPICS: "delete_topics.delete_topics",
+    ApiKey.CREATE_PARTITIONS: "create_partitions.create_partitions",
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: "configs.incremental_alter_configs",
+    ApiKey.ALTER_CONFIGS: "configs.alter_configs",
+    ApiKey.ELECT_LEADERS: "leadership.elect_leaders",
+    ApiKey.BROKER_REGISTRATION: "brokers.register_broker",
+    ApiKey.BROKER_HEARTBEAT: "brokers.heartbeat",
+    ApiKey.CONTROLLER_REGISTRATION: "brokers.register_controller",
+    ApiKey.UNREGISTER_BROKER: "brokers.unregister_broker",
+    ApiKey.UPDATE_FEATURES: "features.update_features",
+    ApiKey.ALLOCATE_PRODUCER_IDS: "producer_ids.allocate_producer_ids",
+    ApiKey.DESCRIBE_QUORUM: "quorum.describe_quorum",
+    ApiKey.ALTER_PARTITION: "alter_partition.alter_partition",
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: "directories.assign_replicas_to_dirs",
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: "reassignment.alter_partition_reassignments",
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: "reassignment.list_partition_reassignments",
+    ApiKey.CREATE_ACLS: "acls.create_acls",
+    ApiKey.DELETE_ACLS: "acls.delete_acls",
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "scram.alter_user_scram_credentials",
+    ApiKey.ALTER_CLIENT_QUOTAS: "client_quotas.alter_client_quotas",
+    ApiKey.CREATE_DELEGATION_TOKEN: "delegation_tokens.create_token",
+    ApiKey.RENEW_DELEGATION_TOKEN: "delegation_tokens.renew_token",
+    ApiKey.EXPIRE_DELEGATION_TOKEN: "delegation_tokens.expire_token",
 }
-"""Request -> module and function of this package."""
+"""API -> module and function of this package."""
 
 
 class Controller:
     def __init__(self, state: ControllerState) -> None:
         self.state = state
-        self._known: dict[str, Decide] = {}
+        self._decisions: dict[int, Decide] = {}
 
     def decide(self, request: Message, context: RequestContext) -> Decision[Message, Message]:
         """KeyError for a request that is not the controller's."""
-        name = type(request).__name__
-        decide = self._known.get(name) or self._load(name)
+        decide = self._decisions.get(request.API_KEY) or self._load(request.API_KEY)
         try:
             return decide(self.state, request, context)
         except KafkaError as error:
@@ -63,8 +63,8 @@ class Controller:
 
             return Decision(error_response(request, error))
 
-    def _load(self, name: str) -> Decide:
-        module, function = DECISIONS[name].split(".")
+    def _load(self, api_key: int) -> Decide:
+        module, function = DECISIONS[api_key].split(".")
         decide: Decide = getattr(importlib.import_module(f"ottla.controller.{module}"), function)
-        self._known[name] = decide
+        self._decisions[api_key] = decide
         return decide

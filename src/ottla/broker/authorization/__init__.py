@@ -1,4 +1,4 @@
-"""Who may ask what: every API's rule stands in `table`, what a rule does in `rules`, and the handlers know nothing of it.
+"""Who may ask what: `ottla.broker.apis` names the rule of every API, and the handlers know nothing of rules.
 
 A rule stands around a handler: it takes what the principal may not have out of the request, lets the handler answer the
 rest, and puts Kafka's error codes for the refused parts into the response. Without an authorizer none of this is loaded.
@@ -6,18 +6,24 @@ rest, and puts Kafka's error codes for the refused parts into the response. With
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cache
+from importlib import import_module
+from typing import Any, cast
 
-from ottla.broker.authorization.rules import Handle
-from ottla.broker.authorization.table import BROKER_RULES, CONTROLLER_RULES
+from ottla.broker.apis import API_TABLE
+from ottla.broker.authorization.rules import Handle, Rule
 from ottla.broker.context import RequestContext
-from ottla.model.errors import ErrorCode, KafkaError
+from ottla.protocol.api_keys import ApiKey
+
+
+@cache
+def rule_of(api_key: int, *, at_controller: bool) -> Rule:
+    api = API_TABLE[ApiKey(api_key)]
+    module, name = ((api.controller_rule if at_controller else None) or api.rule).split(".")
+    return cast("Rule", getattr(import_module(f"ottla.broker.authorization.{module}"), name))
 
 
 def guarded(context: RequestContext, request: Any, handle: Handle) -> Any:
     """The handler's answer, as far as the principal may have it."""
     at_controller = context.listener in context.broker.config.controller_listener_names
-    rule = (CONTROLLER_RULES if at_controller else BROKER_RULES).get(context.api_key)
-    if rule is None:
-        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "There is no rule for this API: nobody may call it")
-    return rule(context, request, handle)
+    return rule_of(context.api_key, at_controller=at_controller)(context, request, handle)

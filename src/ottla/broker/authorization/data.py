@@ -1,11 +1,23 @@
-"""Rules of produce, fetch and transactions."""
+"""Rules of records, offsets and transactions."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.authorization.refusals import refuse
-from ottla.broker.authorization.rules import Handle, on_cluster, split, then
+from ottla.broker.authorization.groups import read_group
+from ottla.broker.authorization.refusals import refuse, txn_offset_commit_topic
+from ottla.broker.authorization.rules import (
+    Handle,
+    all_of,
+    by_name,
+    by_topic,
+    for_cluster,
+    for_each,
+    for_one,
+    on_cluster,
+    split,
+    then,
+)
 from ottla.broker.authorization.topics import DENIED, topic_name
 from ottla.broker.connection import CloseConnection
 from ottla.broker.context import RequestContext
@@ -182,3 +194,53 @@ def may_read(context: RequestContext, topic: str, topic_id: Any) -> bool:
         found = context.broker.image.topics_by_id.get(topic_id)
         return found is None or context.allowed(Operation.READ, Resource.TOPIC, found.name)
     return context.allowed(Operation.READ, Resource.TOPIC, topic)
+
+
+def _list_offsets(topic: Any, code: int) -> Any:
+    from ottla.protocol.generated.list_offsets_response import ListOffsetsPartitionResponse, ListOffsetsTopicResponse
+
+    partitions = [ListOffsetsPartitionResponse(item.partition_index, code) for item in topic.partitions]
+    return ListOffsetsTopicResponse(topic.name, partitions)
+
+
+def _delete_records(topic: Any, code: int) -> Any:
+    from ottla.protocol.generated.delete_records_response import DeleteRecordsPartitionResult, DeleteRecordsTopicResult
+
+    partitions = [DeleteRecordsPartitionResult(item.partition_index, -1, code) for item in topic.partitions]
+    return DeleteRecordsTopicResult(topic.name, partitions)
+
+
+def _epoch_end(topic: Any, code: int) -> Any:
+    from ottla.protocol.generated.offset_for_leader_epoch_response import EpochEndOffset, OffsetForLeaderTopicResult
+
+    return OffsetForLeaderTopicResult(topic.topic, [EpochEndOffset(code, item.partition) for item in topic.partitions])
+
+
+def _describe_producers(topic: Any, code: int) -> Any:
+    from ottla.protocol.generated.describe_producers_response import PartitionResponse, TopicResponse
+
+    return TopicResponse(topic.name, [PartitionResponse(index, code) for index in topic.partition_indexes])
+
+
+list_offsets = for_each("topics", Operation.DESCRIBE, Resource.TOPIC, _list_offsets, name=by_name, into="topics")
+offset_for_leader_epoch = for_each(
+    "topics",
+    Operation.DESCRIBE,
+    Resource.TOPIC,
+    _epoch_end,
+    name=by_topic,
+    into="topics",
+    unless=Operation.CLUSTER_ACTION,
+)
+delete_records = for_each("topics", Operation.DELETE, Resource.TOPIC, _delete_records, name=by_name, into="topics")
+describe_producers = for_each(
+    "topics", Operation.READ, Resource.TOPIC, _describe_producers, name=by_name, into="topics"
+)
+write_transaction = for_one(Operation.WRITE, Resource.TRANSACTIONAL_ID, "transactional_id")
+add_offsets_to_txn = all_of(write_transaction, read_group)
+write_txn_markers = for_cluster(Operation.ALTER, Operation.CLUSTER_ACTION)
+txn_offset_commit = all_of(
+    write_transaction,
+    read_group,
+    for_each("topics", Operation.READ, Resource.TOPIC, txn_offset_commit_topic, name=by_name, into="topics"),
+)

@@ -1,11 +1,21 @@
-"""Rules of groups and their offsets that need more than a list."""
+"""Rules of groups and their offsets."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.authorization.refusals import refuse
-from ottla.broker.authorization.rules import Handle, on_cluster, split, then
+from ottla.broker.authorization.refusals import offset_commit_topic, refuse
+from ottla.broker.authorization.rules import (
+    Handle,
+    all_of,
+    by_name,
+    for_each,
+    for_one,
+    itself,
+    on_cluster,
+    split,
+    then,
+)
 from ottla.broker.authorization.topics import DENIED, topic_name
 from ottla.broker.context import RequestContext
 from ottla.model.acls import Operation
@@ -68,7 +78,7 @@ def list_groups(context: RequestContext, request: Any, handle: Handle) -> Any:
     return then(handle(context, request), finish)
 
 
-def describe_groups(groups_field: str, id_field: str) -> Any:
+def _describe_each(groups_field: str, id_field: str) -> Any:
     """DescribeGroups and its kin: a refusal for each group that may not be described, operations for the others."""
 
     def rule(context: RequestContext, request: Any, handle: Handle) -> Any:
@@ -200,3 +210,30 @@ def group_heartbeat(context: RequestContext, request: Any, handle: Handle) -> An
         if not context.allowed(Operation.DESCRIBE, Resource.TOPIC, name):
             return refuse(request, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     return handle(context, request)
+
+
+def _delete_group(name: str, code: int) -> Any:
+    from ottla.protocol.generated.delete_groups_response import DeletableGroupResult
+
+    return DeletableGroupResult(name, code)
+
+
+def _offset_delete(topic: Any, code: int) -> Any:
+    from ottla.protocol.generated.offset_delete_response import OffsetDeleteResponsePartition, OffsetDeleteResponseTopic
+
+    partitions = [OffsetDeleteResponsePartition(item.partition_index, code) for item in topic.partitions]
+    return OffsetDeleteResponseTopic(topic.name, partitions)
+
+
+read_group = for_one(Operation.READ, Resource.GROUP, "group_id")
+describe_groups = _describe_each("groups", "group_id")
+consumer_group_describe = share_group_describe = streams_group_describe = _describe_each("group_ids", "group_id")
+delete_groups = for_each("groups_names", Operation.DELETE, Resource.GROUP, _delete_group, name=itself, into="results")
+offset_commit = all_of(
+    read_group,
+    for_each("topics", Operation.READ, Resource.TOPIC, offset_commit_topic, name=topic_name, into="topics"),
+)
+offset_delete = all_of(
+    for_one(Operation.DELETE, Resource.GROUP, "group_id"),
+    for_each("topics", Operation.READ, Resource.TOPIC, _offset_delete, name=by_name, into="topics"),
+)

@@ -15,7 +15,7 @@ def refuse(request: Any, code: ErrorCode) -> Any:
     special = _SPECIAL.get(name)
     if special is not None:
         return special(request, int(code))
-    if _decided_by_controller(name):
+    if _decided_by_controller(request.API_KEY):
         from ottla.controller.error_responses import error_response
 
         return error_response(request, KafkaError(code))
@@ -26,10 +26,10 @@ def refuse(request: Any, code: ErrorCode) -> Any:
     return response
 
 
-def _decided_by_controller(name: str) -> bool:
+def _decided_by_controller(api_key: int) -> bool:
     from ottla.controller.controller import DECISIONS
 
-    return name in DECISIONS
+    return api_key in DECISIONS
 
 
 def _offset_commit(request: Any, code: int) -> Any:

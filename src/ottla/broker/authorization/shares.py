@@ -6,14 +6,14 @@ from importlib import import_module
 from typing import Any
 
 from ottla.broker.authorization.refusals import refuse
-from ottla.broker.authorization.rules import Handle, then
+from ottla.broker.authorization.rules import Handle, Rule, then
 from ottla.broker.context import RequestContext
 from ottla.model.acls import Operation
 from ottla.model.acls import ResourceType as Resource
 from ottla.model.errors import ErrorCode
 
 
-def with_message(operation: int) -> Any:
+def _with_message(operation: int) -> Rule:
     """A rule on the group; the refusal says in words too what it is."""
 
     def rule(context: RequestContext, request: Any, handle: Handle) -> Any:
@@ -69,3 +69,7 @@ def refused_state(request: Any, code: int) -> Any:
     ]
     response = getattr(module, type(request).__name__.replace("Request", "Response"))
     return response(results=results)
+
+
+share_fetch = share_acknowledge = alter_share_group_offsets = _with_message(Operation.READ)
+delete_share_group_offsets = _with_message(Operation.DELETE)

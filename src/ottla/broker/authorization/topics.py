@@ -1,10 +1,10 @@
-"""Rules of the APIs around topics that need more than a list: metadata, creation, deletion, settings."""
+"""Rules of the APIs around topics: metadata, creation, deletion, settings."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.authorization.rules import FAILED, Handle, on_cluster, split, then
+from ottla.broker.authorization.rules import FAILED, Handle, Rule, by_name, for_each, on_cluster, split, then
 from ottla.broker.context import RequestContext
 from ottla.metadata.image import RESOURCE_GROUP, RESOURCE_TOPIC
 from ottla.model.acls import Operation
@@ -195,7 +195,7 @@ def delete_topics(context: RequestContext, request: Any, handle: Handle) -> Any:
     return then(handle(context, request), finish)
 
 
-def configs(operation: int, into: str) -> Any:
+def _configs(operation: int, into: str) -> Rule:
     """AlterConfigs, IncrementalAlterConfigs and DescribeConfigs: by the kind of resource."""
 
     def rule(context: RequestContext, request: Any, handle: Handle) -> Any:
@@ -241,3 +241,16 @@ def _config_refusal(request: Any, item: Any, code: int) -> Any:
     }
     made = makers[type(request).__name__]
     return made(code, ErrorCode(code).message, item.resource_type, item.resource_name)
+
+
+def _create_partitions(topic: Any, code: int) -> Any:
+    from ottla.protocol.generated.create_partitions_response import CreatePartitionsTopicResult
+
+    return CreatePartitionsTopicResult(topic.name, code)
+
+
+create_partitions = for_each(
+    "topics", Operation.ALTER, Resource.TOPIC, _create_partitions, name=by_name, into="results"
+)
+describe_configs = _configs(Operation.DESCRIBE_CONFIGS, "results")
+alter_configs = incremental_alter_configs = _configs(Operation.ALTER_CONFIGS, "responses")

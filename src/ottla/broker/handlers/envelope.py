@@ -14,6 +14,7 @@ from ottla.broker.context import RequestContext
 from ottla.env.logging import get_logger
 from ottla.model.errors import ErrorCode
 from ottla.protocol.api import decode_request_header, encode_response, request_class
+from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.generated.default_principal_data import DefaultPrincipalData
 from ottla.protocol.generated.envelope_request import EnvelopeRequest
 from ottla.protocol.generated.envelope_response import EnvelopeResponse
@@ -21,9 +22,9 @@ from ottla.protocol.primitives import DecodeError
 
 log = get_logger(__name__)
 
-_TOKENS = frozenset({38, 39, 40})
+_TOKENS = frozenset({ApiKey.CREATE_DELEGATION_TOKEN, ApiKey.RENEW_DELEGATION_TOKEN, ApiKey.EXPIRE_DELEGATION_TOKEN})
 FORWARDABLE = _TOKENS | frozenset(
-    key for key, api in BROKER_APIS.items() if api.module == "forwarded" and key in CONTROLLER_APIS
+    key for key, api in BROKER_APIS.items() if api.handler == "forwarded" and key in CONTROLLER_APIS
 )
 """What a client may ask of a broker; what nodes ask for themselves comes without an envelope."""
 
