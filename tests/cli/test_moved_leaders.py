@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.client.cluster import Cluster
-from ottla.client.offsets import LATEST, FoundOffset, delete_records, list_offsets
+from ottla.client.offsets import FoundOffset, delete_records, list_offsets
 from ottla.client.settings import client_settings
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.delete_records_response import (
@@ -26,6 +26,7 @@ from ottla.protocol.generated.metadata_response import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from ottla.protocol.offset_timestamps import LATEST
 
 from .fake_broker import FakeBroker
 

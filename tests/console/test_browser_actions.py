@@ -20,10 +20,11 @@ from confluent_kafka import Producer
 
 from ottla.client.cluster import Cluster
 from ottla.client.groups import commit_offsets
-from ottla.client.offsets import LATEST, FoundOffset, list_offsets
+from ottla.client.offsets import FoundOffset, list_offsets
 from ottla.client.settings import client_settings
 from ottla.console.messages.span import Walk
 from ottla.pipelines import supervisor
+from ottla.protocol.offset_timestamps import LATEST
 from tests.console.scene import BEHIND, EMPTY, LINES, OPEN_TRANSACTION, PAYMENTS, PROFILES, VIEWS, wait_until
 from tests.console.seen import shows, shows_count, shows_texts
 from tests.console.site import ServedConsole, users_file

@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 
 from ottla.model.errors import KafkaError
 from ottla.model.ids import TopicPartition
+from ottla.protocol.offset_timestamps import LATEST
 from ottla.protocol.records import SimpleRecord, build_batch, iterate_records, write_crc
 from ottla.tables import segments, slices
 from ottla.tables.decode import SCHEMA
 from ottla.tables.fetch import FetchPlan, read_range
 from ottla.tables.segments import bounds, scan_range
-from ottla.tables.topics import LATEST, READ_COMMITTED, Cluster, TableError, settings_from
+from ottla.tables.topics import READ_COMMITTED, Cluster, TableError, settings_from
 from tests.interop.ottla_server import OttlaServer
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]

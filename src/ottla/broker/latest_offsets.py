@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_LEADER_EPOCH
 from ottla.protocol.generated.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.offset_timestamps import LATEST
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
-_LATEST = -1
 _CONSUMER = -1
 
 
@@ -28,7 +28,7 @@ def latest_offset(broker: Broker, topic: str, index: int, done: Callable[[int | 
     elif registration.leader < 0:
         done(KafkaError(ErrorCode.LEADER_NOT_AVAILABLE))
     else:
-        row = ListOffsetsPartition(index, NO_LEADER_EPOCH, _LATEST)
+        row = ListOffsetsPartition(index, NO_LEADER_EPOCH, LATEST)
         request = ListOffsetsRequest(_CONSUMER, 0, [ListOffsetsTopic(topic, [row])])
         broker.peers.send(registration.leader, request, lambda response: done(_offset(response)))
 

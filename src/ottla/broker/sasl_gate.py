@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.env.logging import get_logger
 from ottla.model.errors import ErrorCode
 from ottla.protocol.api import decode_request_header, encode_response
+from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.generated.api_versions_response import ApiVersionsResponse
 from ottla.protocol.generated.sasl_authenticate_request import SaslAuthenticateRequest
 from ottla.protocol.generated.sasl_authenticate_response import SaslAuthenticateResponse
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-SASL_HANDSHAKE = 17
-API_VERSIONS = 18
-SASL_AUTHENTICATE = 36
 MIN_REAUTH_INTERVAL_MS = 1000.0
 _short = Struct(">h").unpack_from
 _int = Struct(">i").pack
@@ -72,11 +70,11 @@ class SaslGate:
             self._bare_token(connection, bytes(frame))
             return True
         api_key = _short(frame)[0] if len(frame) >= 2 else -1
-        if api_key == API_VERSIONS and self.state is State.FIRST:
+        if api_key == ApiKey.API_VERSIONS and self.state is State.FIRST:
             return False
         if self.state is State.AUTHENTICATE:
             self._authenticate(connection, frame)
-        elif api_key == SASL_HANDSHAKE:
+        elif api_key == ApiKey.SASL_HANDSHAKE:
             self._handshake(connection, frame)
         else:
             self._fail(connection, None, f"a request with API key {api_key} before the login")
@@ -110,7 +108,7 @@ class SaslGate:
 
     def _authenticate(self, connection: Connection, frame: memoryview) -> None:
         api_key, version, correlation_id, _, pos = decode_request_header(frame)
-        if api_key != SASL_AUTHENTICATE:
+        if api_key != ApiKey.SASL_AUTHENTICATE:
             answer = _out_of_turn(api_key, version, correlation_id)
             self._fail(connection, answer, f"a request with API key {api_key} inside the login")
             return
@@ -181,7 +179,11 @@ class SaslGate:
 
     def _in_session(self, connection: Connection, frame: memoryview) -> bool:
         now = self._now(connection)
-        if len(frame) >= 2 and _short(frame)[0] == SASL_HANDSHAKE and now - self._last_reauth >= MIN_REAUTH_INTERVAL_MS:
+        if (
+            len(frame) >= 2
+            and _short(frame)[0] == ApiKey.SASL_HANDSHAKE
+            and now - self._last_reauth >= MIN_REAUTH_INTERVAL_MS
+        ):
             self._last_reauth = now
             self.state = State.HANDSHAKE
             self._handshake(connection, frame)
@@ -196,9 +198,9 @@ def _out_of_turn(api_key: int, version: int, correlation_id: int) -> list[Any] |
     """The two other requests of a login are told that it is not their turn; anything else just loses its connection."""
     code = int(ErrorCode.ILLEGAL_SASL_STATE)
     answer: Message
-    if api_key == SASL_HANDSHAKE:
+    if api_key == ApiKey.SASL_HANDSHAKE:
         answer = SaslHandshakeResponse(code)
-    elif api_key == API_VERSIONS:
+    elif api_key == ApiKey.API_VERSIONS:
         answer = ApiVersionsResponse(code)
     else:
         return None

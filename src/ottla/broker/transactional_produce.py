@@ -13,7 +13,7 @@ from typing import Any
 from ottla.broker.connection import CloseConnection
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
-from ottla.broker.handlers.produce import ATTRIBUTES_LOW, TRANSACTIONAL, find_partition
+from ottla.broker.handlers.produce import find_partition
 from ottla.broker.transaction_verification import Verifier, produce_operation
 from ottla.broker.unverified import UnverifiedError, Verdict, unverified
 from ottla.log.producer_state import Verification
@@ -21,11 +21,14 @@ from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import ProducerEpoch, ProducerId, TopicPartition
 from ottla.protocol.generated.produce_request import ProduceRequest, TopicProduceData
 from ottla.protocol.generated.produce_response import ProduceResponse
-from ottla.protocol.records_header import HEADER_BYTES
+from ottla.protocol.records_header import (
+    HEADER_BYTES,
+    MAGIC_V2,
+    PRODUCER_ID_AT,
+    has_transactional_bit,
+    magic_at,
+)
 
-_MAGIC_AT = 16
-_MAGIC_V2 = 2
-_PRODUCER_AT = 43
 _producer_of = Struct(">qhi").unpack_from
 
 AppendWith = Callable[[Mapping[TopicPartition, Verdict]], ProduceResponse | Deferred | None]
@@ -143,9 +146,9 @@ class _Verification:
 
 def _transactional(records: Any) -> tuple[ProducerId, ProducerEpoch, int] | None:
     """Producer id, epoch and first sequence of a transactional batch; None for anything else."""
-    if records is None or len(records) < HEADER_BYTES or records[_MAGIC_AT] != _MAGIC_V2:
+    if records is None or len(records) < HEADER_BYTES or magic_at(records, 0) != MAGIC_V2:
         return None
-    if not records[ATTRIBUTES_LOW] & TRANSACTIONAL:
+    if not has_transactional_bit(records):
         return None
-    producer_id, epoch, sequence = _producer_of(records, _PRODUCER_AT)
+    producer_id, epoch, sequence = _producer_of(records, PRODUCER_ID_AT)
     return producer_id, epoch, sequence

@@ -85,8 +85,9 @@ def reset(target: Target, name: str, topic: str, where: str, execute: bool) -> N
     from ottla.cli.showing import show
     from ottla.cli.when import parse_when
     from ottla.client.groups import commit_offsets
-    from ottla.client.offsets import EARLIEST, LATEST, offsets_or_raise
+    from ottla.client.offsets import offsets_or_raise
     from ottla.client.topics import leaders_of
+    from ottla.protocol.offset_timestamps import EARLIEST, LATEST
 
     moment = parse_when(where)
     if moment.stored:

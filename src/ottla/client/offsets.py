@@ -10,8 +10,8 @@ from ottla.client.cluster import Cluster
 from ottla.client.errors import error_of
 from ottla.client.topics import leaders_of
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.protocol.offset_timestamps import EARLIEST, LATEST
 
-LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 Partition = tuple[str, int]
 Found = TypeVar("Found")
 _SOON_S = 5.0

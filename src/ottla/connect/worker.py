@@ -24,9 +24,10 @@ from ottla.connect.sinks.base import Work
 from ottla.connect.transactions import Transactions
 from ottla.connect.transforms import chain
 from ottla.model.ids import TopicPartition
+from ottla.protocol.offset_timestamps import EARLIEST, LATEST
 from ottla.tables.fetch import FetchPlan, read_range
 from ottla.tables.query import topic_table
-from ottla.tables.topics import EARLIEST, LATEST, READ_COMMITTED, Cluster, TableError, check_reachable, settings_from
+from ottla.tables.topics import READ_COMMITTED, Cluster, TableError, check_reachable, settings_from
 
 _TIMEOUT_S = 60.0
 _POLL_S = 0.5

@@ -16,11 +16,10 @@ from ottla.log.segment import Segment
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Offset
 from ottla.protocol.crc32c import crc32c
-from ottla.protocol.records_header import CRC_COVERS_FROM, HEADER_BYTES, MAGIC_V2, BatchHeader, parse_header
+from ottla.protocol.records_header import CRC_COVERS_FROM, HEADER_BYTES, MAGIC_AT, MAGIC_V2, BatchHeader, parse_header
 
 NO_LIMIT: Offset = 1 << 63
 _WINDOW_BYTES = 1 << 20
-_MAGIC_AT = 16
 
 
 def headers_over_damage(segment: Segment, start: int) -> Iterator[tuple[int, BatchHeader]]:
@@ -128,10 +127,10 @@ def _next_sound(segment: Segment, start: int, next_offset: Offset, bounds: _Boun
     """The first batch at or after `start` that is right as a whole."""
     while segment.size - start >= HEADER_BYTES:
         window = segment.file.pread(min(_WINDOW_BYTES + HEADER_BYTES, segment.size - start), start)
-        at = window.find(MAGIC_V2, _MAGIC_AT)
-        while 0 <= at <= len(window) - HEADER_BYTES + _MAGIC_AT:
-            header = parse_header(window, at - _MAGIC_AT)
-            position = start + at - _MAGIC_AT
+        at = window.find(MAGIC_V2, MAGIC_AT)
+        while 0 <= at <= len(window) - HEADER_BYTES + MAGIC_AT:
+            header = parse_header(window, at - MAGIC_AT)
+            position = start + at - MAGIC_AT
             if bounds.allow(segment, position, header, next_offset) and _crc_matches(segment, position, header):
                 return position, header
             at = window.find(MAGIC_V2, at + 1)

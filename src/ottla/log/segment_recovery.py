@@ -11,10 +11,16 @@ from ottla.log.segment import Segment
 from ottla.log.transaction_index import AbortedTxn
 from ottla.model.ids import Offset
 from ottla.protocol.crc32c import crc32c
-from ottla.protocol.records_header import HEADER_BYTES, LOG_OVERHEAD, MAGIC_V2, BatchHeader, parse_header
+from ottla.protocol.records_header import (
+    CRC_COVERS_FROM,
+    HEADER_BYTES,
+    LOG_OVERHEAD,
+    MAGIC_V2,
+    BatchHeader,
+    parse_header,
+)
 
 _CHUNK_BYTES = 4 << 20
-_ATTRIBUTES_AT = 21
 """The CRC covers a batch from its attributes on."""
 
 
@@ -74,7 +80,7 @@ def _recover_chunk(
         size = header.batch_length + LOG_OVERHEAD
         if not _plausible(segment, header, size, next_offset) or at + size > length:
             break
-        if crc32c(view[at + _ATTRIBUTES_AT : at + size]) != header.crc:
+        if crc32c(view[at + CRC_COVERS_FROM : at + size]) != header.crc:
             break
         last_offset = header.base_offset + header.last_offset_delta
         segment.note_batch(position + at, last_offset, header, index_interval)

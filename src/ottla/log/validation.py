@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.log.validation_records import RecordValidationError, recompress, walk_records
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import NO_TIMESTAMP
 from ottla.protocol.compression import NAMES, ZSTD, unknown_codec
 from ottla.protocol.crc32c import crc32c
 from ottla.protocol.records_header import (
+    ATTRIBUTES_LOW_AT,
     COMPRESSION_MASK,
     CONTROL_MASK,
     CRC_COVERS_FROM,
@@ -27,12 +29,12 @@ from ottla.protocol.records_header import (
     MAGIC_V2,
     SMALLEST_BATCH_BYTES,
     TIMESTAMP_TYPE_MASK,
-    TRANSACTIONAL_MASK,
     BatchHeader,
     batch_size_at,
     corrupt_length,
     corrupt_size,
     crc_matches,
+    has_transactional_bit,
     iterate_batches,
     magic_at,
     parse_header,
@@ -47,7 +49,6 @@ if TYPE_CHECKING:
     from ottla.env.config import TopicConfig
     from ottla.model.ids import TopicPartition
 
-NO_TIMESTAMP = -1
 FIRST_ZSTD_VERSION = 7
 """The first Produce version that may carry zstd."""
 
@@ -56,7 +57,6 @@ _INT_MAX = (1 << 31) - 1
 _LONG_MAX = (1 << 63) - 1
 _new_tuple = tuple.__new__
 _BYTES_UP_TO_MAGIC = 17
-_ATTRIBUTES_LOW = 22
 _BODY_OVERHEAD = HEADER_BYTES - LOG_OVERHEAD
 MIN_RECORD_BYTES = 7
 """Length, attributes, two deltas, two lengths and the count of headers: one byte each."""
@@ -218,7 +218,7 @@ def _is_exactly_one(header: BatchHeader, length: int, version: int) -> bool:
 
 def is_transactional(buf: bytearray | memoryview) -> bool:
     """Of the first batch, if there is one. RefusedRequestError when the first bytes are no batch."""
-    return _first_size(buf) > 0 and magic_at(buf, 0) == MAGIC_V2 and buf[_ATTRIBUTES_LOW] & TRANSACTIONAL_MASK != 0
+    return _first_size(buf) > 0 and magic_at(buf, 0) == MAGIC_V2 and has_transactional_bit(buf)
 
 
 def check_request(buf: bytearray | memoryview, version: int) -> int:
@@ -232,7 +232,7 @@ def check_request(buf: bytearray | memoryview, version: int) -> int:
         raise _request_error(version, "must have at least one record batch per partition")
     if magic_at(buf, 0) != MAGIC_V2:
         raise _request_error(version, "are only allowed to contain record batches with magic version 2")
-    codec = buf[_ATTRIBUTES_LOW] & COMPRESSION_MASK
+    codec = buf[ATTRIBUTES_LOW_AT] & COMPRESSION_MASK
     if version < FIRST_ZSTD_VERSION and codec > ZSTD:
         unknown = unknown_codec(codec)
         raise RefusedRequestError(unknown.code, unknown.message)

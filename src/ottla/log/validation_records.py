@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.ids import NO_TIMESTAMP
 from ottla.protocol.compression import GZIP, LZ4, ZSTD, TooLargeError
 from ottla.protocol.records import (
     COMPRESSION_MASK,
     CREATE_TIME,
     LOG_APPEND_TIME,
-    NO_TIMESTAMP,
     TIMESTAMP_TYPE_MASK,
     BatchHeader,
     RecordSpan,

@@ -9,9 +9,10 @@ import pyarrow as pa
 
 from ottla.model.ids import TopicPartition
 from ottla.pipelines.options import Bounds, ReadOptions
+from ottla.protocol.offset_timestamps import EARLIEST, LATEST
 from ottla.tables import segments
 from ottla.tables.fetch import FetchPlan, read_range
-from ottla.tables.topics import EARLIEST, LATEST, Cluster, TableError, settings_from
+from ottla.tables.topics import Cluster, TableError, settings_from
 
 
 class Log(Protocol):

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ottla.model.ids import TopicPartition
-from ottla.tables.topics import EARLIEST, LATEST, READ_COMMITTED, TableError
+from ottla.protocol.offset_timestamps import EARLIEST, LATEST
+from ottla.tables.topics import READ_COMMITTED, TableError
 
 Bounds = dict[TopicPartition, int]
 """An offset per partition; EARLIEST and LATEST stand for themselves."""

@@ -13,7 +13,8 @@ from typing import NamedTuple
 from ottla.model.ids import TopicPartition
 from ottla.pipelines.logs import Log
 from ottla.pipelines.options import Bounds, Limit, ReadOptions
-from ottla.tables.topics import EARLIEST, LATEST, TableError
+from ottla.protocol.offset_timestamps import EARLIEST, LATEST
+from ottla.tables.topics import TableError
 
 JsonOffsets = dict[str, dict[str, int]]
 

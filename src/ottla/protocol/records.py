@@ -4,7 +4,6 @@
 """
 
 from ottla.protocol.records_build import (
-    NO_TIMESTAMP,
     ControlType,
     EndTxnMarker,
     SimpleRecord,
@@ -64,7 +63,6 @@ __all__ = [
     "LOG_APPEND_TIME",
     "LOG_OVERHEAD",
     "MAGIC_V2",
-    "NO_TIMESTAMP",
     "TIMESTAMP_TYPE_MASK",
     "TRANSACTIONAL_MASK",
     "BatchHeader",

@@ -11,6 +11,7 @@ from enum import IntEnum
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.model.ids import NO_TIMESTAMP
 from ottla.protocol.compression import compress
 from ottla.protocol.records_header import (
     CONTROL_MASK,
@@ -29,8 +30,6 @@ from ottla.protocol.records_walk import Headers, Record, invalid_record
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
-
-NO_TIMESTAMP = -1
 
 
 class SimpleRecord(NamedTuple):

@@ -34,10 +34,14 @@ DELETE_HORIZON_MASK = 0x40
 CREATE_TIME = 0
 LOG_APPEND_TIME = 1
 
-_MAGIC_AT = 16
+MAGIC_AT = 16
 _CRC_AT = 17
 CRC_COVERS_FROM = 21
 """Where the attributes are, the first of the bytes under the CRC."""
+ATTRIBUTES_LOW_AT = 22
+"""The low byte of the attributes, which has all the bits of the masks above."""
+PRODUCER_ID_AT = 43
+"""Producer id, producer epoch and base sequence."""
 _MAX_TIMESTAMP_AT = 35
 _INT32_MAX = 0x7FFFFFFF
 
@@ -127,7 +131,12 @@ def batch_size_at(buf: Buffer, pos: int) -> int:
 
 def magic_at(buf: memoryview | bytes | bytearray, pos: int) -> int:
     """The magic byte; its place is the same in every format version. Needs 17 bytes."""
-    return buf[pos + _MAGIC_AT]
+    return buf[pos + MAGIC_AT]
+
+
+def has_transactional_bit(buf: bytes | bytearray | memoryview) -> bool:
+    """Whether the attributes of the first batch have the bit; the batch itself may be damaged or cut off."""
+    return len(buf) > ATTRIBUTES_LOW_AT and buf[ATTRIBUTES_LOW_AT] & TRANSACTIONAL_MASK != 0
 
 
 def computed_crc(buf: Buffer, pos: int, size: int) -> int:

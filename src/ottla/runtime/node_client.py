@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from ottla import __version__
 from ottla.model.errors import ErrorCode
 from ottla.protocol.api import encode_request, response_class, response_header_version
+from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.framing import FrameDecoder
 from ottla.protocol.generated.api_versions_request import ApiVersionsRequest
 from ottla.protocol.generated.api_versions_response import ApiVersionsResponse
@@ -25,7 +26,6 @@ from ottla.security.sasl import SaslFailure
 if TYPE_CHECKING:
     from ottla.security.outgoing import PeerSecurity
 
-_API_VERSIONS = 18
 _MAX_CORRELATION_ID = 0x7FFFFFFF
 
 
@@ -235,7 +235,10 @@ class _Wire(asyncio.Protocol):
             raise DecodeError("a response to a request that was not sent")
         pos = 4
         version = waiting.version
-        if waiting.api_key == _API_VERSIONS and int.from_bytes(frame[4:6], "big") == ErrorCode.UNSUPPORTED_VERSION:
+        if (
+            waiting.api_key == ApiKey.API_VERSIONS
+            and int.from_bytes(frame[4:6], "big") == ErrorCode.UNSUPPORTED_VERSION
+        ):
             version = 0  # whatever was asked for, this error comes in version 0 (KIP-511)
         elif response_header_version(waiting.api_key, version):
             pos = skip_tags(frame, pos)

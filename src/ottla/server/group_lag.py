@@ -18,6 +18,7 @@ from ottla.coordinator.share.batches import UNKNOWN_START_OFFSET
 from ottla.model.errors import KafkaError
 from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.generated.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.offset_timestamps import LATEST
 from ottla.protocol.records_header import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, parse_header
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ _MAX_FETCHES = 64
 _FRESH_MS = 1000.0
 _PEER_SECONDS = 3.0
 _BREATH = 256
-_LATEST = -1
 _NO_SESSION = -1
 
 
@@ -191,7 +191,7 @@ class GroupLag:
         for position in positions:
             topics.setdefault(position.topic, set()).add(position.partition)
         rows = [
-            ListOffsetsTopic(name, [ListOffsetsPartition(index, timestamp=_LATEST) for index in sorted(indexes)])
+            ListOffsetsTopic(name, [ListOffsetsPartition(index, timestamp=LATEST) for index in sorted(indexes)])
             for name, indexes in topics.items()
         ]
         answer = await self._ask(leader, ListOffsetsRequest(topics=rows))

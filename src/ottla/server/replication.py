@@ -13,6 +13,7 @@ from ottla.env.logging import get_logger
 from ottla.model.errors import KafkaError
 from ottla.model.ids import NodeId
 from ottla.protocol.generated.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.offset_timestamps import EARLIEST, LATEST
 from ottla.replication.directories import DirectoryAssignments
 from ottla.replication.proposals import IsrProposals
 from ottla.runtime.node_client import NodeClient, NodeUnavailable
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-LATEST = -1
-EARLIEST = -2
 SMALLEST_PAUSE_MS = 5.0
 
 

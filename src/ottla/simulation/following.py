@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.model.ids import NodeId
 from ottla.protocol.generated.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.offset_timestamps import EARLIEST, LATEST
 from ottla.raft.config import Address
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
 FETCH_TIMEOUT_MS = 1_500.0
 LONGEST_REST_MS = 50.0
-EARLIEST, LATEST = -2, -1
 
 
 class Following:

@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from ottla.model.ids import TopicPartition
+from ottla.protocol.offset_timestamps import EARLIEST, LATEST
 from ottla.tables.decode import concatenated
 from ottla.tables.fetch import FetchPlan, read_range
-from ottla.tables.topics import EARLIEST, LATEST, READ_COMMITTED, Cluster, TableError, settings_from
+from ottla.tables.topics import READ_COMMITTED, Cluster, TableError, settings_from
 
 _CREATE = (
     "create table {} as select try(decode(key)) as key, try(decode(value)) as value, "

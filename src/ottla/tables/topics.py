@@ -22,8 +22,6 @@ from ottla.protocol.generated.list_offsets_response import ListOffsetsResponse
 from ottla.protocol.generated.metadata_request import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.generated.metadata_response import MetadataResponse
 
-EARLIEST = -2
-LATEST = -1
 READ_COMMITTED = 1
 _METADATA_VERSION = 8
 _LIST_OFFSETS_VERSION = 5

@@ -26,9 +26,8 @@ from ottla.model.acls import ResourceType as Resource
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import ZERO_UUID
 from ottla.model.pace import paced
+from ottla.protocol.records_header import has_transactional_bit
 
-_ATTRIBUTES_LOW = 22
-_TRANSACTIONAL = 0x10
 _BATCHED_TXN_FROM = 4
 
 
@@ -59,9 +58,7 @@ def produce(context: RequestContext, request: Any, handle: Handle) -> Any:
 
 def _has_transactional(request: Any) -> bool:
     return any(
-        data.records is not None
-        and len(data.records) > _ATTRIBUTES_LOW
-        and data.records[_ATTRIBUTES_LOW] & _TRANSACTIONAL
+        data.records is not None and has_transactional_bit(data.records)
         for topic in paced(request.topic_data)
         for data in paced(topic.partition_data)
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from ottla.broker.apis import TELEMETRY_APIS
 from ottla.broker.context import RequestContext
 from ottla.metadata.features import KRAFT_VERSION, SUPPORTED_FEATURES
 from ottla.metadata.image import RESOURCE_CLIENT_METRICS, MetadataImage
@@ -17,7 +18,6 @@ from ottla.protocol.generated.api_versions_response import (
 )
 from ottla.protocol.generated.index import APIS
 
-_TELEMETRY = {71, 72}
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -32,7 +32,11 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
         context.connection.gate.on_api_versions()
     broker = context.broker
     served = context.connection.dispatcher.served
-    hidden = _TELEMETRY if not served.keys().isdisjoint(_TELEMETRY) and not _wants_telemetry(broker.image) else set()
+    hidden = (
+        set(TELEMETRY_APIS)
+        if not served.keys().isdisjoint(TELEMETRY_APIS) and not _wants_telemetry(broker.image)
+        else set()
+    )
     keys = [
         ApiVersion(key, 0 if key == 0 else APIS[key].min_version, api.max_version or APIS[key].max_version)
         for key, api in served.items()

@@ -31,6 +31,7 @@ from ottla.protocol.generated.produce_response import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from ottla.protocol.records_header import has_transactional_bit
 from ottla.replication.partition import Partition
 
 if TYPE_CHECKING:
@@ -41,9 +42,6 @@ if TYPE_CHECKING:
 FIRST_TOPIC_ID_VERSION = 13
 FIRST_LEADER_HINT_VERSION = 10
 ACKS_ALL = -1
-ATTRIBUTES_LOW = 22
-"""The low byte of a batch's attributes, where the transactional bit is: checked before the batch is looked into."""
-TRANSACTIONAL = 0x10
 ADMIN_CLIENT_ID = "__admin_client"
 _NO_LOG_START = frozenset(
     {
@@ -206,7 +204,7 @@ class Append:
         if partition.topic_partition.topic in INTERNAL_TOPICS:
             check_request(records, self._version)
             self._check_internal(partition)
-        if self._transactional_id is None and len(records) > ATTRIBUTES_LOW and records[ATTRIBUTES_LOW] & TRANSACTIONAL:
+        if self._transactional_id is None and has_transactional_bit(records):
             check_request(records, self._version)
             raise RefusedRequestError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         guard = self._verdicts.get(partition.topic_partition) if self._verdicts else None

@@ -14,9 +14,10 @@ from pathlib import Path
 from ottla.cli.kafka.options import OptionError, Options
 from ottla.client.cluster import Cluster
 from ottla.client.groups import commit_offsets, committed_offsets, describe_group
-from ottla.client.offsets import EARLIEST, LATEST, no_such_name, offsets_or_raise
+from ottla.client.offsets import no_such_name, offsets_or_raise
 from ottla.client.topics import NAMELESS, list_topics
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.protocol.offset_timestamps import EARLIEST, LATEST
 
 Partition = tuple[str, int]
 Plan = dict[Partition, int]

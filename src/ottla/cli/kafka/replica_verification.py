@@ -16,9 +16,10 @@ from ottla.cli.kafka.admin import REFUSED, cluster_of, include_pattern
 from ottla.cli.kafka.options import Exit, Option, OptionError, OptionParser, Options
 from ottla.client.cluster import Cluster
 from ottla.client.errors import BadSettings
-from ottla.client.offsets import EARLIEST, LATEST, FoundOffset, list_offsets
+from ottla.client.offsets import FoundOffset, list_offsets
 from ottla.client.settings import parse_addresses
 from ottla.client.topics import list_topics
+from ottla.protocol.offset_timestamps import EARLIEST, LATEST
 from ottla.protocol.records_header import BatchHeader, iterate_batches
 
 PARSER = OptionParser((

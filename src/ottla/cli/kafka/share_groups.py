@@ -19,7 +19,7 @@ from ottla.cli.kafka.options import Exit, Option, OptionError, OptionParser, Opt
 from ottla.client.cluster import Cluster
 from ottla.client.errors import CallTimeout, java_name
 from ottla.client.groups import coordinator_of, delete_group, list_groups
-from ottla.client.offsets import EARLIEST, LATEST, offsets_or_raise
+from ottla.client.offsets import offsets_or_raise
 from ottla.client.share_groups import (
     alter_share_offsets,
     delete_share_offsets,
@@ -27,6 +27,7 @@ from ottla.client.share_groups import (
     share_offsets,
 )
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.protocol.offset_timestamps import EARLIEST, LATEST
 
 PARSER = OptionParser((
     BOOTSTRAP_SERVER,

@@ -17,8 +17,9 @@ from ottla.connect.connector import Change, Place, Source
 from ottla.connect.remote_topics import RemoteTopics, cluster_settings, ensure_topic
 from ottla.connect.topic_settings import TopicSettings
 from ottla.model.ids import TopicPartition
+from ottla.protocol.offset_timestamps import EARLIEST, LATEST
 from ottla.tables.fetch import FetchPlan, read_range
-from ottla.tables.topics import EARLIEST, LATEST, READ_COMMITTED, Cluster, settings_from
+from ottla.tables.topics import READ_COMMITTED, Cluster, settings_from
 
 OFFSET_HEADERS = ("__mirror.topic", "__mirror.partition", "__mirror.offset")
 """Where a record came from, with `offset.headers.enabled`."""

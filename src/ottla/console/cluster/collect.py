@@ -17,9 +17,9 @@ from ottla.model.ids import uuid_to_str
 from ottla.protocol.generated.describe_log_dirs_request import DescribeLogDirsRequest
 from ottla.protocol.generated.describe_log_dirs_response import DescribeLogDirsResponse
 from ottla.protocol.generated.metadata_response import MetadataResponse
+from ottla.protocol.offset_timestamps import EARLIEST, LATEST
 
 Result = TypeVar("Result")
-EARLIEST, LATEST = -2, -1
 
 
 def collect(cluster: Cluster) -> Snapshot:

@@ -20,8 +20,9 @@ from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.generated.fetch_response import FetchResponse, PartitionData
+from ottla.protocol.offset_timestamps import EARLIEST, LATEST
 from ottla.protocol.records import LOG_APPEND_TIME, crc_matches, iterate_batches, iterate_records
-from ottla.tables.topics import EARLIEST, LATEST, Cluster, Leader, TableError
+from ottla.tables.topics import Cluster, Leader, TableError
 
 _FETCH_BYTES = 4 * 1024 * 1024
 _PARTITION_BYTES = 1024 * 1024
