@@ -13,8 +13,13 @@ MAX_DEPTH = 200
 """Records, arrays and maps inside each other. Protobuf allows 100; 5,000 overflow the stack of fastavro."""
 MAX_VALUES = 1_000_000
 """Values in one payload, each field and item counted: about 100 MB of Python objects."""
+FREE_VALUES = 10_000
+VALUES_A_BYTE = 8
+"""A payload of n bytes has at most FREE_VALUES + n * VALUES_A_BYTE values: nulls and empty records take no bytes, so that a
+few bytes could name MAX_VALUES of them."""
 MAX_DECIMAL_BYTES = 4096
 """Of one decimal: Python converts an integer to a decimal in quadratic time (4 kB: 2 ms, 256 kB: 7 s)."""
+_MAX_PASSES = 20
 ALWAYS = -1
 """`free_bytes` of a schema whose payloads are all walked."""
 
@@ -48,8 +53,7 @@ class Shapes:
         self._by_name: dict[str, Shape] = {}
         self._all: list[Shape] = []
         self.root = self._shape(parsed, 0)
-        self._find_min_bytes()
-        self.free_bytes = self._free_bytes()
+        self.free_bytes = self._free_bytes() if self._find_min_bytes() else ALWAYS
 
     def _new(self, kind: int, size: int = 0) -> Shape:
         shape = Shape(kind, size)
@@ -78,6 +82,8 @@ class Shapes:
             return block
         decimal = schema.get("logicalType") == "decimal"
         if kind == "fixed":
+            if not isinstance(schema["size"], int) or schema["size"] < 0:
+                raise AvroLimitError(f"the schema has a fixed type of {str(schema['size'])[:50]} bytes")
             if decimal and schema["size"] > MAX_DECIMAL_BYTES:
                 raise AvroLimitError(f"the schema has a decimal of more than {MAX_DECIMAL_BYTES} bytes")
             return self._new(PLAIN, schema["size"])
@@ -96,16 +102,23 @@ class Shapes:
             raise AvroLimitError(f"the schema names an unknown type {name[:200]!r}")
         return self._shape(self._named[name], depth + 1)
 
-    def _find_min_bytes(self) -> None:
-        """The fewest bytes of each type; it stays _ENDLESS for a type that contains itself without an end."""
-        changed = True
-        while changed:
+    def _find_min_bytes(self) -> bool:
+        """The fewest bytes of each type; it stays _ENDLESS for a type that contains itself without an end.
+
+        From the last type to the first, then back: types inside types need the one, names of earlier types the other. False
+        when that many passes do not settle it: a long chain of types must not take quadratic time.
+        """
+        for _ in range(_MAX_PASSES):
             changed = False
-            for shape in reversed(self._all):
+            self._all.reverse()
+            for shape in self._all:
                 size = min(_min_bytes(shape), _ENDLESS)
                 if size < shape.min_bytes:
                     shape.min_bytes = size
                     changed = True
+            if not changed:
+                return True
+        return False
 
     def _free_bytes(self) -> int:
         endless = any(shape.min_bytes >= _ENDLESS for shape in self._all)
@@ -114,13 +127,12 @@ class Shapes:
         try:
             depth, values, rate = _Growth().of(self.root)
         except _RecursiveError:
-            # Each time around takes a byte or more, so n bytes go around n times at most.
-            containers = sum(shape.kind in _CONTAINERS for shape in self._all)
-            free = min(MAX_DEPTH // containers, MAX_VALUES // len(self._all)) - 1
-        else:
-            if depth > MAX_DEPTH or values > MAX_VALUES:
-                return ALWAYS
-            free = int((MAX_VALUES - values) / rate) if rate else _ENDLESS
+            return ALWAYS
+        if depth > MAX_DEPTH or values > FREE_VALUES:
+            return ALWAYS
+        free = int((MAX_VALUES - values) / rate) if rate else _ENDLESS
+        if rate > VALUES_A_BYTE:
+            free = min(free, int((FREE_VALUES - values) / (rate - VALUES_A_BYTE)))
         decimals = any(shape.kind == DECIMAL for shape in self._all)
         return min(free, MAX_DECIMAL_BYTES) if decimals else free
 
@@ -166,5 +178,6 @@ class _Growth:
         elif shape.kind in _CONTAINERS:
             key = shape.kind == MAP
             rate += (inner[0][1] + key) / (shape.inner[0].min_bytes + key)
-        self._known[id(shape)] = depth, values, rate
-        return depth, values, rate
+        # Types that name each other twice double: 2 ** 1,100 values do not fit into a float.
+        self._known[id(shape)] = depth, min(values, _ENDLESS), rate
+        return self._known[id(shape)]

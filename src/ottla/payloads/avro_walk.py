@@ -10,6 +10,7 @@ from ottla.payloads.avro_shape import (
     ARRAY,
     BYTES,
     DECIMAL,
+    FREE_VALUES,
     MAP,
     MAX_DECIMAL_BYTES,
     MAX_DEPTH,
@@ -17,11 +18,14 @@ from ottla.payloads.avro_shape import (
     PLAIN,
     RECORD,
     UNION,
+    VALUES_A_BYTE,
     AvroLimitError,
     Shape,
 )
 
 _LONG_BITS = 64
+_DECIMAL_SHIFT = 8
+"""A decimal of 4 kB takes the time of 65,536 values."""
 
 
 def walk(root: Shape, data: bytes) -> int:
@@ -35,12 +39,12 @@ def walk(root: Shape, data: bytes) -> int:
 
 
 class _Walk:
-    __slots__ = ("_data", "_size", "_values_left")
+    __slots__ = ("_data", "_limit", "_size", "_values_left")
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._size = len(data)
-        self._values_left = MAX_VALUES
+        self._limit = self._values_left = min(MAX_VALUES, FREE_VALUES + VALUES_A_BYTE * self._size)
 
     def value(self, shape: Shape, pos: int, depth: int) -> int:
         self._take(1)
@@ -62,8 +66,10 @@ class _Walk:
             return self._blocks(shape, pos, depth + 1)
         number, pos = self._long(pos)
         if kind in {BYTES, DECIMAL}:
-            if kind == DECIMAL and number > MAX_DECIMAL_BYTES:
-                raise AvroLimitError(f"a decimal has {number} bytes; the limit is {MAX_DECIMAL_BYTES}")
+            if kind == DECIMAL:
+                if number > MAX_DECIMAL_BYTES:
+                    raise AvroLimitError(f"a decimal has {number} bytes; the limit is {MAX_DECIMAL_BYTES}")
+                self._take(number * number >> _DECIMAL_SHIFT)
             return self._skip(pos, number)
         return pos
 
@@ -91,7 +97,7 @@ class _Walk:
 
     def _items(self, item: Shape, count: int, pos: int, depth: int, *, keyed: bool) -> int:
         if count > self._values_left:
-            raise _too_many()
+            raise self._too_many()
         for _ in range(count):
             if keyed:
                 length, pos = self._long(pos)
@@ -103,7 +109,7 @@ class _Walk:
     def _take(self, count: int) -> None:
         self._values_left -= count
         if self._values_left < 0:
-            raise _too_many()
+            raise self._too_many()
 
     def _skip(self, pos: int, length: int) -> int:
         if length < 0 or pos + length > self._size:
@@ -127,6 +133,5 @@ class _Walk:
                 raise AvroLimitError("a number has more than 64 bits")
         return (raw >> 1) ^ -(raw & 1), pos
 
-
-def _too_many() -> AvroLimitError:
-    return AvroLimitError(f"the payload has more than {MAX_VALUES} values")
+    def _too_many(self) -> AvroLimitError:
+        return AvroLimitError(f"the payload has more than {self._limit} values")
