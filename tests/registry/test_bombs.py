@@ -288,3 +288,16 @@ def test_more_requests_than_may_wait_are_told_to_come_again(own_registry: Regist
     assert register(own_registry.url, "s", '"int"')[0] == 429
     monkeypatch.setattr(schema_work, "MAX_WAITING", 1)
     until(lambda: register(own_registry.url, "s", '"int"')[0] == 200)
+
+
+def test_a_record_that_does_not_match_is_explained_in_bounded_work() -> None:
+    """Each of these took seconds to hours for the text of the error, and held the loop of the broker meanwhile."""
+    both = [{"$ref": "#"}, {"$ref": "#"}]
+    tree = {"properties": {"a": {"anyOf": both}}, "not": {"required": ["z"]}}
+    assert parse_schema("JSON", json.dumps(tree)).validator()(b'{"a":' * 60 + b'{"z":1}' + b"}" * 60) is not None
+    texts = parse_schema("JSON", json.dumps({"items": {"type": "string"}})).validator()
+    assert texts(b"[1,1]") == '1 is not of type "string" at /0'
+    many = b"[" + b"1," * 200_000 + b"1]"
+    assert texts(many) == '1 is not of type "string" at /0'
+    wide = {"items": {"anyOf": [{"items": {"const": n}} for n in range(2, 500)]}}
+    assert parse_schema("JSON", json.dumps(wide)).validator()(b"[" + many + b"]") == "it does not match its schema"

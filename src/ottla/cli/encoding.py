@@ -63,9 +63,10 @@ def _json_schema(registry: Registry, found: dict[str, Any]) -> Callable[[Any], b
     check = jsonschema_rs.validator_for(json.loads(found["schema"]), pattern_options=OPTIONS)
 
     def write(tree: Any) -> bytes:
-        problem = next(iter(check.iter_errors(tree)), None)
-        if problem is not None:
-            raise ValueError(f"does not fit schema {found['id']}: {problem.message}")
+        try:
+            check.validate(tree)
+        except jsonschema_rs.ValidationError as problem:
+            raise ValueError(f"does not fit schema {found['id']}: {problem.message}") from None
         return json.dumps(tree, ensure_ascii=False, separators=(",", ":")).encode()
 
     return write

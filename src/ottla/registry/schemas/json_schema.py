@@ -22,6 +22,9 @@ from ottla.registry.schemas.json_weight import weight
 from ottla.registry.schemas.parsed import Dependency, Incompatibility, SchemaProblem
 
 _MAX_DEPTH = 100
+_MAX_EXPLAINED = 1_000_000
+"""Bytes of a value times the weight of its schema. An explanation names each branch of each `anyOf` inside each other, and
+the value: of a recursive schema and 100 bytes it may take hours."""
 
 
 class JsonSchema:
@@ -36,7 +39,7 @@ class JsonSchema:
         spend_patterns([self.document, *others.values()], budget)
         self.documents = Documents(self.document, others, budget)
         self._validator = self._compile()
-        weight(self.documents.root, budget)
+        self._weight = weight(self.documents.root, budget)
         self.canonical = dump_json(self.document)
 
     def _compile(self) -> Any:
@@ -71,9 +74,14 @@ class JsonSchema:
                 return f"not JSON: {_first_line(problem)}"
             if self._validator.is_valid(value):
                 return None
-            error = next(iter(self._validator.iter_errors(value)))
-            at = "/".join(str(step) for step in error.instance_path)
-            return f"{_first_line(error.message)} at /{at}"
+            if self._weight.recursive or len(payload) * self._weight.total > _MAX_EXPLAINED:
+                return "it does not match its schema"
+            try:
+                self._validator.validate(value)
+            except jsonschema_rs.ValidationError as error:
+                at = "/".join(str(step) for step in error.instance_path)
+                return f"{_first_line(error.message)} at /{at}"
+            return None
 
         return check
 

@@ -67,7 +67,7 @@ class Values:
         def retrieve(uri: str) -> Any:
             return homes[uri] if uri in homes else side.documents.retrieve(uri)
 
-        cost = 1 + weight(side, self._budget) // 20 + sum(map(len, _lists(side.schema, self._budget))) // 20
+        cost = 1 + weight(side, self._budget).total // 20 + sum(map(len, _lists(side.schema, self._budget))) // 20
         alone = {"$schema": _META[side.draft], **_rehomed(side.schema, _HOME, homes)}
         try:
             return jsonschema_rs.validator_for(alone, retriever=retrieve, pattern_options=OPTIONS), cost

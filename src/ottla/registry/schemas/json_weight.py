@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ottla.registry.schemas.budget import Budget, TooComplex
 from ottla.registry.schemas.json_documents import Side
@@ -32,7 +33,12 @@ class _Node:
         return [*self.in_place, *(key for _, key in self.below)]
 
 
-def weight(root: Side, budget: Budget) -> int:
+class Weight(NamedTuple):
+    total: int
+    recursive: bool
+
+
+def weight(root: Side, budget: Budget) -> Weight:
     """The weight of a schema; TooComplex over MAX_WEIGHT, SchemaProblem for a circle."""
     nodes = _nodes(root, budget)
     closures: dict[int, Counter[int]] = {}
@@ -43,9 +49,11 @@ def weight(root: Side, budget: Budget) -> int:
             closure.update(closures[inner])
         _check(closure.total())
     weights: dict[int, int] = {}
+    recursive = False
     for key in _postorder([id(root.schema)], lambda key: nodes[key].everything(), circles=True):
+        recursive = recursive or not weights.keys() >= set(nodes[key].everything())
         weights[key] = _weigh(closures[key], nodes, weights, budget)
-    return weights[id(root.schema)]
+    return Weight(weights[id(root.schema)], recursive)
 
 
 def _check(total: int) -> None:
