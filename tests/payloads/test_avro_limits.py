@@ -171,7 +171,9 @@ def test_a_schema_is_compiled_in_time_that_grows_with_its_length(monkeypatch: py
     """A chain of types took quadratic time, a negative size took for ever, and 2 ** 1,100 values ended in a traceback."""
     looks: list[int] = []
     monkeypatch.setattr(avro_shape, "_min_bytes", lambda shape: looks.append(1) or _min_bytes(shape))
-    fields: list[Any] = [{"name": "t0", "type": {"type": "record", "name": "T0", "fields": [{"name": "x", "type": "int"}]}}]
+    fields: list[Any] = [
+        {"name": "t0", "type": {"type": "record", "name": "T0", "fields": [{"name": "x", "type": "int"}]}}
+    ]
     for level in range(1, 1000):
         inner = {"type": "record", "name": f"T{level}", "fields": [{"name": "x", "type": f"T{level - 1}"}]}
         fields.append({"name": f"t{level}", "type": inner})

@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
+from confluent_kafka.admin import AdminClient, NewTopic
 
-from ottla.broker import schema_judgement
-from ottla.broker.schema_judgement import CheckedBatch, Limits, SchemaKey, judge
+from ottla.broker import schema_judgement, schema_validation
+from ottla.broker.schema_judgement import (
+    MAX_LOADED,
+    CheckedBatch,
+    Limits,
+    Misfits,
+    NotLoaded,
+    SchemaKey,
+    judge,
+    judge_all,
+)
 from ottla.env.config import TopicConfig
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
+from ottla.protocol.generated.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.generated.produce_response import ProduceResponse
 from ottla.protocol.records import SimpleRecord, build_batch
 from ottla.registry.schemas.json_schema import JsonSchema
 from ottla.testing import Broker
 from tests.interop.malformed_batches import CODECS, bomb, walked, wrapped
-from tests.interop.producer_session import produce
+from tests.interop.producer_session import ask, produce
 from tests.registry.instances import RegistryThread, call, register
 from tests.registry.test_validation import Place, framed
+from tests.support.frames import RawConnection
 from tests.support.ports import free_port
 
 LIST = {"type": "record", "name": "N", "fields": [{"name": "n", "type": ["null", "N"]}]}
@@ -177,8 +191,9 @@ class _Checks:
         return None
 
 
-def checked(values: list[bytes]) -> CheckedBatch:
-    batch = build_batch([SimpleRecord(0, None, framed(1, value)) for value in values])
+def checked(values: list[bytes], first_id: int = 1, count: int = 1) -> CheckedBatch:
+    ids = range(first_id, first_id + count)
+    batch = build_batch([SimpleRecord(0, None, framed(schema, value)) for schema in ids for value in values])
     return CheckedBatch(TopicPartition("t", 0), batch, "quarantine", "q", ("value",), "", TopicConfig())
 
 
@@ -212,6 +227,103 @@ def test_a_schema_that_raises_what_nobody_foresaw_refuses_the_batch() -> None:
     assert misfits is not None
     assert misfits.failure is not None
     assert misfits.failure.code == ErrorCode.INVALID_RECORD
+
+
+def test_a_request_has_a_budget_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each batch had one of its own: a request of 1,000 batches kept a worker for more than an hour."""
+    checks = _Checks(Limits(batch_ms=3000))
+    monkeypatch.setattr(schema_judgement.time, "monotonic", lambda: checks.now)
+    judged = judge_all(checks, {number: checked([b"x"] * 2) for number in range(1000)})
+    assert len(checks.seen) == 4
+    failures = {misfits.failure.code for misfits in judged.misfits.values() if misfits.failure is not None}
+    assert len(judged.misfits) == 998
+    assert failures == {ErrorCode.REQUEST_TIMED_OUT}
+
+
+def test_a_request_names_so_many_new_schemas_and_no_more() -> None:
+    """Each record may name a schema that nobody knows: a megabyte made 80,000 requests to the registry."""
+
+    class Nothing(_Checks):
+        def problem(self, key: SchemaKey, payload: bytes) -> str | None:
+            raise NotLoaded(key)
+
+    judged = judge_all(
+        Nothing(Limits()),
+        {n: checked([b"x"], first_id=n * 1000, count=200) for n in range(3)},
+    )
+    assert [len(keys) for keys in judged.missing.values()] == [MAX_LOADED] * 3
+    asked: list[set[SchemaKey]] = []
+
+    class Schemas(Nothing):
+        async def run(self, work: Callable[[], Any]) -> Any:
+            return work()
+
+        async def load(self, keys: set[SchemaKey]) -> None:
+            asked.append(keys)
+
+    batches = {n: checked([b"x"], first_id=n * 1000, count=200) for n in range(3)}
+    misfits_of = asyncio.run(schema_validation._judged(Schemas(Limits()), batches))  # type: ignore[arg-type]
+    assert [len(keys) for keys in asked] == [MAX_LOADED]
+    codes = {misfits.failure.code for misfits in misfits_of.values() if misfits.failure is not None}
+    assert (len(misfits_of), codes) == (3, {ErrorCode.REQUEST_TIMED_OUT})
+
+
+@pytest.mark.parametrize("headers", [(), (("h", b"x" * 400_000),)])
+def test_a_batch_puts_aside_so_many_bytes_and_no_more(headers: Any) -> None:
+    """Records of 7 bytes, and large headers, counted as nothing."""
+    count = 50 if headers else 100_000
+    body = [SimpleRecord(0, None, b"", headers)] * count
+    batch = CheckedBatch(TopicPartition("t", 0), build_batch(body), "quarantine", "q", ("value",), "", TopicConfig())
+    misfits = judge(_Checks(Limits()), batch, set())
+    assert misfits is not None
+    assert misfits.failure is not None
+    assert misfits.records == []
+    refused = judge(_Checks(Limits()), batch._replace(mode="refuse"), set())
+    assert refused is not None
+    assert (refused.count, len(refused.problems)) == (count, min(count, 100))
+
+
+GUID = b"\x01" + bytes(range(16))
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [[GUID, b"\x01" * 17], [b"\x01" * 17, GUID], [b"\0\0\0\0\x07"], [b""], [None], [GUID, None], [GUID[:16]]],
+)
+def test_a_record_names_its_schema_once(headers: list[bytes | None]) -> None:
+    """Clients believe the first header, the last, or an id in it; the broker checked the record by another schema."""
+    checks = _Checks(Limits())
+
+    def judged(values: list[bytes | None]) -> Misfits | None:
+        body = [SimpleRecord(0, None, framed(1, b"x"), tuple(("__value_schema_id", value) for value in values))]
+        batch = CheckedBatch(TopicPartition("t", 0), build_batch(body), "refuse", "q", ("value",), "", TopicConfig())
+        return judge(checks, batch, set())
+
+    misfits = judged(headers)
+    assert misfits is not None
+    assert "does not name one schema" in misfits.problems[0]
+    assert checks.seen == []
+    assert judged([GUID, GUID]) is None
+
+
+@pytest.mark.timeout(180)
+def test_a_registry_that_is_away_is_an_error_of_the_topics_that_need_it() -> None:
+    """All topics of the request had the error, and their records came twice after the retry."""
+    with Broker(properties={"ottla.schema.registry.url": f"http://127.0.0.1:{free_port()}"}) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        modes = {"plain": "off", "needs": "refuse", "bad": "refuse"}
+        topics = [NewTopic(name, 1, 1, config={"ottla.schema.validation": mode}) for name, mode in modes.items()]
+        for made in admin.create_topics(topics).values():
+            made.result(20)
+        batch = build_batch([SimpleRecord(0, b"k", framed(1, b"x"))])
+        data = {"plain": batch, "needs": batch, "bad": build_batch([SimpleRecord(0, b"k", b"no id")])}
+        request = ProduceRequest(
+            None, -1, 10_000, [TopicProduceData(name, partition_data=[PartitionProduceData(0, bytes(each))]) for name, each in data.items()],
+        )  # fmt: skip
+        with RawConnection("127.0.0.1", int(broker.bootstrap_servers.rpartition(":")[2])) as connection:
+            response, _ = ProduceResponse.decode(ask(connection, request, 9), 0, 9)
+        codes = {each.name: each.partition_responses[0].error_code for each in response.responses}
+        assert codes == {"plain": 0, "needs": ErrorCode.REQUEST_TIMED_OUT, "bad": ErrorCode.INVALID_RECORD}
 
 
 def test_look_around_still_works() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ottla.broker.own_writes import write_batch
+from ottla.broker.schema_judgement import record_bytes
 from ottla.env.logging import get_logger
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
@@ -38,7 +39,7 @@ class Quarantine:
 
     async def write(self, topic: str, source: TopicPartition, records: list[tuple[Record, str]]) -> None:
         """KafkaError REQUEST_TIMED_OUT when the records are not all written: the client sends its batch again."""
-        size = sum(len(record.key or b"") + len(record.value or b"") for record, _ in records)
+        size = sum(record_bytes(record) for record, _ in records)
         if self._writes >= MAX_WRITES or (self._writes and self._bytes + size > MAX_BYTES):
             raise _failed(topic, "too many records wait for it")
         self._writes += 1

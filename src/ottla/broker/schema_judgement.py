@@ -7,6 +7,7 @@ unforeseen way is refused as a whole (`Misfits.failure`): what could not be chec
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ottla.env.logging import get_logger
@@ -33,6 +34,11 @@ QUARANTINE = "quarantine"
 _MAX_NAMED = 100
 """Records that an answer names; the others of a batch are counted only."""
 _KEY_HEADER, _VALUE_HEADER = "__key_schema_id", "__value_schema_id"
+MAX_LOADED = 50
+"""Schemas that one request makes the broker ask the registry for. Records can name a new one each."""
+MAX_PUT_ASIDE_BYTES = 16 * 1024 * 1024
+"""Of one batch: a small batch decompresses to many records, and each gets headers of its own in the quarantine topic."""
+_RECORD_OVERHEAD = 200
 
 
 class SchemaKey(NamedTuple):
@@ -76,25 +82,53 @@ class CheckedBatch(NamedTuple):
     config: TopicConfig
 
 
+class Judgement(NamedTuple):
+    """Both by the id() of a partition's data in the request: a request may name a partition twice."""
+
+    misfits: dict[int, Misfits]
+    missing: dict[int, set[SchemaKey]]
+    """Schemas that were not ready for a batch, which has no verdict yet."""
+
+
 class Misfits:
     """The records of one batch that do not match."""
 
-    __slots__ = ("failure", "mode", "partition", "prepared", "problems", "quarantine_topic", "records")
+    __slots__ = (
+        "count",
+        "failure",
+        "mode",
+        "partition",
+        "prepared",
+        "problems",
+        "put_aside",
+        "quarantine_topic",
+        "records",
+    )
 
     def __init__(self, batch: CheckedBatch) -> None:
         self.partition = batch.partition
         self.mode = batch.mode
         self.quarantine_topic = batch.quarantine_topic
+        self.count = self.put_aside = 0
         self.problems: dict[int, str] = {}
+        """By the record's index: all when they are put aside, otherwise those that the answer names."""
         self.records: list[tuple[Record, str]] = []
         self.failure: KafkaError | None = None
         self.prepared: ValidatedBatches | None = None
         """What is appended in the batch's place, once the misfits have been put aside."""
 
     def add(self, index: int, record: Record, problem: str) -> None:
-        self.problems[index] = problem
+        self.count += 1
         if self.mode == QUARANTINE:
+            self.put_aside += record_bytes(record)
+            if self.put_aside > MAX_PUT_ASIDE_BYTES:
+                text = f"more than {MAX_PUT_ASIDE_BYTES} bytes of the batch would have to be put aside"
+                self.failure = RecordValidationError(ErrorCode.INVALID_RECORD, text, [])
+                self.records.clear()
+                return
             self.records.append((record, problem))
+        if self.mode == QUARANTINE or self.count <= _MAX_NAMED:
+            self.problems[index] = problem
 
     def refuse(self) -> None:
         """RecordValidationError unless they were put aside."""
@@ -102,8 +136,8 @@ class Misfits:
             raise self.failure
         if self.mode == QUARANTINE:
             return
-        named = [RecordError(index, text) for index, text in list(self.problems.items())[:_MAX_NAMED]]
-        text = f"{len(self.problems)} of the batch's records do not match their schema"
+        named = [RecordError(index, text) for index, text in self.problems.items()]
+        text = f"{self.count} of the batch's records do not match their schema"
         raise RecordValidationError(ErrorCode.INVALID_RECORD, text, named)
 
     def prepare(self, batch: CheckedBatch, now_ms: int, version: int) -> None:
@@ -132,6 +166,28 @@ class Misfits:
         return ValidatedBatches(fresh, [(0, parse_header(fresh, 0))], validated.log_append_time_ms)
 
 
+def unchecked(batch: CheckedBatch, reason: str) -> Misfits:
+    """Refused with an error that every client retries: the records may be all right."""
+    misfits = Misfits(batch)
+    misfits.failure = KafkaError(ErrorCode.REQUEST_TIMED_OUT, reason)
+    return misfits
+
+
+def judge_all(checks: Checks, batches: Mapping[int, CheckedBatch]) -> Judgement:
+    """In a worker thread, for about as long as one batch may take: the batches that are left then are not begun."""
+    judged = Judgement({}, {})
+    deadline = time.monotonic() + checks.limits.batch_ms / 1000
+    for number, (key, batch) in enumerate(batches.items()):
+        missing: set[SchemaKey] = set()
+        late = number > 0 and time.monotonic() > deadline
+        misfits = unchecked(batch, "the request took too long to check") if late else judge(checks, batch, missing)
+        if missing and (misfits is None or misfits.failure is None):
+            judged.missing[key] = missing
+        elif misfits is not None:
+            judged.misfits[key] = misfits
+    return judged
+
+
 def judge(checks: Checks, batch: CheckedBatch, missing: set[SchemaKey]) -> Misfits | None:
     """The misfits of a batch, None when there are none. Schemas that are not ready are added to `missing`."""
     if not _is_whole(batch.records):
@@ -143,6 +199,8 @@ def judge(checks: Checks, batch: CheckedBatch, missing: set[SchemaKey]) -> Misfi
             problem = _problem(checks, record, batch, missing)
             if problem is not None:
                 misfits.add(index, record, problem)
+                if misfits.failure is not None:
+                    return misfits
             if time.monotonic() > deadline:
                 text = f"the records took longer than {checks.limits.batch_ms} ms to check (ottla.schema.validation.max.ms)"
                 misfits.failure = RecordValidationError(ErrorCode.INVALID_RECORD, text, [])
@@ -154,6 +212,12 @@ def judge(checks: Checks, batch: CheckedBatch, missing: set[SchemaKey]) -> Misfi
         text = f"the records cannot be checked: {type(error).__name__}"
         misfits.failure = RecordValidationError(ErrorCode.INVALID_RECORD, text, [])
     return misfits if misfits.problems or misfits.failure is not None else None
+
+
+def record_bytes(record: Record) -> int:
+    """About what a record takes in memory, or in a quarantine topic."""
+    size = _RECORD_OVERHEAD + len(record.key or b"") + len(record.value or b"")
+    return size + sum(_RECORD_OVERHEAD + len(name) + len(value or b"") for name, value in record.headers)
 
 
 def _is_whole(records: bytearray) -> bool:
@@ -179,7 +243,8 @@ def _problem(checks: Checks, record: Record, batch: CheckedBatch, missing: set[S
             key, start = _schema_key(data, record, header, batch.context)
             problem = checks.problem(key, data[start:])
         except NotLoaded as needed:
-            missing.add(needed.key)
+            if len(missing) < MAX_LOADED:
+                missing.add(needed.key)
             continue
         except ValueError as error:
             problem = str(error)
@@ -189,11 +254,17 @@ def _problem(checks: Checks, record: Record, batch: CheckedBatch, missing: set[S
 
 
 def _schema_key(data: bytes, record: Record, header: str, context: str) -> tuple[SchemaKey, int]:
-    """Confluent's wire format: a 0 and four bytes of id before the data, or a 1 and sixteen of guid in a header."""
-    for name, value in record.headers:
-        if name == header and value is not None and len(value) == 17 and value[0] == 1:
-            text = value[1:].hex()
-            return SchemaKey("", f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"), 0
+    """Confluent's wire format: a 0 and four bytes of id before the data, or a 1 and sixteen of guid in a header.
+
+    Confluent's clients believe the header first, the Java client the last of several and the Python client the first.
+    """
+    named = {value for name, value in record.headers if name == header}
+    if named:
+        value = named.pop()
+        if named or value is None or len(value) != 17 or value[0] != 1:
+            raise ValueError(f"its header {header} does not name one schema by its guid")
+        text = value[1:].hex()
+        return SchemaKey("", f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"), 0
     if len(data) < 5 or data[0] != 0:
         raise ValueError("it does not begin with a schema's id")
     return SchemaKey(context, int.from_bytes(data[1:5], "big")), 5

@@ -12,13 +12,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeVar
+from itertools import islice
+from typing import Any, Protocol, TypeVar
 
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
 from ottla.broker.quarantine_rights import quarantine_refusal
-from ottla.broker.schema_judgement import CheckedBatch, Checks, Misfits, SchemaKey, judge
-from ottla.model.errors import ErrorCode, KafkaError
+from ottla.broker.schema_judgement import MAX_LOADED, CheckedBatch, Checks, Misfits, SchemaKey, judge_all, unchecked
+from ottla.model.errors import KafkaError
 from ottla.model.ids import TopicPartition
 from ottla.model.quarantine import quarantine_topic
 from ottla.protocol.generated.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -43,12 +44,6 @@ class SchemaValidation(Checks, Protocol):
         """Write records and what is wrong with each to a quarantine topic; KafkaError when that fails."""
 
     def close(self) -> None: ...
-
-
-class Judgement(NamedTuple):
-    misfits: dict[int, Misfits]
-    """By the id() of a partition's data in the request: a request may name a partition twice."""
-    missing: set[SchemaKey]
 
 
 Find = Callable[[RequestContext, TopicProduceData, int], Partition]
@@ -98,21 +93,22 @@ def _batch(partition: Partition, records: Any) -> CheckedBatch:
 
 async def _later(context: RequestContext, batches: dict[int, CheckedBatch], proceed: Proceed) -> Any:
     schemas = _schemas(context)
-    judged = await schemas.run(partial(_judge_all, schemas, batches))
-    if judged.missing:
-        await schemas.load(judged.missing)
-        judged = await schemas.run(partial(_judge_all, schemas, batches))
-        if judged.missing:
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the cache of schemas is too small for one request")
-    for key, misfits in judged.misfits.items():
+    misfits_of = await _judged(schemas, batches)
+    failures: dict[str, KafkaError] = {}
+    for key, misfits in misfits_of.items():
         if misfits.records and misfits.failure is None:
             misfits.failure = quarantine_refusal(context, misfits.partition.topic, misfits.quarantine_topic)
         if misfits.records and misfits.failure is None:
             now_ms = context.broker.clock.time_ms()
             await schemas.run(partial(misfits.prepare, batches[key], now_ms, context.version))
-            if misfits.failure is None:
+        if misfits.records and misfits.failure is None:
+            misfits.failure = failures.get(misfits.quarantine_topic)
+        if misfits.records and misfits.failure is None:
+            try:
                 await schemas.divert(misfits.quarantine_topic, misfits.partition, misfits.records)
-    answer = proceed(judged.misfits)
+            except KafkaError as error:
+                misfits.failure = failures[misfits.quarantine_topic] = error
+    answer = proceed(misfits_of)
     if isinstance(answer, Deferred):
         done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         answer.then(partial(_resolve, done))
@@ -129,14 +125,19 @@ def _resolve(done: asyncio.Future[Any], response: Any) -> None:
         done.set_result(response)
 
 
-def _judge_all(checks: Checks, batches: dict[int, CheckedBatch]) -> Judgement:
-    """In a worker thread."""
-    judged = Judgement({}, set())
-    for key, batch in batches.items():
-        misfits = judge(checks, batch, judged.missing)
-        if misfits is not None:
-            judged.misfits[key] = misfits
-    return judged
+async def _judged(schemas: SchemaValidation, batches: dict[int, CheckedBatch]) -> dict[int, Misfits]:
+    """What is wrong with each batch. A registry that does not answer is an error of the batches that need it only."""
+    first = await schemas.run(partial(judge_all, schemas, batches))
+    if not first.missing:
+        return first.misfits
+    problem = "the request names more schemas than are loaded at once"
+    try:
+        await schemas.load(set(islice({key: None for keys in first.missing.values() for key in keys}, MAX_LOADED)))
+    except KafkaError as error:
+        problem = error.message
+    second = await schemas.run(partial(judge_all, schemas, {key: batches[key] for key in first.missing}))
+    waiting = {key: unchecked(batches[key], problem) for key in second.missing}
+    return {**first.misfits, **second.misfits, **waiting}
 
 
 def _schemas(context: RequestContext) -> SchemaValidation:

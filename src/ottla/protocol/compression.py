@@ -118,7 +118,7 @@ def _open_gzip(data: Buffer) -> tuple[_Read, tuple[type[Exception], ...]]:
         while True:
             if unpacker.eof:
                 # A gzip stream may have several members (Java's GZIPInputStream reads them all).
-                if view[at : at + 2] != b"\x1f\x8b":
+                if bytes(view[at : at + 2]) != b"\x1f\x8b":
                     return b""
                 unpacker = zlib.decompressobj(31)
             given = view[at : at + _GZIP_SLICE]
