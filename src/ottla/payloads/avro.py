@@ -36,7 +36,7 @@ class AvroReader:
             shapes = Shapes(self._writer, named)
         except _BAD_SCHEMA as error:
             raise _problem("the Avro schema cannot be used", error) from error
-        self._root, self.free_bytes = shapes.root, shapes.free_bytes
+        self._root, self.free_bytes, self.quick_bytes = shapes.root, shapes.free_bytes, shapes.quick_bytes
 
     def read(self, data: bytes) -> Any:
         """The value at the start of `data`; what is behind it is not looked at."""

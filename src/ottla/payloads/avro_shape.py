@@ -17,6 +17,8 @@ FREE_VALUES = 10_000
 VALUES_A_BYTE = 8
 """A payload of n bytes has at most FREE_VALUES + n * VALUES_A_BYTE values: nulls and empty records take no bytes, so that a
 few bytes could name MAX_VALUES of them."""
+QUICK_VALUES = 50_000
+"""What fastavro reads in a few milliseconds, during which no other thread of the process runs."""
 MAX_DECIMAL_BYTES = 4096
 """Of one decimal: Python converts an integer to a decimal in quadratic time (4 kB: 2 ms, 256 kB: 7 s)."""
 _MAX_PASSES = 20
@@ -54,6 +56,7 @@ class Shapes:
         self._all: list[Shape] = []
         self.root = self._shape(parsed, 0)
         self.free_bytes = self._free_bytes() if self._find_min_bytes() else ALWAYS
+        self.quick_bytes = self._quick_bytes()
 
     def _new(self, kind: int, size: int = 0) -> Shape:
         shape = Shape(kind, size)
@@ -133,8 +136,18 @@ class Shapes:
         free = int((MAX_VALUES - values) / rate) if rate else _ENDLESS
         if rate > VALUES_A_BYTE:
             free = min(free, int((FREE_VALUES - values) / (rate - VALUES_A_BYTE)))
-        decimals = any(shape.kind == DECIMAL for shape in self._all)
-        return min(free, MAX_DECIMAL_BYTES) if decimals else free
+        return min(free, MAX_DECIMAL_BYTES) if self._decimals() else free
+
+    def _quick_bytes(self) -> int:
+        """The length up to which a payload has no more than QUICK_VALUES."""
+        if self.free_bytes == ALWAYS:
+            return (QUICK_VALUES - FREE_VALUES) // VALUES_A_BYTE
+        _, values, rate = _Growth().of(self.root)
+        quick = int((QUICK_VALUES - values) / rate) if rate else _ENDLESS
+        return min(quick, 4 * MAX_DECIMAL_BYTES) if self._decimals() else quick
+
+    def _decimals(self) -> bool:
+        return any(shape.kind == DECIMAL for shape in self._all)
 
 
 def _min_bytes(shape: Shape) -> int:

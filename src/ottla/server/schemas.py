@@ -10,7 +10,8 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, TypeVar
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ottla.broker.schema_judgement import Limits, NotLoaded, SchemaKey
 from ottla.env.logging import get_logger
@@ -19,8 +20,9 @@ from ottla.model.ids import TopicPartition
 from ottla.protocol.records import Record
 from ottla.registry.errors import RegistryError
 from ottla.registry.schemas.parse import parse_schema
-from ottla.registry.schemas.parsed import Dependency, SchemaProblem
+from ottla.registry.schemas.parsed import Dependency, SchemaProblem, Validator
 from ottla.registry.subjects import DEFAULT_CONTEXT, context_name, context_of, in_context
+from ottla.server.check_process import CheckProcess, SchemaText
 
 if TYPE_CHECKING:
     from ottla.registry.client import RegistryClient
@@ -34,10 +36,14 @@ _CHECK_THREADS = 2
 _LIMITS = Limits()
 _THREADS = 4
 """For what waits for the registry."""
-Check = Callable[[bytes], str | None]
 T = TypeVar("T")
 Divert = Callable[[str, TopicPartition, list[tuple[Record, str]]], Awaitable[None]]
 """Writes records and what is wrong with each to a quarantine topic."""
+
+
+class _Loaded(NamedTuple):
+    validator: Validator
+    text: SchemaText
 
 
 class RegistrySchemas:
@@ -58,33 +64,40 @@ class RegistrySchemas:
         self._divert = divert
         self._max_schemas = max_schemas
         self._timeout_s = timeout_s
-        self._ready: OrderedDict[SchemaKey, Check] = OrderedDict()
+        self._ready: OrderedDict[SchemaKey, _Loaded] = OrderedDict()
         self._missing: OrderedDict[SchemaKey, tuple[float, str]] = OrderedDict()
         """Until when a schema counts as missing, and what is wrong with records that name it."""
         self._loading: dict[SchemaKey, asyncio.Task[None]] = {}
         self._fetches = ThreadPoolExecutor(_THREADS, thread_name_prefix="schemas")
+        self._process = CheckProcess()
         self._checks = ThreadPoolExecutor(_CHECK_THREADS, thread_name_prefix="schema-checks")
 
     def problem(self, key: SchemaKey, payload: bytes) -> str | None:
-        check = self._ready.get(key)
-        if check is not None:
-            return self._timed(key, check, payload)
+        loaded = self._ready.get(key)
+        if loaded is not None:
+            return self._timed(key, loaded, payload)
         until = self._missing.get(key)
         if until is not None and time.monotonic() < until[0]:
             return until[1]
         raise NotLoaded(key)
 
-    def _timed(self, key: SchemaKey, check: Check, payload: bytes) -> str | None:
+    def _timed(self, key: SchemaKey, loaded: _Loaded, payload: bytes) -> str | None:
         """A schema that needs longer for one record than a whole batch may take is put out of use for a while."""
         began = time.monotonic()
-        problem = check(payload)
-        if (time.monotonic() - began) * 1000 <= self.limits.batch_ms:
-            return problem
+        with suppress(TimeoutError):
+            problem = self._checked(loaded, payload)
+            if (time.monotonic() - began) * 1000 <= self.limits.batch_ms:
+                return problem
         log.warning("schema.too_slow", schema=key.id, context=key.context, limit_ms=self.limits.batch_ms)
         slow = f"its schema {key.id} takes longer than {self.limits.batch_ms} ms to check a record"
         self._ready.pop(key, None)
         self._forget(key, slow, _FORGET_SLOW_S)
         return slow
+
+    def _checked(self, loaded: _Loaded, payload: bytes) -> str | None:
+        if len(payload) <= loaded.validator.quick_bytes:
+            return loaded.validator(payload)
+        return self._process.check(loaded.text, payload, self.limits.batch_ms / 1000)
 
     async def run(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._checks, work)
@@ -104,7 +117,7 @@ class RegistrySchemas:
 
     async def _load(self, key: SchemaKey) -> None:
         try:
-            check = await asyncio.get_running_loop().run_in_executor(self._fetches, self._fetch, key)
+            loaded = await asyncio.get_running_loop().run_in_executor(self._fetches, self._fetch, key)
         except RegistryError as error:
             self._forget(key, f"its schema {key.id} is not in the registry: {error.message}")
         except SchemaProblem as error:
@@ -116,7 +129,7 @@ class RegistrySchemas:
             self._forget(key, f"its schema {key.id} cannot be used: {type(error).__name__}")
         else:
             self._missing.pop(key, None)
-            self._ready[key] = check
+            self._ready[key] = loaded
             if len(self._ready) > self._max_schemas:
                 self._ready.popitem(last=False)
 
@@ -136,16 +149,15 @@ class RegistrySchemas:
         except Unreachable as error:
             raise ConnectionError(str(error)) from error
 
-    def _fetch(self, key: SchemaKey) -> Check:
+    def _fetch(self, key: SchemaKey) -> _Loaded:
         """In a thread: the schema, those that it refers to, and the parsing of all."""
         context = context_name(key.context) if key.context else DEFAULT_CONTEXT
         where = () if context == DEFAULT_CONTEXT else ("contexts", context)
         found = self._call(*where, "schemas", "ids" if isinstance(key.id, int) else "guids", str(key.id))
         dependencies: dict[str, Dependency] = {}
         self._references(found, context, dependencies, 0)
-        schema = parse_schema(found.get("schemaType", "AVRO"), found["schema"], list(dependencies.values()))
-        check: Check = schema.validator()
-        return check
+        text = SchemaText(found.get("schemaType", "AVRO"), found["schema"], tuple(dependencies.values()))
+        return _Loaded(parse_schema(*text).validator(), text)
 
     def _references(self, found: dict[str, Any], context: str, into: dict[str, Dependency], depth: int) -> None:
         """A reference means a subject of the context in which it stands, unless it names another."""
@@ -166,3 +178,4 @@ class RegistrySchemas:
             task.cancel()
         for threads in (self._fetches, self._checks):
             threads.shutdown(wait=False, cancel_futures=True)
+        self._process.close()

@@ -18,13 +18,13 @@ _STATE, _STARTED_TICKS = 0, 19
 """Fields of /proc/PID/stat, counted after the name of the program, which may itself contain spaces and brackets."""
 
 
-def own_command(*arguments: str) -> list[str]:
-    """`ottla ARGUMENTS` with this very Python. Every child of our own is started so.
+def own_command(*arguments: str, module: str = "ottla.cli.main") -> list[str]:
+    """`ottla ARGUMENTS`, or another module of ours, with this very Python. Every child of our own is started so.
 
     `-P` keeps the working directory off the path of modules: with `-m` alone a file there, `click.py` for one, would run
     inside the child. What `ps` shows to everybody is these words: a secret belongs into a file or the environment.
     """
-    return [sys.executable, "-P", "-m", "ottla.cli.main", *arguments]
+    return [sys.executable, "-P", "-m", module, *arguments]
 
 
 class Process(NamedTuple):

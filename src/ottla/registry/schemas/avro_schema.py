@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from avro.errors import AvroException, IgnoredLogicalType
@@ -17,7 +17,7 @@ from ottla.registry.schemas.avro_explanation import Explanation
 from ottla.registry.schemas.avro_text import canonical_text
 from ottla.registry.schemas.budget import Budget, given_or_new
 from ottla.registry.schemas.json_text import load_json, one_line
-from ottla.registry.schemas.parsed import Dependency, Incompatibility, SchemaProblem
+from ottla.registry.schemas.parsed import Dependency, Incompatibility, SchemaProblem, Validator
 
 warnings.filterwarnings("ignore", category=IgnoredLogicalType)
 """A logical type that does not fit is ignored, as Avro says. Python would remember each text of a warning for ever."""
@@ -60,7 +60,7 @@ class AvroSchema:
         if problem is not None:
             raise SchemaProblem(problem)
 
-    def validator(self) -> Callable[[bytes], str | None]:
+    def validator(self) -> Validator:
         try:
             reader = AvroReader(self._json, self._dependencies)
         except AvroError as error:
@@ -73,7 +73,7 @@ class AvroSchema:
                 return str(error)
             return None
 
-        return check
+        return Validator(check, reader.quick_bytes)
 
 
 def _loads(text: str, budget: Budget) -> Any:

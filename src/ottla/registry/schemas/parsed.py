@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -31,6 +32,16 @@ class Dependency(NamedTuple):
     schema: str
 
 
+class Validator(NamedTuple):
+    check: Callable[[bytes], str | None]
+    """For the bytes after the id: None, or what is wrong with them."""
+    quick_bytes: int
+    """The length up to which every payload is checked within milliseconds. No other thread of the process runs meanwhile."""
+
+    def __call__(self, payload: bytes) -> str | None:
+        return self.check(payload)
+
+
 class ParsedSchema(Protocol):
     schema_type: str
     canonical: str
@@ -48,5 +59,5 @@ class ParsedSchema(Protocol):
     def serialized(self) -> str:
         """format=serialized: base64 of the descriptor for Protobuf, the canonical form for others."""
 
-    def validator(self) -> Any:
-        """A callable (payload: bytes) -> str | None for the bytes after the id: None, or what is wrong with them."""
+    def validator(self) -> Validator:
+        """What checks payloads of this schema; SchemaProblem when nothing can."""

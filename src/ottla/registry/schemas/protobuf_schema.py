@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 from ottla.registry.records import PROTOBUF
 from ottla.registry.schemas.budget import Budget, given_or_new
 from ottla.registry.schemas.json_text import one_line
-from ottla.registry.schemas.parsed import Dependency, Incompatibility, SchemaProblem
+from ottla.registry.schemas.parsed import Dependency, Incompatibility, SchemaProblem, Validator
 from ottla.registry.schemas.proto_descriptor import to_descriptor
 from ottla.registry.schemas.proto_from_descriptor import to_tree
 from ottla.registry.schemas.proto_names import Types
@@ -25,6 +25,7 @@ from ottla.registry.schemas.proto_tree import Enum, Message, ProtoFile
 from ottla.registry.schemas.proto_well_known import well_known_descriptor, well_known_tree
 
 _OWN_NAME = "default.proto"
+_QUICK_BYTES = 256 * 1024
 
 
 class ProtobufSchema:
@@ -121,7 +122,7 @@ class ProtobufSchema:
 
         return GetMessageClass(self._pool.FindMessageTypeByName(full_name))
 
-    def validator(self) -> Callable[[bytes], str | None]:
+    def validator(self) -> Validator:
         """The payload opens with the path to the message's type in the file: zigzag varints, or one 0 for the first."""
         classes: dict[tuple[int, ...], Any] = {}
 
@@ -138,7 +139,7 @@ class ProtobufSchema:
                 return f"not Protobuf of its schema: {' '.join(str(error).split())}"
             return None if message.IsInitialized() else "required fields are missing"
 
-        return check
+        return Validator(check, _QUICK_BYTES)
 
     def _name_at(self, indexes: tuple[int, ...]) -> str:
         level, names = self.tree.messages, [self.tree.package] if self.tree.package else []
