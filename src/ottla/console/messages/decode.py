@@ -9,6 +9,7 @@ import json
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from io import StringIO
 from typing import Any
 
 from ottla.console.errors import ConsoleError
@@ -73,7 +74,7 @@ class Decoder:
             tree = read_json(data)
         except ValueError as error:
             return _hex(data, f"not JSON: {error}") if self._how == "json" else Decoded("text", "", note="not JSON")
-        return Decoded("json", _cut(pretty(tree)), tree)
+        return Decoded("json", pretty(tree), tree)
 
     def _by_registry(self, data: bytes) -> Decoded:
         if len(data) < 5 or data[0] != 0:
@@ -98,17 +99,17 @@ def _avro(_registry: Registry, _schema_id: int, schema: dict[str, Any], data: by
         dependencies = [json.loads(text) for text in schema["resolved"].values()]
         reader = schema["reader"] = AvroReader(json.loads(schema["schema"]), dependencies)
     tree = reader.read(data)
-    return Decoded("avro", _cut(pretty(tree)), tree, "")
+    return Decoded("avro", pretty(tree), tree, "")
 
 
 def _json_schema(_registry: Registry, _schema_id: int, _schema: dict[str, Any], data: bytes) -> Decoded:
     tree = read_json(data)
-    return Decoded("json-schema", _cut(pretty(tree)), tree)
+    return Decoded("json-schema", pretty(tree), tree)
 
 
 def _protobuf(registry: Registry, schema_id: int, schema: dict[str, Any], data: bytes) -> Decoded:
     tree = decode_protobuf(registry, schema_id, schema, data)
-    return Decoded("protobuf", _cut(pretty(tree)), tree)
+    return Decoded("protobuf", pretty(tree), tree)
 
 
 _DECODERS = {"AVRO": _avro, "JSON": _json_schema, "PROTOBUF": _protobuf}
@@ -145,7 +146,13 @@ _WAYS: dict[str, Callable[[Decoder, bytes], Decoded]] = {
 
 
 def pretty(tree: Any) -> str:
-    return json.dumps(tree, indent=2, ensure_ascii=False, default=_odd)
+    """On many lines, written up to what is shown: 1 MB of nested arrays would become 200 MB of indentation."""
+    text = StringIO()
+    for piece in json.JSONEncoder(indent=2, ensure_ascii=False, default=_odd).iterencode(tree):
+        text.write(piece)
+        if text.tell() > MAX_SHOWN_BYTES:
+            return text.getvalue()[:MAX_SHOWN_BYTES] + f"\n... cut here, after {MAX_SHOWN_BYTES:,} characters"
+    return text.getvalue()
 
 
 def json_text(tree: Any) -> str:
