@@ -142,6 +142,21 @@ def test_the_producer_needs_write_on_the_quarantine_topic(broker: Broker) -> Non
 
 
 @pytest.mark.timeout(180)
+def test_the_producer_needs_create_for_a_quarantine_topic_that_is_missing(broker: Broker) -> None:
+    """The node created it in its own name, for producers that may create nothing."""
+    name = f"eve-{uuid.uuid4().hex[:8]}"
+    make(broker, name, {MODE: "quarantine"})
+    error = produced(broker, name, "ada", "a")
+    assert error is not None
+    assert error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    assert broker.node.broker is not None
+    assert f"{name}.quarantine" not in broker.node.broker.image.topics_by_name
+    assert produced(broker, name, "eve", "e") is None, "eve has ALL on eve-*"
+    assert produced(broker, name, "ada", "a") is None, "the topic exists, and WRITE is enough"
+    assert end(broker, f"{name}.quarantine") == 2
+
+
+@pytest.mark.timeout(180)
 def test_a_quarantine_topic_that_checks_schemas_itself_takes_nothing(broker: Broker) -> None:
     """Two topics that are each other's quarantine would hand a record on for ever."""
     names = [f"eve-{uuid.uuid4().hex[:8]}" for _ in range(2)]

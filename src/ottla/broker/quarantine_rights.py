@@ -1,6 +1,7 @@
 """Whether a producer's bad records may go to the quarantine topic: decided here, at each produce.
 
-The node writes them for the producer, so the producer needs WRITE on the quarantine topic as if it wrote there itself. A
+The node writes them for the producer, so the producer needs WRITE on the quarantine topic as if it wrote there itself, and
+CREATE if the topic is missing. A
 producer whose records all match needs nothing. The setting may be older than the rules for it (or its topic may have
 changed since), so the rules are asked again here.
 """
@@ -12,6 +13,7 @@ from ottla.metadata.image import RESOURCE_TOPIC
 from ottla.model.acls import Operation, ResourceType
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.quarantine import MODE_SETTING, target_problem
+from ottla.security.acls import CLUSTER_NAME
 
 _OFF = "off"
 
@@ -32,4 +34,13 @@ def quarantine_refusal(context: RequestContext, topic: str, target: str) -> Kafk
             f"Records do not match their schema, and {context.principal} has no WRITE on the quarantine topic {target}"
         )
         return KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, text)
+    if target not in context.broker.image.topics_by_name and not _may_create(context, target):
+        text = f"Records do not match their schema, and {context.principal} has no CREATE for the quarantine topic {target}"
+        return KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, text)
     return None
+
+
+def _may_create(context: RequestContext, topic: str) -> bool:
+    """As for a topic that Metadata creates: the node asks the controller in its own name."""
+    on_cluster = context.allowed(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)
+    return on_cluster or context.allowed(Operation.CREATE, ResourceType.TOPIC, topic)
