@@ -77,3 +77,21 @@ def test_json_at_its_limit() -> None:
     with pytest.raises(ValueError, match="nested more than"):
         read_json("[" * (MAX_JSON_DEPTH + 1) + "]" * (MAX_JSON_DEPTH + 1))
     assert len(read_json("[" + "{}," * 1000 + "[]]")) == 1001
+
+
+@pytest.mark.parametrize("text", ['{"a": "\\ud800"}', '{"\\uDFFF": 1}', '["\\ude00\\ud83d"]', '"\ud800"'])
+def test_half_a_character_is_an_error_of_its_record(text: str) -> None:
+    """It cannot be written as UTF-8: the console's page of the topic and the sink of a connector failed with it."""
+    with pytest.raises(ValueError, match="surrogate"):
+        read_json(text)
+    if text.isascii():
+        assert Decoder(OneSchema("JSON", "{}")).decode(text.encode()).line.encode()
+        with pytest.raises(ConvertError, match="surrogate"):
+            converter({"value.converter": "json", "value.converter.schemas.enable": "false"}, "value").read(
+                text.encode()
+            )
+    for data in (b'"\xed\xa0\x80"', '"\\ud800"'.encode("utf-16"), b'"\xff"'):
+        with pytest.raises(ValueError, match=r"surrogate|decode"):
+            read_json(data)
+    assert read_json('"é"'.encode("utf-16")) == read_json('\ufeff"é"'.encode()) == "é"
+    assert read_json(b'"\\ud83d\\ude00"') == "\U0001f600"

@@ -14,14 +14,24 @@ MAX_JSON_DEPTH = 200
 
 def read_json(data: bytes | str) -> Any:
     """The value; ValueError of one line when it is no JSON, or nested too deep."""
+    text = data if isinstance(data, str) else data.decode(json.detect_encoding(data))
     try:
-        value = json.loads(data)
+        value = json.loads(text)
     except RecursionError:
         raise _too_deep() from None
-    brackets = (data.count("[") + data.count("{")) if isinstance(data, str) else (data.count(b"[") + data.count(b"{"))
-    if brackets > MAX_JSON_DEPTH and deeper_than(value, MAX_JSON_DEPTH):
+    if text.count("[") + text.count("{") > MAX_JSON_DEPTH and deeper_than(value, MAX_JSON_DEPTH):
         raise _too_deep()
+    if "\\u" in text or (text is data and not text.isascii()):
+        _check_surrogates(value)
     return value
+
+
+def _check_surrogates(value: Any) -> None:
+    """Half a character cannot be written as UTF-8: a page or a sink that shows the value would fail as a whole."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise ValueError("a surrogate without its other half") from None
 
 
 def deeper_than(value: Any, limit: int) -> bool:
