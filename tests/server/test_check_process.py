@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from ottla.broker.schema_judgement import Limits, SchemaKey
 from ottla.registry.schemas.parse import parse_schema
 from ottla.registry.schemas.parsed import Validator
-from ottla.server.check_process import SchemaText
+from ottla.server.check_process import CheckProcess, SchemaText
 from ottla.server.schemas import RegistrySchemas, _Loaded
 
 KEY = SchemaKey("", 1)
@@ -30,6 +31,7 @@ def schemas(schema: Any, limits: Limits) -> tuple[RegistrySchemas, list[int]]:
     async def divert(*_: Any) -> None: ...
 
     made = RegistrySchemas("http://127.0.0.1:9", divert, max_schemas=10, timeout_s=1, limits=limits)
+    made._processes[threading.get_ident()] = CheckProcess()
     made._ready[KEY] = _Loaded(Validator(check, validator.quick_bytes), text)
     return made, own
 
@@ -44,7 +46,7 @@ def test_a_costly_record_is_checked_elsewhere(monkeypatch: pytest.MonkeyPatch) -
         assert found.problem(KEY, large) is None
         assert found.problem(KEY, wrong) == '"x" is not of type "integer" at /150000'
         assert own == [3]
-        child = found._process._child
+        child = found._processes[threading.get_ident()]._child
         assert child is not None
         child.kill()
         child.wait()
@@ -53,20 +55,20 @@ def test_a_costly_record_is_checked_elsewhere(monkeypatch: pytest.MonkeyPatch) -
         assert own == [3]
     finally:
         found.close()
-    assert found._process._child is None
+    assert found._processes[threading.get_ident()]._child is None
 
 
 @pytest.mark.timeout(120)
-def test_a_record_that_takes_too_long_loses_its_process_and_the_schema_is_out_of_use() -> None:
+def test_a_record_that_takes_too_long_loses_its_process_and_nobody_the_schema() -> None:
     """5,000 branches for each of a million items: minutes, in which no other thread of the process ran."""
     found, own = schemas(WIDE, Limits(batch_ms=300))
     try:
-        found._process.check(SchemaText("JSON", "{}", ()), b"1", 60.0)  # it has started
+        found._processes[threading.get_ident()].check(SchemaText("JSON", "{}", ()), b"1", 60.0)  # it has started
         large = b"[" + b'"x4999",' * 400_000 + b"1]"
         assert "takes longer than 300 ms" in (found.problem(KEY, large) or "")
-        assert found._process._child is None
-        assert "takes longer than 300 ms" in (found.problem(KEY, b"[]") or ""), "the answer that is remembered"
-        assert own == []
+        assert found._processes[threading.get_ident()]._child is None
+        assert found.problem(KEY, b"[]") is None, "the schema stays in use for the records of others"
+        assert own == [2]
     finally:
         found.close()
 

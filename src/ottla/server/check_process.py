@@ -15,7 +15,6 @@ import resource
 import select
 import subprocess
 import sys
-import threading
 from functools import lru_cache
 from typing import IO, NamedTuple
 
@@ -35,27 +34,25 @@ class SchemaText(NamedTuple):
 
 
 class CheckProcess:
-    """`check` is called by threads; one at a time."""
+    """`check` is for one thread; any thread may close it."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._child: subprocess.Popen[bytes] | None = None
         self._closed = False
 
     def check(self, schema: SchemaText, payload: bytes, timeout_s: float) -> str | None:
         """What is wrong with the payload. TimeoutError when that is not known in time."""
-        with self._lock:
-            child = self._child or self._start()
-            try:
-                _pipe(child.stdin).write(pickle.dumps((schema, payload)))
-                _pipe(child.stdin).flush()
-                problem: str | None = json.loads(_line(child, timeout_s))
-            except (TimeoutError, OSError, ValueError) as error:
-                self._end()
-                if isinstance(error, TimeoutError):
-                    raise
-                return "the process that checked the record has ended"
-            return problem
+        child = self._child or self._start()
+        try:
+            _pipe(child.stdin).write(pickle.dumps((schema, payload)))
+            _pipe(child.stdin).flush()
+            problem: str | None = json.loads(_line(child, timeout_s))
+        except (TimeoutError, OSError, ValueError) as error:
+            self._end()
+            if isinstance(error, TimeoutError):
+                raise
+            return "the process that checked the record has ended"
+        return problem
 
     def close(self) -> None:
         """Does not wait for a check under way: its process ends under it."""

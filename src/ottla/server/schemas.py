@@ -6,11 +6,11 @@ Loaded only where `ottla.schema.registry.url` is set. The registry is spoken to 
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ottla.broker.schema_judgement import Limits, NotLoaded, SchemaKey
@@ -69,7 +69,8 @@ class RegistrySchemas:
         """Until when a schema counts as missing, and what is wrong with records that name it."""
         self._loading: dict[SchemaKey, asyncio.Task[None]] = {}
         self._fetches = ThreadPoolExecutor(_THREADS, thread_name_prefix="schemas")
-        self._process = CheckProcess()
+        self._processes: dict[int, CheckProcess] = {}
+        """One for each thread of `_checks`: nobody waits for the costly record of another."""
         self._checks = ThreadPoolExecutor(_CHECK_THREADS, thread_name_prefix="schema-checks")
 
     def problem(self, key: SchemaKey, payload: bytes) -> str | None:
@@ -82,22 +83,24 @@ class RegistrySchemas:
         raise NotLoaded(key)
 
     def _timed(self, key: SchemaKey, loaded: _Loaded, payload: bytes) -> str | None:
-        """A schema that needs longer for one record than a whole batch may take is put out of use for a while."""
-        began = time.monotonic()
-        with suppress(TimeoutError):
-            problem = self._checked(loaded, payload)
-            if (time.monotonic() - began) * 1000 <= self.limits.batch_ms:
-                return problem
-        log.warning("schema.too_slow", schema=key.id, context=key.context, limit_ms=self.limits.batch_ms)
+        """A schema that needs longer for one small record than a whole batch may take is put out of use for a while. A large
+        record that takes too long loses its process, and nobody else the schema: any topic's records may name it."""
         slow = f"its schema {key.id} takes longer than {self.limits.batch_ms} ms to check a record"
+        limit_s = self.limits.batch_ms / 1000
+        if len(payload) > loaded.validator.quick_bytes:
+            own = self._processes.setdefault(threading.get_ident(), CheckProcess())
+            try:
+                return own.check(loaded.text, payload, limit_s)
+            except TimeoutError:
+                return slow
+        began = time.monotonic()
+        problem = loaded.validator(payload)
+        if time.monotonic() - began <= limit_s:
+            return problem
+        log.warning("schema.too_slow", schema=key.id, context=key.context, limit_ms=self.limits.batch_ms)
         self._ready.pop(key, None)
         self._forget(key, slow, _FORGET_SLOW_S)
         return slow
-
-    def _checked(self, loaded: _Loaded, payload: bytes) -> str | None:
-        if len(payload) <= loaded.validator.quick_bytes:
-            return loaded.validator(payload)
-        return self._process.check(loaded.text, payload, self.limits.batch_ms / 1000)
 
     async def run(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._checks, work)
@@ -178,4 +181,5 @@ class RegistrySchemas:
             task.cancel()
         for threads in (self._fetches, self._checks):
             threads.shutdown(wait=False, cancel_futures=True)
-        self._process.close()
+        for process in list(self._processes.values()):
+            process.close()
