@@ -219,6 +219,8 @@ class Fetch:
                 data.records = found if found.length >= SENDFILE_FROM_BYTES else read_slice(partition, found)
             if isolation_level == READ_COMMITTED:
                 data.aborted_transactions = _aborted(partition, wanted.fetch_offset, found)
+        if not data.records and left < wanted.partition_max_bytes and wanted.fetch_offset < end:
+            self.stop = True  # the answer is full: there is more, and nothing to wait for
         return data
 
     def _preferred(self, partition: Partition, offset: int) -> int:
