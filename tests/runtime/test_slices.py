@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import weakref
 
 import pytest
 
@@ -193,5 +194,32 @@ def test_what_the_jobs_hold_is_bounded() -> None:
         assert all(job.done for job in jobs)
         assert most <= MAX_HELD_ELEMENTS + large + len(jobs) * (FEW_ELEMENTS + SLICE_UNITS)
         assert slices.held == 0
+
+    asyncio.run(main())
+
+
+def test_a_job_that_is_done_is_freed_without_the_collector() -> None:
+    class Answer:
+        pass
+
+    async def main() -> None:
+        slices = Slices()
+        freed: list[bool] = []
+
+        def work(_job: Job[Answer]) -> Answer:
+            answer = Answer()
+            weakref.finalize(answer, freed.append, True)
+            sum(paced(MANY))
+            return answer
+
+        job = slices.start(work, 10**9)
+        job.then(lambda job=job: job.result())  # type: ignore[misc]
+        del job
+        gc.disable()
+        try:
+            await drained(slices)
+            assert freed == [True]
+        finally:
+            gc.enable()
 
     asyncio.run(main())

@@ -56,7 +56,7 @@ class Job(Generic[ResultT]):
 
     def __init__(self, work: Callable[[Job[ResultT]], ResultT], max_elements: int) -> None:
         self._main: greenlet | None = None
-        self._greenlet = greenlet(lambda: self._run(work))
+        self._greenlet: greenlet | None = greenlet(lambda: self._run(work))
         self._left = max_elements
         self._units = 0
         self._cancelled = False
@@ -102,12 +102,17 @@ class Job(Generic[ResultT]):
         self._on_done = on_done
 
     def step(self) -> None:
-        """One slice."""
+        """One slice. A job that is done refers to nothing that refers to it: no collector has to find its objects."""
+        if self._greenlet is None:
+            return
         self._main = self._greenlet.parent = getcurrent()  # a job may be started inside of another one
         with at_pace(None):
             self._greenlet.switch()
-        if self.done and self._on_done is not None:
-            self._on_done()
+        if self.done:
+            self._greenlet = self._main = None
+            on_done, self._on_done = self._on_done, None
+            if on_done is not None:
+                on_done()
 
     def _run(self, work: Callable[[Job[ResultT]], ResultT]) -> None:
         try:
