@@ -20,12 +20,13 @@ import pytest
 from ottla.broker.apis import BROKER_APIS, CHANGE
 from ottla.model.ids import Uuid, uuid_to_str
 from ottla.protocol.api import encode_request
+from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.generated.find_coordinator_request import FindCoordinatorRequest
 from ottla.protocol.generated.index import APIS
 from ottla.server.node import Node
 from ottla.testing import Broker
 from tests.robustness.largest_requests import TOPIC, LargeRequest, largest_requests
-from tests.robustness.wire import create_topic
+from tests.robustness.wire import call, create_topic
 from tests.support.frames import RawConnection
 
 ELEMENTS = 3_000
@@ -151,6 +152,20 @@ def test_a_hundred_large_requests_at_once_take_turns(broker: CountedBroker) -> N
             connection.close()
     assert len(answers) == 1
     assert answers != {0}
+    assert broker.most <= MOST_CALLS
+
+
+def test_a_small_request_about_a_large_session(broker: CountedBroker) -> None:
+    """An incremental fetch of no partitions reads all those of its session."""
+    partitions = [FetchPartition(index) for index in range(2_000)]
+    topics = [FetchTopic("unknown", partitions=partitions)]
+    first = FetchRequest(max_wait_ms=0, min_bytes=0, session_epoch=0, topics=topics)
+    with connect(broker) as connection:
+        session_id = call(connection, first, 11).session_id
+        assert session_id
+        with counted(broker):
+            again = FetchRequest(max_wait_ms=0, min_bytes=0, session_id=session_id, session_epoch=1)
+            assert len(call(connection, again, 11).responses[0].partitions) == 2_000
     assert broker.most <= MOST_CALLS
 
 

@@ -46,6 +46,7 @@ class Owner:
 
     lookout: Lookout
     memory = None
+    answers = None
 
     def __init__(self) -> None:
         self.bad_frames: list[str] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.broker import fetch_sessions
 from ottla.broker.fetch_session_cache import EVICTION_MS, IDS_OF_A_SHARD, SHARDS
 from ottla.broker.fetch_sessions import FetchSessions, PartitionKey
 from ottla.model.errors import ErrorCode, KafkaError
@@ -240,3 +241,18 @@ def test_a_followers_session_displaces_a_consumers_at_once_and_not_the_other_way
     assert begun(sessions, *large) == 0
     assert begun(sessions, *large, privileged=True) > 0
     assert begun(sessions, ("a", 0, 0), privileged=True) == 0  # not larger
+
+
+def test_all_sessions_of_consumers_have_a_limit_of_partitions(sessions, monkeypatch):
+    monkeypatch.setattr(fetch_sessions, "FEW_SESSION_PARTITIONS", 2)
+    monkeypatch.setattr(fetch_sessions, "MAX_CACHED_PARTITIONS", 6)
+    five = [(name, 0, 0) for name in "abcde"]
+    first = begun(sessions, *five)
+    assert sessions.size(first) == 5
+    assert begun(sessions, *five) == 0
+    few = begun(sessions, *five[:1])
+    assert few > 0
+    assert begun(sessions, *five, privileged=True) > 0
+    grown = refused(sessions, request(("b", 0, 0), ("c", 0, 0), session=few, epoch=1))
+    assert grown is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert (sessions.size(few), sessions.size(0), sessions.size(-1 << 31)) == (0, 0, 0)

@@ -8,9 +8,12 @@ import time
 
 import pytest
 
+from ottla.protocol.generated.metadata_request import MetadataRequest, MetadataRequestTopic
 from ottla.runtime import request_memory
 from ottla.runtime.request_memory import RequestMemory
+from ottla.runtime.response_memory import ResponseMemory
 from ottla.testing import Broker
+from tests.robustness.wire import encoded
 from tests.support.frames import RawConnection
 
 MEBIBYTE = 1024 * 1024
@@ -82,3 +85,61 @@ def test_half_sent_requests_do_not_keep_others_out(monkeypatch: pytest.MonkeyPat
         assert memory.total <= limit + 8 * MEBIBYTE
         for sock in stuck:
             sock.close()
+
+
+class Unread:
+    def __init__(self) -> None:
+        self.refused = False
+
+    def refuse_unread(self) -> None:
+        self.refused = True
+
+
+def test_the_answer_that_waits_longest_gives_way() -> None:
+    memory = ResponseMemory(100)
+    first, second, third = Unread(), Unread(), Unread()
+    memory.hold(first, 500)  # one alone may be larger
+    memory.hold(second, 60)
+    assert (first.refused, second.refused, memory.total) == (True, False, 60)
+    memory.hold(third, 40)
+    memory.release(second)
+    assert (second.refused, third.refused, memory.total) == (False, False, 40)
+
+
+def test_peers_that_never_read_do_not_fill_the_node() -> None:
+    """Each asks for 6 MB, more than a socket takes; those that read get it all."""
+    properties = {"ottla.response.max.queued.bytes": str(4 * MEBIBYTE), "auto.create.topics.enable": "false"}
+    names = [MetadataRequestTopic(name=f"{number}-{'x' * 32_000}") for number in range(190)]
+    frame = encoded(MetadataRequest(names, allow_auto_topic_creation=False))
+    with Broker(properties=properties) as broker:
+        host, port = broker.bootstrap_servers.split(":")
+        peers = []
+        for _ in range(5):
+            peer = socket.socket()
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            peer.connect((host, int(port)))
+            peer.sendall(frame)
+            peers.append(peer)
+        with RawConnection(host, int(port)) as reader:
+            reader.send_raw(frame)
+            answer = reader.read_frame()
+        assert len(answer or b"") > 4 * MEBIBYTE
+        closed = sum(_is_closed(peer) for peer in peers)
+        for peer in peers:
+            peer.close()
+    assert closed > 0
+
+
+def _is_closed(peer: socket.socket) -> bool:
+    """Whether its answer is cut off."""
+    peer.settimeout(20)
+    try:
+        left = struct.unpack(">i", peer.recv(4, socket.MSG_WAITALL))[0]
+        while left:
+            data = peer.recv(min(left, MEBIBYTE))
+            if not data:
+                return True
+            left -= len(data)
+    except (ConnectionError, struct.error):
+        return True
+    return False

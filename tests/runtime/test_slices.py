@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import weakref
 
 import pytest
 
-from ottla.broker.slices import SLICE_UNITS, Job, Slices
+from ottla.broker.slices import FEW_ELEMENTS, MAX_HELD_ELEMENTS, SLICE_UNITS, Job, Slices
 from ottla.model.pace import Bounded, TooMuchWorkError, at_pace, charge, paced, spend
 
 MANY = range(20 * SLICE_UNITS)
@@ -115,5 +116,110 @@ def test_a_decision_is_not_interrupted() -> None:
                 return sum(paced(MANY))
 
         assert slices.start(decide, 10).done
+
+    asyncio.run(main())
+
+
+def test_a_job_that_starts_the_next_one_leaves_one_slice_a_turn() -> None:
+    """Large requests in one read of a connection: each starts when the one before it is done."""
+
+    async def main() -> None:
+        slices = Slices()
+        failures: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: failures.append(context))
+        left = 5
+
+        def start() -> None:
+            nonlocal left
+            left -= 1
+            job = slices.start(lambda _job: sum(paced(MANY)), 10**9)
+            if left:
+                job.then(start)
+
+        start()
+        most = 0
+        while len(slices):
+            before = slices.turns
+            await asyncio.sleep(0)
+            most = max(most, slices.turns - before)
+        await asyncio.sleep(0)
+        assert (left, most, failures, slices.held) == (0, 1, [], 0)
+
+    asyncio.run(main())
+
+
+def test_a_job_inside_of_a_job_ends_where_it_was_stepped() -> None:
+    async def main() -> None:
+        slices = Slices()
+        ends: list[str] = []
+
+        def outer(_job: Job[None]) -> None:
+            inner = slices.start(lambda _job: sum(paced(range(SLICE_UNITS * 3))), 10**9)
+            inner.then(lambda: ends.append("inner"))
+            sum(paced(MANY))
+
+        slices.start(outer, 10**9).then(lambda: ends.append("outer"))
+        await drained(slices)
+        assert ends == ["inner", "outer"]
+
+    asyncio.run(main())
+
+
+def test_few_elements_do_not_wait_for_all_the_large_jobs() -> None:
+    async def main() -> None:
+        slices = Slices()
+        for _ in range(50):
+            slices.start(lambda _job: sum(paced(MANY)), 10**9)
+        for _ in range(200):  # each has had its first slices
+            await asyncio.sleep(0)
+        before = slices.turns
+        job = slices.start(lambda _job: sum(paced(range(SLICE_UNITS))), 10**9)
+        while not job.done:  # noqa: ASYNC110 - as in `drained`
+            await asyncio.sleep(0)
+        assert slices.turns - before <= 4
+        await drained(slices)
+
+    asyncio.run(main())
+
+
+def test_what_the_jobs_hold_is_bounded() -> None:
+    async def main() -> None:
+        slices = Slices()
+        large = MAX_HELD_ELEMENTS // 8
+        jobs = [slices.start(lambda _job: sum(paced(range(large))), 10**9) for _ in range(40)]
+        most = 0
+        while len(slices):
+            most = max(most, slices.held)
+            await asyncio.sleep(0)
+        assert all(job.done for job in jobs)
+        assert most <= MAX_HELD_ELEMENTS + large + len(jobs) * (FEW_ELEMENTS + SLICE_UNITS)
+        assert slices.held == 0
+
+    asyncio.run(main())
+
+
+def test_a_job_that_is_done_is_freed_without_the_collector() -> None:
+    class Answer:
+        pass
+
+    async def main() -> None:
+        slices = Slices()
+        freed: list[bool] = []
+
+        def work(_job: Job[Answer]) -> Answer:
+            answer = Answer()
+            weakref.finalize(answer, freed.append, True)
+            sum(paced(MANY))
+            return answer
+
+        job = slices.start(work, 10**9)
+        job.then(lambda job=job: job.result())  # type: ignore[misc]
+        del job
+        gc.disable()
+        try:
+            await drained(slices)
+            assert freed == [True]
+        finally:
+            gc.enable()
 
     asyncio.run(main())

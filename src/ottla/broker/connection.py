@@ -47,8 +47,8 @@ class CloseConnection(Exception):
 
 class Connection:
     __slots__ = (
-        "_pending", "authenticated", "busy", "client_host", "client_port", "dispatcher", "gate", "listener", "peer",
-        "principal", "software", "throttle_ms", "token_authenticated", "when_closed",
+        "_pending", "authenticated", "busy", "client_host", "client_port", "closed", "dispatcher", "gate", "listener",
+        "peer", "principal", "software", "throttle_ms", "token_authenticated", "when_closed",
     )  # fmt: skip
 
     def __init__(
@@ -75,6 +75,8 @@ class Connection:
         self.throttle_ms = 0
         """Set by a quota: so long nothing is read from the peer once its answer has left."""
         self.busy = False
+        self.closed = False
+        """The socket is gone. A large request whose handler had begun still comes to its end."""
         self.when_closed: Callable[[], None] | None = None
         """Called once when the socket is gone: a broker's heartbeats came by it."""
         self._pending: asyncio.Task[None] | Deferred | asyncio.TimerHandle | Job[Any] | None = None
@@ -103,7 +105,9 @@ class Connection:
                 deliver()
             except Exception as error:  # noqa: BLE001 - as in on_frame
                 self._failed(error)
-            if self._pending is job:  # the answer does not wait for anything else
+            if self.closed:
+                self.on_closed()  # what a handler that had begun has parked or tied to this peer
+            elif self._pending is job:  # the answer does not wait for anything else
                 self._unmute()
 
         job.then(done)
@@ -223,7 +227,8 @@ class Connection:
         self.when_closed = both
 
     def on_closed(self) -> None:
-        """The socket is gone: whatever was waiting for this peer is dropped."""
+        """The socket is gone: whatever was waiting for this peer is dropped, also what begins to wait later."""
+        self.closed = True
         if self._pending is not None:
             self._pending.cancel()
             self._pending = None

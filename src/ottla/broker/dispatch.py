@@ -45,6 +45,7 @@ class Route:
         "changes",
         "check",
         "handle",
+        "is_large",
         "large_answer",
         "max_version",
         "min_version",
@@ -63,6 +64,8 @@ class Route:
         self.response = response_class(served.api_key)
         module = importlib.import_module(f"ottla.broker.handlers.{served.handler}")
         self.handle: Callable[[RequestContext, Any], Any] = module.handle
+        self.is_large: Callable[[RequestContext, Any], bool] | None = getattr(module, "is_large", None)
+        """Whether a request of few elements is about many: those of a session."""
         self.check = unusable_request(served.api_key)
 
     def frame(self, response: Any, version: int, correlation_id: int) -> list[Any]:
@@ -147,7 +150,7 @@ class Dispatcher:
             return
         context = RequestContext(self.broker, connection, api_key, version, client_id)
         request = None if route.large_answer else _small_request(route, frame, pos, version)
-        if request is not None:
+        if request is not None and (route.is_large is None or not route.is_large(context, request)):
             self._deliver(self._serve(route, context, request, len(frame), correlation_id))
             return
         context.is_large = True

@@ -105,6 +105,11 @@ class FetchSessionCache:
     def __len__(self) -> int:
         return sum(len(shard.sessions) for shard in self._shards)
 
+    @property
+    def consumers_partitions(self) -> int:
+        """Partitions of all sessions that are not a follower's."""
+        return sum(len(s.partitions) for shard in self._shards for s in shard.sessions.values() if not s.privileged)
+
     def next_shard(self) -> FetchSessionShard:
         self._turns += 1
         return self._shards[(self._turns - 1) % SHARDS]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from ottla.broker.fetch_session_cache import EvictableKey, FetchSessionCache
+from ottla.broker.fetch_session_cache import EvictableKey, FetchSessionCache, can_be_session_id
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Uuid
 from ottla.model.pace import paced
@@ -28,6 +28,11 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 MAX_SESSION_PARTITIONS = 50_000
 """A request for more is answered without a session: each request of a session walks all of its partitions."""
+
+
+FEW_SESSION_PARTITIONS = 256
+MAX_CACHED_PARTITIONS = 1_000_000
+"""Of all sessions of consumers, some 400 bytes each. Above it a consumer has a session for few partitions only."""
 
 
 class PartitionKey(NamedTuple):
@@ -159,6 +164,19 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._cache)
 
+    def size(self, session_id: int) -> int:
+        """How many partitions the session has; 0 for one that does not exist."""
+        if not session_id or not can_be_session_id(session_id):
+            return 0
+        session = self._cache.shard_of(session_id).sessions.get(session_id)
+        return 0 if session is None else len(session.partitions)
+
+    def _has_room(self, size: int, more: int) -> bool:
+        """Whether a consumer's session may have `size` partitions, `more` of which are not there yet."""
+        if size <= FEW_SESSION_PARTITIONS:
+            return True
+        return size <= MAX_SESSION_PARTITIONS and self._cache.consumers_partitions + more <= MAX_CACHED_PARTITIONS
+
     def open(self, request: FetchRequest, version: int, *, privileged: bool = False) -> FetchContext:
         """The context for a request; KafkaError when it names a session that is not as it says."""
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH) or version < 7:
@@ -174,7 +192,8 @@ class FetchSessions:
         if session.uses_topic_ids != (version >= FIRST_TOPIC_ID_VERSION):
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         session.update(asked, forgotten)
-        if len(session.partitions) > MAX_SESSION_PARTITIONS:
+        size = len(session.partitions)
+        if asked and (size > MAX_SESSION_PARTITIONS if session.privileged else not self._has_room(size, 0)):
             shard.remove(session.id)
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if not session.partitions:
@@ -208,7 +227,8 @@ class FetchSessions:
         privileged: bool,
     ) -> FetchSession | None:
         """A session with the partitions in the order of its first answer, if there is room for one."""
-        if len(answers) > MAX_SESSION_PARTITIONS:
+        size = len(answers)
+        if size > MAX_SESSION_PARTITIONS if privileged else not self._has_room(size, size):
             return None
         shard = self._cache.next_shard()
         now_ms = self._clock.monotonic_ms()

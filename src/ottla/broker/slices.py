@@ -2,8 +2,10 @@
 
 A request with many elements, or an API whose answer may have many, is decoded, handled and encoded in a greenlet. Its
 loops go through `ottla.model.pace.paced`, which counts the work and switches back to the loop after a slice. One slice is
-done in a turn of the loop, whatever the number of such requests; they take turns. Nothing else runs in a greenlet, and
-a loop without `paced` in it is never interrupted: a decision and its change stay together.
+done in a turn of the loop, whatever the number of such requests; they take turns. Requests with few elements so far have
+every other turn. While the requests under way have built many elements, the large ones are finished one after the other:
+what waits holds little memory. Nothing else runs in a greenlet, and a loop without `paced` in it is never interrupted: a
+decision and its change stay together.
 """
 
 from __future__ import annotations
@@ -22,6 +24,10 @@ ResultT = TypeVar("ResultT")
 
 SLICE_UNITS = 500
 """A unit is about a microsecond of counted work; short arrays inside of the counted ones come on top."""
+FEW_ELEMENTS = 600
+"""A request that has built no more does not wait for all the large ones."""
+MAX_HELD_ELEMENTS = 200_000
+"""Of all requests under way, some 500 bytes each. Above it only one large request goes on."""
 _NEVER = 1_000_000_000
 _COLLECT_TURNS = 50_000
 """After so many turns without a pause a full collection may happen all the same."""
@@ -44,12 +50,13 @@ class Job(Generic[ResultT]):
         "_result",
         "_units",
         "done",
+        "elements",
         "interruptible",
     )
 
     def __init__(self, work: Callable[[Job[ResultT]], ResultT], max_elements: int) -> None:
         self._main: greenlet | None = None
-        self._greenlet = greenlet(lambda: self._run(work))
+        self._greenlet: greenlet | None = greenlet(lambda: self._run(work))
         self._left = max_elements
         self._units = 0
         self._cancelled = False
@@ -57,6 +64,7 @@ class Job(Generic[ResultT]):
         self._error: Exception | None = None
         self._on_done: Callable[[], None] | None = None
         self.done = False
+        self.elements = 0
         self.interruptible = True
         """Whether the work may be dropped between two elements when the peer is gone."""
 
@@ -65,6 +73,7 @@ class Job(Generic[ResultT]):
         self._left = max_elements
 
     def spend(self, elements: int, units: int) -> None:
+        self.elements += elements
         self._left -= elements
         if self._left < 0:
             raise TooMuchWorkError(
@@ -93,11 +102,17 @@ class Job(Generic[ResultT]):
         self._on_done = on_done
 
     def step(self) -> None:
-        """One slice."""
-        self._main = getcurrent()
-        self._greenlet.switch()
-        if self.done and self._on_done is not None:
-            self._on_done()
+        """One slice. A job that is done refers to nothing that refers to it: no collector has to find its objects."""
+        if self._greenlet is None:
+            return
+        self._main = self._greenlet.parent = getcurrent()  # a job may be started inside of another one
+        with at_pace(None):
+            self._greenlet.switch()
+        if self.done:
+            self._greenlet = self._main = None
+            on_done, self._on_done = self._on_done, None
+            if on_done is not None:
+                on_done()
 
     def _run(self, work: Callable[[Job[ResultT]], ResultT]) -> None:
         try:
@@ -116,22 +131,46 @@ class Slices:
     """
 
     def __init__(self) -> None:
-        self._waiting: deque[Job[Any]] = deque()
+        self._fresh: deque[Job[Any]] = deque()
+        self._large: deque[Job[Any]] = deque()
         self._thresholds: tuple[int, int, int] | None = None
+        self._scheduled = False
         self.turns = 0
+        self.held = 0
+        """Elements that the jobs under way have built."""
 
     def start(self, work: Callable[[Job[ResultT]], ResultT], max_elements: int) -> Job[ResultT]:
         """Do the first slice now, unless others wait for their turn. The job may be done then."""
         job = Job(work, max_elements)
-        if not self._waiting:
-            job.step()
+        if not self._scheduled:
+            self._step(job)
             if job.done:
                 return job
-        self._waiting.append(job)
-        if len(self._waiting) == 1:
-            self._postpone_collections()
-            asyncio.get_running_loop().call_soon(self._turn)
+        if job.elements > FEW_ELEMENTS:
+            self._large.append(job)
+        else:
+            self._fresh.append(job)
+        self._schedule()
         return job
+
+    def _schedule(self) -> None:
+        """One turn to come, whatever the number of jobs: a job that ends may start the next one of its connection."""
+        if not self._scheduled:
+            self._scheduled = True
+            if (self.turns + 1) % _COLLECT_TURNS:
+                self._postpone_collections()
+            else:
+                self._allow_collections()
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def _step(self, job: Job[Any]) -> None:
+        before = job.elements
+        try:
+            job.step()
+        finally:
+            self.held += job.elements - before
+            if job.done:
+                self.held -= job.elements
 
     def _postpone_collections(self) -> None:
         if self._thresholds is None:
@@ -145,20 +184,23 @@ class Slices:
 
     def _turn(self) -> None:
         self.turns += 1
-        job = self._waiting.popleft()
+        queue = self._fresh if self._fresh and (self.turns & 1 or not self._large) else self._large
+        job = queue.popleft()
         try:
-            job.step()
+            self._step(job)
         finally:
             if not job.done:
-                self._waiting.append(job)
-            if self._waiting:
-                asyncio.get_running_loop().call_soon(self._turn)
-                if not self.turns % _COLLECT_TURNS:
-                    self._allow_collections()
-                elif self._thresholds is None:
-                    self._postpone_collections()
+                if job.elements <= FEW_ELEMENTS:
+                    self._fresh.append(job)
+                elif queue is self._large and self.held > MAX_HELD_ELEMENTS:
+                    queue.appendleft(job)
+                else:
+                    self._large.append(job)
+            self._scheduled = False
+            if len(self):
+                self._schedule()
             else:
                 self._allow_collections()
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._fresh) + len(self._large)

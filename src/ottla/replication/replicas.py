@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ottla.env.logging import get_logger
@@ -11,6 +13,7 @@ from ottla.log.found_logs import NO_ASSIGNMENT, Assignment
 from ottla.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import ZERO_UUID, NodeId, TopicPartition, Uuid
+from ottla.model.topic_names import INTERNAL_TOPICS
 from ottla.replication.context import ReplicaContext
 from ottla.replication.fetcher import FetcherSettings
 from ottla.replication.fetchers import Fetchers
@@ -30,6 +33,11 @@ log = get_logger(__name__)
 
 TopicConfigs = Callable[[str], "TopicConfig"]
 """The effective settings of a topic, by name, as of the published image."""
+
+ADDED_AT_ONCE = 64
+"""New replicas that one change of the metadata makes at once; each is a folder with files."""
+ADDED_IN_A_TURN = 8
+"""Of the rest, in one turn of the loop. Until then the broker answers NOT_LEADER_OR_FOLLOWER, which clients retry."""
 
 
 class Replicas:
@@ -58,6 +66,10 @@ class Replicas:
         """Replicas were taken away since the checkpoints were written."""
         self._unmade: set[tuple[Uuid, int]] = set()
         """Replicas of this node whose log could not be made: the disk was full, or their directory is offline."""
+        self.later: Callable[[Callable[[], None]], object] | None = None
+        """Calls in the next turn of the loop. None before the node serves and once its logs close: then no replica waits."""
+        self._to_make: dict[tuple[Uuid, int], None] = {}
+        self._room = ADDED_AT_ONCE
         self._verification_enabled = False
         self._on_added: list[Callable[[Partition], None]] = []
         self._on_removed: list[Callable[[Partition], None]] = []
@@ -144,8 +156,11 @@ class Replicas:
         """Subscriber of the metadata publisher."""
         self.context.image = image
         if delta.reloaded:
+            self._to_make.clear()
+            self._room = sys.maxsize
             self._reload(image)
             return
+        self._room = ADDED_AT_ONCE
         for topic_id in delta.topics_deleted:
             self._remove_topic(topic_id)
         for topic_id, indexes in delta.partitions.items():
@@ -188,6 +203,8 @@ class Replicas:
                 continue
             added = partition is None
             if partition is None:
+                if self._put_off(topic, index):
+                    continue
                 partition = self._add(topic, index, registration.directory(self._node_id))
                 if partition is None:
                     continue
@@ -198,6 +215,31 @@ class Replicas:
             if added:
                 for callback in self._on_added:
                     callback(partition)
+
+    def _put_off(self, topic: TopicImage, index: int) -> bool:
+        """Whether the replica is made in a later turn of the loop. Coordinators look for theirs at once."""
+        self._room -= 1
+        if self._room >= 0 or self.later is None or topic.name in INTERNAL_TOPICS:
+            return False
+        if not self._to_make:
+            self.later(self._make_next)
+        self._to_make[topic.id, index] = None
+        return True
+
+    def _make_next(self) -> None:
+        """As the metadata is now: replicas may have been taken away or made meanwhile."""
+        if self.later is None:
+            return
+        replicas = list(islice(self._to_make, ADDED_IN_A_TURN))
+        for topic_id, index in replicas:
+            del self._to_make[topic_id, index]
+        self._room = len(replicas)
+        for topic_id, index in replicas:
+            topic = self.context.image.topics_by_id.get(topic_id)
+            if topic is not None and index in topic.partitions:
+                self._apply_topic(topic, {index})
+        if self._to_make:
+            self.later(self._make_next)
 
     def _checkpoint_removals(self) -> None:
         if self._removed:

@@ -36,7 +36,7 @@ PRE_AUTHENTICATION_BYTES = 16 * 1024
 
 class Channel:
     __slots__ = (
-        "_corked", "_corked_bytes", "_frames", "_handling", "_listener", "_lookout", "_loop", "_max_frame", "_memory", "_outgoing", "_reading",
+        "_answers", "_corked", "_corked_bytes", "_frames", "_handling", "_listener", "_lookout", "_loop", "_max_frame", "_memory", "_outgoing", "_reading",
         "_socket", "_starved", "_turn_over", "_writing", "closed", "connection", "fd", "last_active",
     )  # fmt: skip
 
@@ -51,6 +51,7 @@ class Channel:
         self._listener = listener
         self._lookout = listener.lookout
         self._memory = listener.memory
+        self._answers = listener.answers
         self._starved = False
         """The request that has begun waits for memory."""
         self._outgoing: deque[Any] = deque()
@@ -168,6 +169,10 @@ class Channel:
         self._listener.on_bad_frame(self, "its request stalled while others wait for queued.max.request.bytes")
         self.close()
 
+    def refuse_unread(self) -> None:
+        self._listener.on_bad_frame(self, "its peer does not read the answer (ottla.response.max.queued.bytes)")
+        self.close()
+
     def _end_turn(self) -> None:
         """Others first; what this peer has sent is kept in its buffer until then, and nothing more is read."""
         self._turn_over = True
@@ -232,6 +237,8 @@ class Channel:
         if not self._writing and not self.closed:
             self._writing = True
             self._loop.add_writer(self.fd, self._on_writable)
+            if self._answers is not None:
+                self._answers.hold(self, sum(len(piece) for piece in self._outgoing if type(piece) is not LogSlice))
 
     def _on_writable(self) -> None:
         outgoing = self._outgoing
@@ -250,6 +257,8 @@ class Channel:
         if self._writing:
             self._writing = False
             self._loop.remove_writer(self.fd)
+            if self._answers is not None:
+                self._answers.release(self)
             self.resume()
 
     def _send_one(self, piece: Any, *, more: bool) -> Any:
@@ -318,6 +327,8 @@ class Channel:
             self._loop.remove_writer(self.fd)
         self.closed = True
         self._outgoing.clear()
+        if self._answers is not None:
+            self._answers.release(self)
         self._frames.release()
         self._socket.close()
         if self._memory is not None:

@@ -19,6 +19,7 @@ from ottla.runtime.descriptors import SocketBudget
 from ottla.runtime.listener_security import ListenerSecurity
 from ottla.runtime.lookout import Lookout
 from ottla.runtime.request_memory import RequestMemory
+from ottla.runtime.response_memory import ResponseMemory
 from ottla.system.hangups import Hangups
 
 log = get_logger(__name__)
@@ -84,11 +85,13 @@ class Listener:
         rates: ConnectionRates | None = None,
         budget: SocketBudget | None = None,
         memory: RequestMemory | None = None,
+        answers: ResponseMemory | None = None,
         *,
         privileged: bool = False,
     ) -> None:
         self.name = name
         self.memory = None if privileged else memory
+        self.answers = None if privileged else answers
         self._budget = SocketBudget.available(limits.max_connections) if budget is None else budget
         self._privileged = privileged
         self._held: dict[socket.socket, asyncio.TimerHandle] = {}

@@ -30,6 +30,7 @@ from ottla.runtime.clock import SystemClock, SystemRandom
 from ottla.runtime.descriptors import SocketBudget
 from ottla.runtime.listener import Limits, Listener
 from ottla.runtime.request_memory import RequestMemory
+from ottla.runtime.response_memory import ResponseMemory
 from ottla.runtime.timers import LoopTimers
 from ottla.security.exposure import open_listeners
 from ottla.security.outgoing import to_controllers
@@ -67,6 +68,7 @@ class Node:
         self._budget = SocketBudget.available(config.max_connections)
         limit = config.queued_max_request_bytes
         self._memory = RequestMemory(limit) if limit > 0 else None
+        self._answers = ResponseMemory(config.ottla_response_max_queued_bytes)
         self.quorum: QuorumMember | None = None
         self._controller: ControllerChannel | None = None
         self._controller_server: ControllerServer | None = None
@@ -279,6 +281,7 @@ class Node:
                     rates,
                     self._budget,
                     self._memory,
+                    self._answers,
                     privileged=controller or self._is_of_brokers(name),
                 )
                 listener.start()

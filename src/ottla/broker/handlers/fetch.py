@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any
 
 from ottla.broker.context import RequestContext
-from ottla.broker.deferred import Deferred
+from ottla.broker.deferred import Deferred, Unfinished
 from ottla.broker.fetch_session_cache import can_be_session_id
 from ottla.broker.fetch_sessions import FIRST_TOPIC_ID_VERSION, FetchContext, PartitionKey
 from ottla.broker.leadership import current_leader, leader_endpoints
 from ottla.log.results import LogSlice
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_LEADER_EPOCH
-from ottla.model.pace import paced
+from ottla.model.pace import charge, paced
 from ottla.protocol.generated.fetch_request import FetchPartition, FetchRequest
 from ottla.protocol.generated.fetch_response import (
     AbortedTransaction,
@@ -41,6 +43,14 @@ _LAST = {
 """What is told behind everything that was read, and in which order."""
 _ISOLATION_LEVELS = (0, 1)
 _NO_RECORDS = b""
+_BYTES_OF_AN_ELEMENT = 256
+"""Records that are read into memory count as elements of this size."""
+_FEW_PARTITIONS = 256
+
+
+def is_large(context: RequestContext, request: FetchRequest) -> bool:
+    """A request of a few bytes may ask for all partitions of its session."""
+    return context.broker.fetch_sessions.size(request.session_id) > _FEW_PARTITIONS
 
 
 def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | Deferred:
@@ -50,7 +60,7 @@ def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | De
         return handle_replica_fetch(context, request)
     if not can_be_session_id(request.session_id):
         return _refused(context, request, ErrorCode.UNKNOWN_SERVER_ERROR)
-    fetch_context = context.broker.fetch_sessions.open(request, context.version)
+    fetch_context = open_context(context, request)
     fetch = Fetch(context, request, fetch_context)
     if request.isolation_level not in _ISOLATION_LEVELS and fetch.knows_a_partition():
         return _refused(context, request, ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -58,6 +68,13 @@ def handle(context: RequestContext, request: FetchRequest) -> FetchResponse | De
     if fetch.enough or request.max_wait_ms <= 0 or not fetch_context.partitions:
         return fetch.response()
     return ParkedFetch(fetch, context, request.max_wait_ms).deferred
+
+
+def open_context(context: RequestContext, request: FetchRequest, *, privileged: bool = False) -> FetchContext:
+    """The partitions to read, and limits as Kafka sets them: an answer has fetch.max.bytes at most, and that is enough."""
+    request.max_bytes = min(request.max_bytes, context.broker.config.fetch_max_bytes)
+    request.min_bytes = min(request.min_bytes, request.max_bytes)
+    return context.broker.fetch_sessions.open(request, context.version, privileged=privileged)
 
 
 def _refused(context: RequestContext, request: FetchRequest, code: ErrorCode) -> FetchResponse:
@@ -80,7 +97,7 @@ def _unread(index: int, code: ErrorCode) -> PartitionData:
 class Fetch:
     """One reading of all partitions of a request. `read` may run again after a wait."""
 
-    __slots__ = ("_context", "_leader_errors", "_request", "answers", "bytes_read", "fetch_context", "stop")
+    __slots__ = ("_context", "_leader_errors", "_request", "_sizes", "answers", "bytes_read", "fetch_context", "stop")
 
     def __init__(self, context: RequestContext, request: FetchRequest, fetch_context: FetchContext) -> None:
         self._context = context
@@ -88,6 +105,8 @@ class Fetch:
         self.fetch_context = fetch_context
         self.answers: list[tuple[PartitionKey, PartitionData]] = []
         self.bytes_read = 0
+        self._sizes: list[int] = []
+        """Of a fetch that waits: what each partition has to give."""
         self.stop = False
         self._leader_errors: set[int] = set()
 
@@ -103,8 +122,39 @@ class Fetch:
             data = self._read_partition(key, wanted, left)
             self.answers.append((key, data))
             size = len(data.records) if data.records else 0
+            if size and type(data.records) is bytes:
+                charge(size // _BYTES_OF_AN_ELEMENT)
             self.bytes_read += size
             left = left - size if left > size else 0
+
+    def park(self) -> None:
+        """Keep how much there is to read, and nothing of it: a wait may be long."""
+        self._sizes = [len(data.records or b"") for _, data in paced(self.answers)]
+        self.answers = []
+        self._request.topics = []
+        self._request.forgotten_topics_data = []
+
+    def has_moved(self, partition: Partition, position: int, data: PartitionData) -> bool:  # noqa: ARG002 - a follower's
+        """Whether there is news since it was read."""
+        return partition.high_watermark != data.high_watermark
+
+    def look_again(self, positions: Collection[int]) -> None:
+        """At the partitions that something happened to, not at the others."""
+        if len(positions) == len(self._sizes):
+            self.read()
+            return
+        for position in positions:
+            key, wanted = self.fetch_context.partitions[position]
+            self.bytes_read -= self._sizes[position]
+            data = self._read_partition(key, wanted, max(self._request.max_bytes - self.bytes_read, 0))
+            self._sizes[position] = len(data.records or b"")
+            self.bytes_read += self._sizes[position]
+
+    def answer(self) -> FetchResponse:
+        """After a wait."""
+        if not self.answers:
+            self.read()
+        return self.response()
 
     def _read_partition(self, key: PartitionKey, wanted: FetchPartition, left: int) -> PartitionData:
         try:
@@ -169,6 +219,8 @@ class Fetch:
                 data.records = found if found.length >= SENDFILE_FROM_BYTES else read_slice(partition, found)
             if isolation_level == READ_COMMITTED:
                 data.aborted_transactions = _aborted(partition, wanted.fetch_offset, found)
+        if not data.records and left < wanted.partition_max_bytes and wanted.fetch_offset < end:
+            self.stop = True  # the answer is full: there is more, and nothing to wait for
         return data
 
     def _preferred(self, partition: Partition, offset: int) -> int:
@@ -269,33 +321,46 @@ def _aborted(partition: Partition, offset: int, found: LogSlice) -> list[Aborted
 
 
 class ParkedFetch:
-    """A fetch that waits: read again after a high watermark moved, answer when there is enough or the time is up."""
+    """A fetch that waits: look at a partition again after its high watermark moved; answer when there is enough or the
+    time is up.
+    """
 
-    __slots__ = ("_fetch", "_partitions", "_scheduled", "_timer", "_timers", "deferred")
+    __slots__ = ("_context", "_fetch", "_moved_on", "_partitions", "_scheduled", "_timer", "_timers", "deferred")
 
     def __init__(self, fetch: Fetch, context: RequestContext, max_wait_ms: int) -> None:
         self._fetch = fetch
+        self._context = context
         self._timers = context.broker.timers
-        self._scheduled = False
+        self._scheduled = True  # not before everything is watched, which may take several slices
+        self._moved_on: set[int] = set()
         self.deferred = Deferred(self._leave)
-        self._partitions: list[Partition] = [fetch.partition(key) for key, _ in fetch.fetch_context.partitions]
-        for partition in self._partitions:
-            self._watch(partition)
+        self._partitions: list[Partition] = []
+        for position, (key, data) in enumerate(paced(fetch.answers)):
+            partition = fetch.partition(key)
+            self._partitions.append(partition)
+            self._watch(partition, partial(self._on_progress, position))
+            if fetch.has_moved(partition, position, data):  # since it was read, some slices ago
+                self._moved_on.add(position)
+        fetch.park()
         self._timer = self._timers.call_later(max_wait_ms, self._on_timeout)
+        self._scheduled = bool(self._moved_on)
+        if self._scheduled:
+            self._timers.call_soon(self._try)
 
     def _leave(self) -> None:
         self._timer.cancel()
         for partition in self._partitions:
             self._unwatch(partition)
 
-    def _watch(self, partition: Partition) -> None:
-        partition.watch(self, self._on_progress)
+    def _watch(self, partition: Partition, callback: Callable[[], None]) -> None:
+        partition.watch(self, callback)
 
     def _unwatch(self, partition: Partition) -> None:
         partition.unwatch(self)
 
-    def _on_progress(self) -> None:
-        """Once per turn of the loop, after the append that woke us has been answered."""
+    def _on_progress(self, position: int) -> None:
+        """Looked at once per turn of the loop, after the append that woke us has been answered."""
+        self._moved_on.add(position)
         if not self._scheduled:
             self._scheduled = True
             self._timers.call_soon(self._try)
@@ -304,15 +369,19 @@ class ParkedFetch:
         self._scheduled = False
         if self.deferred.done:
             return
-        self._fetch.read()
+        moved_on, self._moved_on = self._moved_on, set()
+        self._fetch.look_again(moved_on)
         if self._fetch.enough:
             self._finish()
+        elif self._fetch.answers:
+            self._fetch.park()
 
     def _on_timeout(self) -> None:
         if not self.deferred.done:
-            self._fetch.read()
+            self._fetch.answers = []
             self._finish()
 
     def _finish(self) -> None:
         self._leave()
-        self.deferred.resolve(self._fetch.response())
+        answer = self._fetch.answer
+        self.deferred.resolve(Unfinished(answer) if self._context.is_large else answer())

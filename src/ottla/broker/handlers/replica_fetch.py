@@ -6,10 +6,12 @@ in its name must not count as replicated.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
 from ottla.broker.fetch_sessions import FetchContext, PartitionKey
-from ottla.broker.handlers.fetch import SENDFILE_FROM_BYTES, Fetch, ParkedFetch, diverging_end, read_slice
+from ottla.broker.handlers.fetch import SENDFILE_FROM_BYTES, Fetch, ParkedFetch, diverging_end, open_context, read_slice
 from ottla.metadata.image import BrokerRegistration
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.pace import paced
@@ -27,7 +29,7 @@ FIRST_EPOCH_VERSION = 15
 
 def handle_replica_fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Deferred:
     follower = _follower(context, request)
-    fetch_context = context.broker.fetch_sessions.open(request, context.version, privileged=True)
+    fetch_context = open_context(context, request, privileged=True)
     fetch = ReplicaFetch(context, request, fetch_context, follower)
     fetch.read()
     if fetch.enough or request.max_wait_ms <= 0 or not fetch_context.partitions:
@@ -66,6 +68,14 @@ class ReplicaFetch(Fetch):
     def read(self) -> None:
         self._now_ms = self._context.broker.clock.monotonic_ms()
         super().read()
+
+    def look_again(self, positions: Collection[int]) -> None:
+        self._now_ms = self._context.broker.clock.monotonic_ms()
+        super().look_again(positions)
+
+    def has_moved(self, partition: Partition, position: int, data: PartitionData) -> bool:
+        wanted = self.fetch_context.partitions[position][1]
+        return not data.records and partition.log.log_end_offset > wanted.fetch_offset
 
     def _read_partition(self, key: PartitionKey, wanted: FetchPartition, left: int) -> PartitionData:
         try:
@@ -145,8 +155,8 @@ class ParkedReplicaFetch(ParkedFetch):
         told = sum([cached.high_watermark for cached in session.partitions.values()])
         return told != sum([partition.high_watermark for partition in self._partitions])
 
-    def _watch(self, partition: Partition) -> None:
-        partition.watch_tail(self, self._on_progress)
+    def _watch(self, partition: Partition, callback: Callable[[], None]) -> None:
+        partition.watch_tail(self, callback)
 
     def _unwatch(self, partition: Partition) -> None:
         partition.unwatch_tail(self)

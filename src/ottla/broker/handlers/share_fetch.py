@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
 from ottla.broker.handlers.share_group_heartbeat import is_member_id, serves_share_groups
@@ -11,7 +9,7 @@ from ottla.broker.leadership import current_leader, leader_endpoints
 from ottla.broker.share import group_limits
 from ottla.broker.share.acknowledging import Outcome, acknowledge
 from ottla.broker.share.fetching import Place, ShareFetch, failed
-from ottla.broker.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, ShareSession
+from ottla.broker.share.sessions import FEW_PARTITIONS, FINAL_EPOCH, INITIAL_EPOCH, SessionKey, ShareSession
 from ottla.model.acls import Operation
 from ottla.model.acls import ResourceType as Resource
 from ottla.model.errors import ErrorCode, KafkaError
@@ -27,6 +25,12 @@ from ottla.protocol.generated.share_fetch_response import (
 )
 
 _LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+
+
+def is_large(context: RequestContext, request: ShareFetchRequest) -> bool:
+    """A request of a few bytes may ask for all partitions of its session."""
+    key = SessionKey(request.group_id or "", request.member_id or "")
+    return context.broker.shares.sessions.size(key) > FEW_PARTITIONS
 
 
 def handle(context: RequestContext, request: ShareFetchRequest) -> ShareFetchResponse | Deferred:
@@ -79,6 +83,9 @@ def _session(context: RequestContext, request: ShareFetchRequest) -> ShareSessio
         return None
     forgotten = [(topic.topic_id, index) for topic in request.forgotten_topics_data for index in topic.partitions]
     session.update(places, forgotten)
+    if places and not shares.sessions.has_room(len(session.partitions), 0):
+        shares.end_session(key)
+        raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
     session.next_epoch()
     return session
 
@@ -91,8 +98,8 @@ def _places(request: ShareFetchRequest) -> list[Place]:
 
 def _answer_later(context: RequestContext, response: ShareFetchResponse, wait_ms: int) -> Deferred:
     """A member that finds no place shall not ask in a loop."""
-    deferred = Deferred()
-    context.broker.timers.call_later(max(wait_ms, 0), partial(deferred.resolve, response))
+    timer = context.broker.timers.call_later(max(wait_ms, 0), lambda: deferred.resolve(response))
+    deferred = Deferred(timer.cancel)
     return deferred
 
 

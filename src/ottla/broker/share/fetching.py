@@ -1,15 +1,17 @@
 """A share fetch: acquire what is free of the member's partitions, or wait until something is, or until the time is up.
 
-Nothing is acquired before there is `min_bytes` to give, so that a wait holds no records.
+Nothing is acquired, and no record is read, before there is `min_bytes` to give: a wait holds no records, and what
+happens to one partition makes nobody look at the others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.share import group_limits
-from ottla.broker.share.reading import ReadBatches, read_batches
+from ottla.broker.share.reading import read_batches
 from ottla.coordinator.share.in_flight import Wish
 from ottla.coordinator.share.records import SharePartitionKey
 from ottla.model.errors import ErrorCode, KafkaError
@@ -21,8 +23,11 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.broker.share.partition import SharePartition
     from ottla.env.seams import Timer
+    from ottla.log.results import LogSlice
 
 _RECORD_LIMIT_MODE = 1
+MAX_BYTES = 8 * 1024 * 1024
+"""Of one answer, which is read in one step. A member asks again for more."""
 Place = tuple[Uuid, int]
 
 
@@ -32,7 +37,12 @@ class _Offer(NamedTuple):
     place: Place
     share_partition: SharePartition
     offset: int
-    read: ReadBatches
+    found: LogSlice | None
+    """None: the log begins after what was expected."""
+
+    @property
+    def size(self) -> int:
+        return 0 if self.found is None else self.found.length
 
 
 class ShareFetch:
@@ -52,6 +62,11 @@ class ShareFetch:
         self._partitions: dict[Place, SharePartition] = {}
         self._timer: Timer | None = None
         self._scheduled = False
+        self._max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes, MAX_BYTES)
+        self._min_bytes = max(min(request.min_bytes, self._max_bytes), 1)
+        self._sizes: dict[Place, int] = {}
+        """While it waits: what each partition has to give."""
+        self._moved: set[Place] = set()
         self.finished = False
         group_id = request.group_id or ""
         for topic_id, index in _rotated(places, request.share_session_epoch):
@@ -68,9 +83,10 @@ class ShareFetch:
             return
         if self._try(force=request.max_wait_ms <= 0):
             return
-        for share_partition in self._partitions.values():
-            share_partition.watch(self, self._on_progress)
-            share_partition.partition.watch(self, self._on_progress)
+        for place, share_partition in self._partitions.items():
+            on_progress = partial(self._on_progress, place)
+            share_partition.watch(self, on_progress)
+            share_partition.partition.watch(self, on_progress)
         self._timer = self._broker.timers.call_later(request.max_wait_ms, self._on_timeout)
 
     def cancel(self) -> None:
@@ -81,16 +97,32 @@ class ShareFetch:
             share_partition.unwatch(self)
             share_partition.partition.unwatch(self)
 
-    def _on_progress(self) -> None:
-        """Once per turn of the loop, after whatever woke us has been answered."""
+    def _on_progress(self, place: Place) -> None:
+        """Looked at once per turn of the loop, after whatever woke us has been answered."""
+        self._moved.add(place)
         if not self._scheduled and not self.finished:
             self._scheduled = True
             self._broker.timers.call_soon(self._wake)
 
     def _wake(self) -> None:
         self._scheduled = False
-        if not self.finished:
+        moved, self._moved = self._moved, set()
+        if self.finished:
+            return
+        for place in moved:
+            self._sizes[place] = self._size(place)
+        if sum(self._sizes.values()) >= self._min_bytes:
             self._try(force=False)
+
+    def _size(self, place: Place) -> int:
+        """What the partition has to give at most; a partition that fails is worth a look at all of them."""
+        share_partition = self._partitions[place]
+        if share_partition.error is not None:
+            return self._min_bytes
+        if not _is_ready(share_partition):
+            return 0
+        offer = self._offer(place, share_partition, self._max_bytes)
+        return self._min_bytes if offer is None or offer.found is None else offer.size
 
     def _on_timeout(self) -> None:
         if not self.finished:
@@ -104,13 +136,14 @@ class ShareFetch:
         if not offers and all(place in self._answers for place in self._partitions):
             self._finish({})
             return True
-        size = sum(len(offer.read.data) for offer in offers)
-        if not force and (size == 0 or size < self._request.min_bytes):
+        self._sizes = {offer.place: offer.size for offer in offers}
+        size = sum(self._sizes.values())
+        if not force and size < self._min_bytes:
             return False
         found = {offer.place: data for offer, data in self._acquire(offers)}
         if not force and not any(data.acquired_records for data in found.values()):
             # Everything read was aborted, or gone from the log: there may be more behind it.
-            self._on_progress()
+            self._on_progress(offers[0].place)
             return False
         self._finish(found)
         return True
@@ -120,58 +153,83 @@ class ShareFetch:
         for place, share_partition in self._partitions.items():
             if share_partition.error is not None:
                 self._answers[place] = failed(place[1], share_partition.error)
-            elif share_partition.in_flight is not None and share_partition.in_flight.can_acquire(
-                share_partition.limits
-            ):
+            elif _is_ready(share_partition):
                 ready.append((place, share_partition))
-        isolation_level = group_limits.isolation_level(self._broker, self._request.group_id or "")
-        offers = []
-        for place, share_partition in ready:
-            in_flight = share_partition.in_flight
-            if in_flight is None:
-                continue
-            offset = in_flight.next_fetch_offset
-            partition = share_partition.partition
-            try:
-                partition.require_leader(share_partition.leader_epoch)
-                read = read_batches(partition, offset, self._request.max_bytes // len(ready), isolation_level)
-            except KafkaError as error:
-                if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
-                    self._answers[place] = failed(place[1], error)
-                    continue
-                in_flight.log_start_moved(partition.log.log_start_offset)
-                read = ReadBatches(b"", [], [])
-            offers.append(_Offer(place, share_partition, offset, read))
-        return offers
+        offers = [self._offer(place, each, self._max_bytes // len(ready)) for place, each in ready]
+        return [offer for offer in offers if offer is not None]
+
+    def _offer(self, place: Place, share_partition: SharePartition, max_bytes: int) -> _Offer | None:
+        """Of a share-partition that is ready; None, and an answer, when its log fails."""
+        in_flight = share_partition.in_flight
+        if in_flight is None:
+            return None
+        offset = in_flight.next_fetch_offset
+        partition = share_partition.partition
+        level = self._isolation_level()
+        try:
+            partition.require_leader(share_partition.leader_epoch)
+            found = partition.read(offset, max_bytes, isolation_level=level, min_one_batch=True)
+        except KafkaError as error:
+            if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+                self._answers[place] = failed(place[1], error)
+                return None
+            in_flight.log_start_moved(partition.log.log_start_offset)
+            return _Offer(place, share_partition, offset, None)
+        return _Offer(place, share_partition, offset, found)
+
+    def _isolation_level(self) -> int:
+        return group_limits.isolation_level(self._broker, self._request.group_id or "")
 
     def _acquire(self, offers: list[_Offer]) -> list[tuple[_Offer, PartitionData]]:
-        request = self._request
+        """Each partition gives something, as long as the answer has room for it; the order is another each time."""
         found = []
-        left = request.max_records
+        left, left_bytes = self._request.max_records, self._max_bytes
         for offer in offers:
             data = PartitionData(offer.place[1], records=b"")
-            in_flight = offer.share_partition.in_flight
-            if in_flight is not None and left > 0 and offer.read.batches:
-                wish = Wish(
-                    request.member_id or "",
-                    left,
-                    request.batch_size,
-                    request.share_acquire_mode == _RECORD_LIMIT_MODE,
-                    offer.share_partition.lock_until_ms(),
-                )
-                limits = offer.share_partition.limits
-                acquired = in_flight.acquire(wish, offer.read.spans, offer.offset, limits, offer.read.aborted)
-                if acquired:
-                    left -= sum(each.last_offset - each.first_offset + 1 for each in acquired)
-                    data.records = offer.read.slice_for(acquired)
-                    data.acquired_records = [AcquiredRecords(*each) for each in acquired]
-                    offer.share_partition.acquired()
+            if left > 0 and left_bytes > 0 and offer.size:
+                try:
+                    left -= self._acquire_of(offer, left, data)
+                except KafkaError as error:
+                    self._answers[offer.place] = failed(offer.place[1], error)
+                    continue
+                left_bytes -= len(data.records or b"")
             found.append((offer, data))
         return found
+
+    def _acquire_of(self, offer: _Offer, max_records: int, data: PartitionData) -> int:
+        """How many records were acquired."""
+        request, share_partition = self._request, offer.share_partition
+        in_flight, limits = share_partition.in_flight, share_partition.limits
+        if in_flight is None or offer.found is None:
+            return 0
+        # More batches than records may be locked are of no use.
+        read = read_batches(
+            share_partition.partition, offer.found, offer.offset, self._isolation_level(), limits.max_record_locks
+        )
+        if not read.batches:
+            return 0
+        wish = Wish(
+            request.member_id or "",
+            max_records,
+            request.batch_size,
+            request.share_acquire_mode == _RECORD_LIMIT_MODE,
+            share_partition.lock_until_ms(),
+        )
+        acquired = in_flight.acquire(wish, read.spans, offer.offset, limits, read.aborted)
+        if acquired:
+            data.records = read.slice_for(acquired)
+            data.acquired_records = [AcquiredRecords(*each) for each in acquired]
+            share_partition.acquired()
+        return sum(each.last_offset - each.first_offset + 1 for each in acquired)
 
     def _finish(self, found: dict[Place, PartitionData]) -> None:
         self.cancel()
         self._done({**found, **self._answers})
+
+
+def _is_ready(share_partition: SharePartition) -> bool:
+    in_flight = share_partition.in_flight
+    return in_flight is not None and in_flight.can_acquire(share_partition.limits)
 
 
 def failed(index: int, error: KafkaError) -> PartitionData:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.coordinator.share.in_flight import Acquired, Span
@@ -11,6 +12,7 @@ from ottla.protocol.records_walk import iterate_records
 from ottla.replication.partition import READ_COMMITTED
 
 if TYPE_CHECKING:
+    from ottla.log.results import LogSlice
     from ottla.log.transaction_index import AbortedTxn
     from ottla.replication.partition import Partition
 
@@ -42,16 +44,17 @@ class ReadBatches(NamedTuple):
         return self.data[wanted[0].position : end]
 
 
-def read_batches(partition: Partition, offset: int, max_bytes: int, isolation_level: int) -> ReadBatches:
-    """KafkaError when the log does not reach to `offset`."""
-    found = partition.read(offset, max_bytes, isolation_level=isolation_level, min_one_batch=True)
-    if not found.length:
-        return ReadBatches(b"", [], [])
+def read_batches(
+    partition: Partition, found: LogSlice, offset: int, isolation_level: int, max_batches: int
+) -> ReadBatches:
+    """What `found` at `offset` holds, up to so many batches."""
     try:
         data = found.read()
     except OSError as error:
         raise partition.log.log_dir.storage_error(error) from error
-    batches = [Batch(position, header) for position, header in iterate_batches(data)]
+    batches = [Batch(position, header) for position, header in islice(iterate_batches(data), max_batches)]
+    if len(batches) == max_batches:
+        data = data[: batches[-1].position + batches[-1].header.size]
     aborted: list[Span] = []
     if isolation_level == READ_COMMITTED:
         aborted = _aborted(data, batches, partition.log.aborted_within(found, offset))

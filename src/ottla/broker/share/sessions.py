@@ -1,12 +1,12 @@
 """Share sessions: a member names its partitions once and later only what changed.
 
 One session for each member, tied to the connection that opened it: when that closes, what the member has goes back.
-Bounded by group.share.max.share.sessions.
+Bounded by group.share.max.share.sessions, and by how many partitions a session and all of them may have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from ottla.model.errors import ErrorCode, KafkaError
@@ -15,6 +15,10 @@ from ottla.model.ids import Uuid
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 _MAX_EPOCH = 0x7FFFFFFF
+FEW_PARTITIONS = 256
+MAX_SESSION_PARTITIONS = 10_000
+MAX_CACHED_PARTITIONS = 500_000
+"""Of all sessions. Above it a member has a session of few partitions only."""
 
 
 class SessionKey(NamedTuple):
@@ -65,10 +69,20 @@ class ShareSessions:
     def partition_count(self) -> int:
         return sum(len(session.partitions) for session in self._sessions.values())
 
-    def begin(self, key: SessionKey, connection: object, places: Iterable[Place]) -> ShareSession:
+    def size(self, key: SessionKey) -> int:
+        session = self._sessions.get(key)
+        return 0 if session is None else len(session.partitions)
+
+    def has_room(self, size: int, more: int) -> bool:
+        """Whether a session may have `size` partitions, `more` of which are not there yet."""
+        if size <= FEW_PARTITIONS:
+            return True
+        return size <= MAX_SESSION_PARTITIONS and self.partition_count + more <= MAX_CACHED_PARTITIONS
+
+    def begin(self, key: SessionKey, connection: object, places: Collection[Place]) -> ShareSession:
         """In the place of the one that the member may have had."""
         self._sessions.pop(key, None)
-        if len(self._sessions) >= self._most():
+        if len(self._sessions) >= self._most() or not self.has_room(len(places), len(places)):
             raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
         session = self._sessions[key] = ShareSession(connection, places)
         return session

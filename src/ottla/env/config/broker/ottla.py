@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.env.config.checks import at_least, between, http_address, list_of
-from ottla.env.config.settings import BOOLEAN, CLUSTER, DOUBLE, INT, LIST, PASSWORD, STRING, Settings, setting
+from ottla.env.config.settings import BOOLEAN, CLUSTER, DOUBLE, INT, LIST, LONG, PASSWORD, STRING, Settings, setting
 
 
 # One setting per paragraph reads as a table; the formatter would spread it over ten lines.
@@ -129,6 +129,11 @@ class OttlaSettings(Settings):
     ottla_response_max_elements: int = setting(
         INT, 4_000_000, at_least(1000),
         "Elements that are built and written for one answer; a request for more closes its connection.",
+        undeclared=True,
+    )
+    ottla_response_max_queued_bytes: int = setting(
+        LONG, 268_435_456, at_least(1_048_576),
+        "Memory of answers that clients have not read yet; above it the one that has waited longest loses its connection.",
         undeclared=True,
     )
     ottla_schema_registry_url: str | None = setting(
