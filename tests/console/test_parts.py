@@ -201,10 +201,17 @@ def test_filters(wanted: Filter, message: FakeMessage, found: bool) -> None:
     assert wanted.predicate(Decoder(Registry("")))(message) is found
 
 
-@pytest.mark.parametrize("bad", ["a.b", "$..a", "$.a > word", "$.a[x]"])
+@pytest.mark.parametrize(
+    "bad", ["a.b", "$..a", "$.a > word", "$.a[x]", "$" + '["a"]' * 500 + " a", f"$[{'1' * 5000}]", '$["a', "$.a b"]
+)
 def test_a_path_that_is_none_is_refused(bad: str) -> None:
     with pytest.raises(ConsoleError):
         parse_path(bad)
+
+
+def test_a_long_condition_is_read_in_one_go() -> None:
+    steps, is_wanted = parse_path("$.a =" + " " * 30_000 + "\nx")
+    assert (steps, is_wanted("x")) == (["a"], True)
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ class Monitoring:
         if self._lag is None and isinstance(server, Broker):
             self._lag = GroupLag(server)
         lags = await self._lag.now() if self._lag is not None else []
-        text = expose(
+        text = await expose(
             server,
             self._listeners,
             active_controller=self._is_active_controller(),

@@ -36,7 +36,7 @@ async def show(request: Request) -> Response:
             if lag.seconds is not None:
                 seconds.append(f"ottla_group_lag_seconds{{{labels}}} {lag.seconds:.3f}")
     text = _HEAD.format(records="\n".join(records), seconds="\n".join(seconds), took=f"{snapshot.took_s:.6f}")
-    lines = [line for line in text.splitlines() if line]
+    lines = [line for line in text.split("\n") if line]  # no other separator: group ids may have one
     return PlainTextResponse("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
 
 
