@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import ssl
 
-    from uvicorn.protocols.http.h11_impl import H11Protocol
-
 MAX_CONNECTIONS = 500
 HEAD_S = 10.0
 BODY_S = 60.0
