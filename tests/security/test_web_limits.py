@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 from joserfc import jwk, jwt
 
 from ottla.security import web_users
@@ -59,8 +60,9 @@ def test_connections_that_wait_for_their_peer_make_room(head: bytes) -> None:
             peer.close()
 
 
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 @pytest.mark.parametrize("head", [b"", b"\x16\x03\x01\x02"])
-def test_peers_that_do_not_shake_hands_make_room(tmp_path: Path, head: bytes) -> None:
+def test_peers_that_do_not_shake_hands_make_room(tmp_path: Path, head: bytes, new_loop: Any) -> None:
     certificates = Certificates(tmp_path)
     access = WebAccess(tls_key=certificates.issue("server"))
     trusted = ssl.create_default_context(cafile=str(certificates.authority_file))
@@ -73,7 +75,7 @@ def test_peers_that_do_not_shake_hands_make_room(tmp_path: Path, head: bytes) ->
         return answer
 
     app = access.protect(application, role_for=role_for)
-    with served(app, http=bounded_protocol(8, head_s=60, tls=access.ssl_context())) as port:
+    with served(app, new_loop, http=bounded_protocol(8, head_s=60, tls=access.ssl_context())) as port:
         idle = [socket.create_connection(("127.0.0.1", port), 60) for _ in range(20)]
         for peer in idle[12:]:
             peer.sendall(head)
@@ -81,7 +83,7 @@ def test_peers_that_do_not_shake_hands_make_room(tmp_path: Path, head: bytes) ->
         assert [status(port) for _ in range(3)] == [200] * 3
         for peer in idle:
             peer.close()
-    with served(app, http=bounded_protocol(8, head_s=0.2, tls=access.ssl_context())) as port:
+    with served(app, new_loop, http=bounded_protocol(8, head_s=2, tls=access.ssl_context())) as port:
         with socket.create_connection(("127.0.0.1", port), 60) as silent:
             assert is_closed(silent), "a handshake has its time"
         assert status(port) == 200

@@ -11,6 +11,9 @@ waits a minute for that.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import socket
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -45,9 +48,12 @@ def bounded_protocol(
         _state = "new"
         _since = 0.0
         _timer: asyncio.TimerHandle | None = None
+        handshake: Handshake | None = None
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
+            if self.handshake is not None:
+                self.handshake.end()
             make_room(self, self.connections)
             self._look()
             self._timer = self.loop.call_later(head_s, self._check)
@@ -110,41 +116,38 @@ def bounded_protocol(
 
         def __init__(self, **uvicorns: Any) -> None:
             self._http = Bounded(**uvicorns)
-            self._early = bytearray()
-            """What the peer has sent behind its handshake before `Bounded` has the connection."""
+            self._http.handshake = self
 
         def connection_made(self, transport: Any) -> None:
-            transport.pause_reading()  # until TLS reads
-            self._transport = transport
+            # The plain transport goes before it reads anything; the connection lives on by its second descriptor.
+            self._socket = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
+            self._socket.setblocking(False)
+            transport.abort()
+            self._task = asyncio.ensure_future(self._shake_hands())
             handshakes.add(self)
             waiting[self] = None
             make_room(self, self._http.connections)
-            self._task = asyncio.ensure_future(self._shake_hands())
-
-        def data_received(self, data: bytes) -> None:
-            self._early += data
-
-        def give_way(self) -> None:
-            handshakes.discard(self)
-            self._transport.abort()
 
         async def _shake_hands(self) -> None:
             loop = asyncio.get_running_loop()
-            context: Any = tls
-            secured: Any = None
             try:
-                secured = await loop.start_tls(
-                    self._transport, self, context, server_side=True, ssl_handshake_timeout=head_s
+                await loop.connect_accepted_socket(
+                    lambda: self._http, self._socket, ssl=tls, ssl_handshake_timeout=head_s
                 )
             except OSError:
-                self._transport.abort()
+                self._socket.close()  # a peer that does not shake hands gets nothing
             finally:
-                handshakes.discard(self)
-                waiting.pop(self, None)
-            if secured is not None and not secured.is_closing():
-                secured.set_protocol(self._http)
-                self._http.connection_made(secured)
-                if self._early:
-                    self._http.data_received(bytes(self._early))
+                self.end()
+
+        def end(self) -> None:
+            handshakes.discard(self)
+            waiting.pop(self, None)
+
+        def give_way(self) -> None:
+            self.end()
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+            self._task.cancel()
+            self._task.add_done_callback(lambda _: self._socket.close())
 
     return Bounded if tls is None else Handshake
