@@ -469,7 +469,13 @@ def test_a_group_id_forges_no_metric(console: ServedConsole, broker, new_name) -
     reader = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": name})
     reader.commit(offsets=[TopicPartition(topic, 0, 0)], asynchronous=False)
     reader.close()
-    text = console.until("/metrics", topic)
+    long = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "long" * 7_000})
+    long.commit(offsets=[TopicPartition(topic, 0, 0)], asynchronous=False)
+    long.close()
+    text = console.until("/metrics", "longlong")
+    for path in ("/metrics", "/groups", f"/topics/{topic}/consumers", "/overview/live"):
+        assert "long" * 300 not in console.get(path).text, path
     assert [line for line in text.split("\n") if not re.match(r"# |ottla_|$", line)] == []
-    (row,) = (line for line in text.split("\n") if topic in line and line.startswith("ottla_group_lag_records"))
-    assert row.startswith('ottla_group_lag_records{group="a\u2028b\rc\x0bd\x85\\"e\\\\",')
+    rows = [line for line in text.split("\n") if topic in line and line.startswith("ottla_group_lag_records")]
+    assert len(rows) == 2
+    assert min(rows).startswith('ottla_group_lag_records{group="a\u2028b\rc\x0bd\x85\\"e\\\\",')
