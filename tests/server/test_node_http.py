@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import http.client
 import json
 import socket
@@ -89,7 +90,10 @@ def test_users_and_tls(tmp_path: Path) -> None:
         for peer in peers:
             peer.close()
         held = [_answered_and_not_closed(address, context) for _ in range(70)]
-        assert is_closed(held[0]), "a connection that the peer does not close is counted, and makes room"
+        # Counted until it is closed, it makes room. The server's own end of TLS may be there to read before.
+        with contextlib.suppress(ConnectionError):
+            while held[0].recv(65_536):
+                pass
         for peer in held:
             peer.close()
         port = int(address.rpartition(":")[2])
