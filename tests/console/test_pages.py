@@ -11,7 +11,7 @@ import time
 import httpx
 import pyarrow.parquet as pq
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from ottla.client.cluster import Cluster
 from ottla.client.configs import SET, ResourceType, alter_configs
@@ -460,3 +460,22 @@ def test_a_registry_that_is_down_is_said_in_words(broker) -> None:
         answer = console.get("/schemas")
         assert answer.status_code == 200
         assert "does not answer" in answer.text
+
+
+def test_a_group_id_forges_no_metric(console: ServedConsole, broker, new_name) -> None:
+    topic = new_name("forged")
+    console.post("/topics", name=topic, partitions="1", replication="1")
+    name = 'a\u2028b\rc\x0bd\x85"e\\'
+    reader = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": name})
+    reader.commit(offsets=[TopicPartition(topic, 0, 0)], asynchronous=False)
+    reader.close()
+    long = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "long" * 7_000})
+    long.commit(offsets=[TopicPartition(topic, 0, 0)], asynchronous=False)
+    long.close()
+    text = console.until("/metrics", "longlong")
+    for path in ("/metrics", "/groups", f"/topics/{topic}/consumers", "/overview/live"):
+        assert "long" * 300 not in console.get(path).text, path
+    assert [line for line in text.split("\n") if not re.match(r"# |ottla_|$", line)] == []
+    rows = [line for line in text.split("\n") if topic in line and line.startswith("ottla_group_lag_records")]
+    assert len(rows) == 2
+    assert min(rows).startswith('ottla_group_lag_records{group="a\u2028b\rc\x0bd\x85\\"e\\\\",')

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -19,6 +19,7 @@ from ottla.console.cluster.librdkafka import librdkafka_settings
 from ottla.console.cluster.sampler import Sampler
 from ottla.console.cluster.snapshot import GroupRow, PartitionRow, Snapshot, TopicRow
 from ottla.console.errors import ConsoleError
+from ottla.console.lineage import Edge, Lineage, _who, open_lineage
 from ottla.console.messages.browse import parse_time_ms
 from ottla.console.messages.decode import Decoder
 from ottla.console.messages.export import as_csv, as_json_lines
@@ -201,10 +202,17 @@ def test_filters(wanted: Filter, message: FakeMessage, found: bool) -> None:
     assert wanted.predicate(Decoder(Registry("")))(message) is found
 
 
-@pytest.mark.parametrize("bad", ["a.b", "$..a", "$.a > word", "$.a[x]"])
+@pytest.mark.parametrize(
+    "bad", ["a.b", "$..a", "$.a > word", "$.a[x]", "$" + '["a"]' * 500 + " a", f"$[{'1' * 5000}]", '$["a', "$.a b"]
+)
 def test_a_path_that_is_none_is_refused(bad: str) -> None:
     with pytest.raises(ConsoleError):
         parse_path(bad)
+
+
+def test_a_long_condition_is_read_in_one_go() -> None:
+    steps, is_wanted = parse_path("$.a =" + " " * 30_000 + "x\ny")
+    assert (steps, is_wanted("x\ny")) == (["a"], True)
 
 
 @pytest.mark.parametrize(
@@ -354,3 +362,21 @@ def test_headers_are_lines() -> None:
     assert parse_headers("a: 1\n\nb:x:y") == [("a", b"1"), ("b", b"x:y")]
     with pytest.raises(ConsoleError, match="write name: value"):
         parse_headers("nonsense")
+
+
+def test_lineage_of_many_clients_costs_each_flow_once_and_names_are_cut() -> None:
+    class Flows(set[Edge]):
+        looks = 0
+
+        def __iter__(self) -> Iterator[Edge]:
+            Flows.looks += 1
+            return super().__iter__()
+
+    lineage = Lineage(edges=Flows())
+    for number in range(100):
+        lineage.wrote(f"writer-{number}", "t")
+        lineage.read(f"writer-{number}", "u")
+    events = open_lineage(lineage, "c")
+    assert [(event["inputs"][0]["name"], event["outputs"][0]["name"]) for event in events] == [("u", "t")] * 100
+    assert Flows.looks == 1
+    assert len(_who({"client_id": "c" * 32_000, "principal": "p" * 32_000})) < 600

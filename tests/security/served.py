@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,7 +12,7 @@ import uvicorn
 
 
 @contextmanager
-def served(app: Any, **options: Any) -> Iterator[int]:
+def served(app: Any, new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None, **options: Any) -> Iterator[int]:
     """The port."""
     up = threading.Event()
 
@@ -22,7 +22,12 @@ def served(app: Any, **options: Any) -> Iterator[int]:
             up.set()
 
     running = Server(uvicorn.Config(app, port=0, log_level="error", lifespan="off", **options))
-    thread = threading.Thread(target=lambda: asyncio.run(running.serve()), daemon=True)
+
+    def run() -> None:
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            runner.run(running.serve())
+
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
     assert up.wait(60)
     try:

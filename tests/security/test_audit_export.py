@@ -20,10 +20,11 @@ from click.testing import CliRunner
 from confluent_kafka import Consumer
 
 from ottla.cli.commands import ottla
-from ottla.client.audit.events import MAX_RESOURCES, MAX_TEXT, is_worth_noting, request_event
+from ottla.client.audit.events import MAX_RESOURCES, is_worth_noting, request_event
 from ottla.client.audit.sinks import TOPIC, AuditDestinationError, FileSink, open_sink
 from ottla.client.audit.syslog import SyslogSink
 from ottla.client.audit.trail import AuditTrail
+from ottla.model.peer_text import MAX_TEXT
 from ottla.security.web import hash_password
 from ottla.testing import Broker
 from tests.console.site import ServedConsole
@@ -72,10 +73,12 @@ def test_an_event_is_small_whatever_a_peer_sends_and_holds_no_password() -> None
     login = base64.b64encode(b"n" * 100_000 + b":s3cret").decode().encode()
     whole = scope("P" * 9999, "/" + "p" * 100_000, headers=[(b"authorization", b"Basic " + login)])
     event = request_event("registry", {**whole, "path_params": {str(n): "v" * 9999 for n in range(500)}}, 401)
-    assert len(json.dumps(event)) < (MAX_RESOURCES + 4) * (MAX_TEXT + 20)
+    assert len(json.dumps(event)) < (MAX_RESOURCES + 4) * (MAX_TEXT + 40)
     assert "s3cret" not in json.dumps(event)
     assert event["principal"].startswith("User:nnn")
     assert (event["allowed"], event["status"], event["host"]) == (False, 401, "10.0.0.1")
+    odd = scope(headers=[(b"authorization", b"Basic \xe9")])
+    assert request_event("registry", odd, 401)["principal"] == "User:ANONYMOUS"
 
 
 @pytest.mark.timeout(180)
@@ -173,6 +176,49 @@ def test_a_file_that_was_moved_away_is_made_anew(tmp_path: Path) -> None:
     assert (len(lines(tmp_path / "log.1")), len(lines(tmp_path / "log"))) == (1, 2)
 
 
+def test_a_folder_that_is_away_costs_nobody_a_descriptor(tmp_path: Path) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    sink = FileSink(str(folder / "log"))
+    sink.write([EVENT])
+    folder.rename(tmp_path / "away")
+    for _ in range(2):
+        with pytest.raises(FileNotFoundError):
+            sink.write([EVENT])
+        other = os.open(tmp_path, os.O_RDONLY)  # it must not have the number of the sink's file
+        with pytest.raises(FileNotFoundError):
+            sink.write([EVENT])
+        os.close(other)
+    folder.mkdir()
+    sink.write([EVENT])
+    sink.close()
+    assert (len(lines(tmp_path / "away" / "log")), len(lines(folder / "log"))) == (1, 1)
+
+
+@pytest.mark.timeout(120)
+def test_a_topic_that_was_deleted_is_made_again_and_an_event_too_large_keeps_nothing_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ottla.client.audit.sinks._WRITE_S", 1.0)
+    with Broker(properties={"auto.create.topics.enable": "false", "message.max.bytes": "20000"}) as own:
+        sink = open_sink("topic:watch", "ottla-test", {"bootstrap.servers": own.bootstrap_servers})
+        large = {**EVENT, "text": "x" * 30_000}
+        sink.write([{**EVENT, "number": 1}, large, {**EVENT, "number": 2}, *[{**EVENT, "text": "x" * 5_000}] * 8])
+        found = read_topic(own, "watch", 10)
+        assert [event["number"] for event in found if "number" in event] == [1, 2]
+        gone = CliRunner().invoke(ottla, ["topic", "delete", "watch", "--yes", "-b", own.bootstrap_servers])
+        assert gone.exit_code == 0, gone.output
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                sink.write([{**EVENT, "number": 3}])
+                break
+            except OSError:
+                assert time.monotonic() < deadline
+        assert 3 in [event["number"] for event in read_topic(own, "watch", 1)]
+        sink.close()
+
+
 @pytest.mark.parametrize(
     "destination",
     ["", "x", "file:", "syslog+tcp://host", "syslog+udp://:514", "syslog+unix:", "topic", "file:/no/where/x"],
@@ -211,6 +257,20 @@ def test_syslog_over_udp() -> None:
         sink = open_sink(f"syslog+udp://127.0.0.1:{receiver.getsockname()[1]}", "ottla-test")
         sink.write([EVENT, EVENT])
         assert [checked(receiver.recv(65_536)) for _ in range(2)] == [EVENT, EVENT]
+        sink.close()
+
+
+@pytest.mark.parametrize(
+    "more", [{"resources": ["\U0001f600" * 300] * 40}, {"timestamp_ms": "soon"}, {"timestamp_ms": 1e99}]
+)
+def test_no_event_stops_the_ones_behind_it(more: dict[str, Any]) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(("127.0.0.1", 0))
+        receiver.settimeout(60)
+        sink = open_sink(f"syslog+udp://127.0.0.1:{receiver.getsockname()[1]}", "ottla-test")
+        sink.write([{**EVENT, **more}, EVENT])
+        assert receiver.recv(65_536).startswith(b"<84>1 ")
+        assert checked(receiver.recv(65_536)) == EVENT
         sink.close()
 
 

@@ -7,6 +7,7 @@ import base64
 import http.client
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 from joserfc import jwk, jwt
 
 from ottla.security import web_users
@@ -22,6 +24,7 @@ from ottla.security.failed_logins import LIMIT, FailedLogins, TooManyFailures
 from ottla.security.jwks import UrlKeys
 from ottla.security.web import WebAccess, WebAccessError, WebUser, WebUsers, hash_password, jwt_bearer
 from ottla.security.web_connections import bounded_protocol
+from tests.security.secured import Certificates
 from tests.security.served import served
 from tests.security.test_web import application, role_for
 
@@ -55,6 +58,35 @@ def test_connections_that_wait_for_their_peer_make_room(head: bytes) -> None:
         assert is_closed(idle[0])
         for peer in idle:
             peer.close()
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+@pytest.mark.parametrize("head", [b"", b"\x16\x03\x01\x02"])
+def test_peers_that_do_not_shake_hands_make_room(tmp_path: Path, head: bytes, new_loop: Any) -> None:
+    certificates = Certificates(tmp_path)
+    access = WebAccess(tls_key=certificates.issue("server"))
+    trusted = ssl.create_default_context(cafile=str(certificates.authority_file))
+
+    def status(port: int) -> int:
+        connection = http.client.HTTPSConnection("localhost", port, timeout=60, context=trusted)
+        connection.request("GET", "/x")
+        answer = connection.getresponse().status
+        connection.close()
+        return answer
+
+    app = access.protect(application, role_for=role_for)
+    with served(app, new_loop, http=bounded_protocol(8, head_s=60, tls=access.ssl_context())) as port:
+        idle = [socket.create_connection(("127.0.0.1", port), 60) for _ in range(20)]
+        for peer in idle[12:]:
+            peer.sendall(head)
+        assert all(is_closed(peer) for peer in idle[:12])
+        assert [status(port) for _ in range(3)] == [200] * 3
+        for peer in idle:
+            peer.close()
+    with served(app, new_loop, http=bounded_protocol(8, head_s=2, tls=access.ssl_context())) as port:
+        with socket.create_connection(("127.0.0.1", port), 60) as silent:
+            assert is_closed(silent), "a handshake has its time"
+        assert status(port) == 200
 
 
 def test_a_head_that_never_ends_is_not_waited_for() -> None:
@@ -135,6 +167,32 @@ def test_wrong_passwords_at_once_count_and_a_good_one_goes_on(tmp_path: Path, mo
     found = asyncio.run(attack())
     assert found.count(None) == len(hashed) == LIMIT
     assert sum(isinstance(one, TooManyFailures) for one in found) == 80 - LIMIT
+
+
+def test_a_peer_does_not_choose_its_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FORWARDED_ALLOW_IPS", raising=False)
+    (tmp_path / "users").write_text(f"ann:read:{hash_password('good')}\n")
+    access = WebAccess.from_options(users_file=str(tmp_path / "users"))
+    access.failures = FailedLogins(limit=2, monotonic=lambda: 0.0)
+    protected = access.protect(application, role_for=role_for)
+
+    def statuses(port: int) -> list[int]:
+        found = []
+        for number in range(3):
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+            login = base64.b64encode(b"ann:bad%d" % number).decode()
+            connection.request(
+                "GET", "/x", headers={"Authorization": f"Basic {login}", "X-Forwarded-For": f"10.0.0.{number}"}
+            )
+            found.append(connection.getresponse().status)
+            connection.close()
+        return found
+
+    with served(protected, **access.uvicorn_options()) as port:
+        assert statuses(port) == [401, 401, 429]
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "127.0.0.1")  # a proxy of the operator's, on this machine
+    with served(protected, **access.uvicorn_options()) as port:
+        assert statuses(port) == [401, 401, 401]
 
 
 def test_the_answer_says_when_to_come_again(tmp_path: Path) -> None:

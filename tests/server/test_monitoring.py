@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from types import SimpleNamespace
+from typing import Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
-from confluent_kafka import Consumer, Producer, ShareConsumer
+from confluent_kafka import Consumer, Producer, ShareConsumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from ottla.protocol.generated.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
-from ottla.server.exposition import METRICS
+from ottla.runtime.clock import SystemClock
+from ottla.server.exposition import METRICS, expose
+from ottla.server.group_lag import Lag
 from ottla.testing import Broker
 from tests.robustness.wire import call
 from tests.support.apache_kafka import TEST_JVM, ApacheKafka
@@ -200,6 +205,49 @@ def test_lineage_names_who_wrote_and_who_read(node: tuple[Broker, str]) -> None:
     read = {(row["client_id"], row["topic"]) for row in told["fetch"]}
     assert ("writer", "counted") in wrote
     assert ("reader", "counted") in read
+
+
+def test_long_names_of_peers_are_cut_and_the_text_is_made_in_slices(node: tuple[Broker, str]) -> None:
+    broker, address = node
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "client.id": "c" * 30_000})
+    producer.produce("counted-long", b"x")
+    assert producer.flush(30) == 0
+    reader = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g" * 30_000})
+    reader.commit(offsets=[TopicPartition("counted-long", 0, 0)], asynchronous=False)
+    reader.close()
+    (row,) = (row for row in json.loads(get(address, "/lineage"))["produce"] if row["topic"] == "counted-long")
+    assert row["client_id"].startswith("ccc")
+    assert len(row["client_id"]) < 300
+    deadline = time.monotonic() + 40
+    while 'topic="counted-long"' not in (text := _lags(get(address, "/metrics"))):
+        assert time.monotonic() < deadline
+    assert "ggg" in text
+    assert max(map(len, text.splitlines())) < 600
+
+    async def slices() -> int:
+        """Turns of the loop that others have while the text is made."""
+        turns, done = 0, asyncio.Event()
+
+        async def others() -> None:
+            nonlocal turns
+            while not done.is_set():
+                turns += 1
+                await asyncio.sleep(0)
+
+        other = asyncio.ensure_future(others())
+        lags = [Lag("g", "t", number, 1, 0) for number in range(50_000)]
+        server: Any = SimpleNamespace(metrics=None, master_keys=None, clock=SystemClock(), node_id=1, cluster_id="x",
+                                      image=None, metadata_offset=0)  # fmt: skip
+        await expose(server, [], active_controller=False, resident_bytes=None, lags=lags)
+        done.set()
+        await other
+        return turns
+
+    assert asyncio.run(slices()) > 50_000 // 256
+
+
+def _lags(text: str) -> str:
+    return "\n".join(line for line in text.splitlines() if line.startswith("ottla_group_lag"))
 
 
 def test_a_deleted_topic_is_counted_no_more(node: tuple[Broker, str]) -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import contextlib
 import http.client
 import json
 import socket
 import ssl
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ottla.security.web import hash_password
+from ottla.runtime.http import HttpAnswer, HttpServer
+from ottla.security.web import WebAccess, WebUser, hash_password
 from ottla.server.errors import StartupError
 from ottla.testing import Broker
 from tests.security.secured import Certificates
@@ -84,6 +89,80 @@ def test_users_and_tls(tmp_path: Path) -> None:
         assert ask(address, "/healthz", tls=context)[0] == 200, "peers that do not shake hands make room"
         for peer in peers:
             peer.close()
+        held = [_answered_and_not_closed(address, context) for _ in range(70)]
+        # Counted until it is closed, it makes room. The server's own end of TLS may be there to read before.
+        with contextlib.suppress(ConnectionError):
+            while held[0].recv(65_536):
+                pass
+        for peer in held:
+            peer.close()
+        port = int(address.rpartition(":")[2])
+        with context.wrap_socket(socket.create_connection(("127.0.0.1", port), 60), server_hostname="localhost") as odd:
+            odd.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic \xe9\r\n\r\n")
+            assert odd.recv(100).startswith(b"HTTP/1.1 401"), "letters that are not ASCII are no login"
+
+
+def _answered_and_not_closed(address: str, context: ssl.SSLContext) -> socket.socket:
+    """The peer has its answer, and never ends its side of the TLS connection. Below TLS, which is the peer's own."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
+    peer = socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), 60)
+
+    def exchanged(step: Callable[[], Any]) -> Any:
+        while True:
+            try:
+                result = step()
+            except ssl.SSLWantReadError:
+                peer.sendall(outgoing.read())
+                incoming.write(peer.recv(65_536))
+            else:
+                peer.sendall(outgoing.read())
+                return result
+
+    exchanged(tls.do_handshake)
+    exchanged(lambda: tls.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+    assert exchanged(lambda: tls.read(100)).startswith(b"HTTP/1.1 200")
+    return peer
+
+
+def test_a_login_that_is_being_checked_keeps_no_place() -> None:
+    asyncio.run(_logins_being_checked())
+
+
+async def _logins_being_checked() -> None:
+    asked = asyncio.Event()
+
+    class Slow(WebAccess):
+        async def user(self, authorization: str | None, address: str = "") -> WebUser | None:
+            asked.set()
+            await asyncio.Event().wait()
+            return None
+
+    listening = socket.create_server(("127.0.0.1", 0))
+    listening.setblocking(False)
+    server = HttpServer(
+        listening, {"/healthz": lambda: HttpAnswer("ok\n"), "/metrics": lambda: HttpAnswer("")}, access=Slow(),
+        max_connections=2,
+    )  # fmt: skip
+    await server.start()
+    where = listening.getsockname()
+    try:
+        waiting = []
+        for _ in range(5):
+            reader, writer = await asyncio.open_connection(*where)
+            writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
+            asked.clear()
+            await asyncio.wait_for(asked.wait(), 60)
+            waiting.append((reader, writer))
+        assert await asyncio.wait_for(waiting[0][0].read(), 60) == b""
+        reader, writer = await asyncio.open_connection(*where)
+        writer.write(b"GET /healthz HTTP/1.1\r\n\r\n")
+        assert (await asyncio.wait_for(reader.read(), 60)).startswith(b"HTTP/1.1 200")
+        assert len(server._open) <= 2
+        for _, each in [*waiting, (reader, writer)]:
+            each.close()
+    finally:
+        server.stop()
 
 
 def test_lineage_names_nobody_to_a_network_without_logins() -> None:

@@ -17,6 +17,7 @@ from ottla.broker.authorization.rules import then
 from ottla.broker.context import RequestContext
 from ottla.model.errors import ErrorCode
 from ottla.model.pace import paced
+from ottla.model.peer_text import cut
 from ottla.protocol.generated.index import APIS
 from ottla.protocol.primitives import Message, Struct
 
@@ -41,9 +42,6 @@ _REFUSALS = frozenset(
 )
 _NAMES = ("name", "topic", "group_id", "resource_name", "transactional_id", "user", "principal", "entity_name")
 _MAX_NAMES = 20
-
-_MAX_TEXT = 256
-"""Characters of a field: client ids and names are the peer's choice, up to 32 KB each."""
 
 Handle = Callable[[RequestContext, Any], Any]
 
@@ -129,9 +127,9 @@ class AuditLog:
 
 
 def _cut(value: Any) -> Any:
-    """The value with its texts no longer than `_MAX_TEXT`."""
-    if isinstance(value, str) and len(value) > _MAX_TEXT:
-        return f"{value[:_MAX_TEXT]}... ({len(value)} characters)"
+    """The value with its texts cut."""
+    if isinstance(value, str):
+        return cut(value)
     return [_cut(item) for item in value] if isinstance(value, list) else value
 
 

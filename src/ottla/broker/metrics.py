@@ -10,6 +10,8 @@ from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ottla.model.peer_text import cut
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -147,7 +149,7 @@ class BrokerMetrics:
         return counts
 
     def _flow(self, direction: str, context: RequestContext, topic: str, size: int) -> None:
-        key = (direction, topic, context.client_id or "", context.principal, context.client_host)
+        key = (direction, topic, cut(context.client_id or ""), cut(context.principal), context.client_host)
         flow = self.flows.get(key)
         if flow is None:
             if len(self.flows) >= MAX_FLOWS:

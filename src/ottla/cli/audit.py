@@ -106,7 +106,7 @@ def _copy(reader: Any, sinks: Sequence[Sink], stopping: threading.Event, *, once
 def _event(value: bytes | None) -> Event:
     try:
         found = json.loads(value or b"{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     return (
         found if isinstance(found, dict) else {"event": "unreadable", "text": (value or b"").decode("utf-8", "replace")}

@@ -45,9 +45,9 @@ from ottla.console.pages import (
     transactions,
 )
 from ottla.console.registry_client import Registry
-from ottla.console.settings import MAX_BODY_BYTES, ConsoleSettings
+from ottla.console.settings import ConsoleSettings
 from ottla.console.site import Site, site_of
-from ottla.console.web import HEADERS, OPEN_PATHS, PARTIAL_PAGES, error_response
+from ottla.console.web import HEADERS, OPEN_PATHS, PARTIAL_PAGES, check_size, error_response
 
 _READ_RECORDS = {messages.__name__, messages_live.__name__, sql.__name__}
 _STATIC = Path(__file__).parent / "static"
@@ -124,9 +124,8 @@ async def _guard(request: Request, go_on: Callable[[Request], Awaitable[Response
     site = site_of(request)
     try:
         site.access.check_host(request)
-        if int(request.headers.get("content-length") or 0) > MAX_BODY_BYTES:
-            raise ConsoleError(f"more than {MAX_BODY_BYTES >> 20} MiB is too much for one request", status=413)
         user = await site.access.identify(request)
+        check_size(request, int(request.headers.get("content-length") or 0))
     except (ConsoleError, ValueError) as error:
         status = error.status if isinstance(error, ConsoleError) else 400
         return PlainTextResponse(str(error), status_code=status, headers=HEADERS)

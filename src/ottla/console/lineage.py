@@ -21,6 +21,7 @@ from ottla.console.cluster.snapshot import Snapshot
 from ottla.console.drawing import Drawing, Node, draw
 from ottla.console.upstream import node_headers
 from ottla.env.http_request import open_request
+from ottla.model.peer_text import cut
 
 OWN_CLIENT_ID = "ottla-console"
 """What this console reads for its pages is nobody's flow."""
@@ -100,7 +101,7 @@ def gather(
         _add(lineage, seen)
     for group in snapshot.groups.values():
         for topic in {topic for topic, _ in group.committed}:
-            lineage.read(f"group {group.id}", topic)
+            lineage.read(f"group {cut(group.id)}", topic)
     for pipeline in pipelines:
         who = f"{pipeline.get('kind') or 'pipeline'} {pipeline.get('name')}"
         for name in _topics(pipeline.get("inputs")):
@@ -123,7 +124,7 @@ def _add(lineage: Lineage, seen: dict[str, Any]) -> None:
 
 
 def _who(row: dict[str, Any]) -> str:
-    client, principal = str(row.get("client_id") or "?"), str(row.get("principal") or "")
+    client, principal = cut(str(row.get("client_id") or "?")), cut(str(row.get("principal") or ""))
     return client if principal in ("", "User:ANONYMOUS") else f"{client} ({principal})"
 
 
@@ -131,10 +132,14 @@ def open_lineage(lineage: Lineage, cluster_id: str) -> list[dict[str, Any]]:
     """OpenLineage run events: each client is a job, each topic a dataset."""
     namespace = f"kafka://{cluster_id}"
     now = datetime.now(UTC).isoformat()
+    inputs: dict[str, list[str]] = {}
+    outputs: dict[str, list[str]] = {}
+    for edge in lineage.edges:
+        inputs.setdefault(edge.target, []).append(edge.source[6:])
+        outputs.setdefault(edge.source, []).append(edge.target[6:])
     events = []
     for who in sorted(lineage.producers | lineage.consumers):
-        inputs = sorted(edge.source[6:] for edge in lineage.edges if edge.target == "client:" + who)
-        outputs = sorted(edge.target[6:] for edge in lineage.edges if edge.source == "client:" + who)
+        client = "client:" + who
         events.append({
             "eventType": "RUNNING",
             "eventTime": now,
@@ -142,8 +147,8 @@ def open_lineage(lineage: Lineage, cluster_id: str) -> list[dict[str, Any]]:
             "schemaURL": "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent",
             "run": {"runId": str(uuid5(NAMESPACE_URL, f"{namespace}/{who}"))},
             "job": {"namespace": namespace, "name": who},
-            "inputs": _datasets(namespace, inputs),
-            "outputs": _datasets(namespace, outputs),
+            "inputs": _datasets(namespace, sorted(inputs.get(client, ()))),
+            "outputs": _datasets(namespace, sorted(outputs.get(client, ()))),
         })  # fmt: skip
     return events
 

@@ -10,6 +10,7 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from ottla.console.messages.record import time_text
+from ottla.model.peer_text import cut
 
 
 @cache
@@ -21,7 +22,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(size=size, count=count, span=span, when=time_text, path=path_part, json=to_json)
+    made.filters.update(size=size, count=count, span=span, when=time_text, path=path_part, json=to_json, cut=cut)
     return made
 
 

@@ -19,6 +19,8 @@ MAX_EXPORT = 1_000_000
 MAX_SQL_ROWS = 1_000
 MAX_BODY_BYTES = 16 * 1024 * 1024
 """Of a form or a request to the console."""
+MAX_LOGIN_BYTES = 16 * 1024
+"""Of a request by somebody who has not logged in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

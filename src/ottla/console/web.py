@@ -6,10 +6,11 @@ reads a form and checks that it may change something.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 from urllib.parse import urlencode
 
+from python_multipart.multipart import parse_options_header
 from starlette.datastructures import FormData
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -17,7 +18,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from ottla.console.access import ANYBODY
 from ottla.console.errors import ConsoleError
 from ottla.console.render import render
-from ottla.console.settings import MAX_BODY_BYTES
+from ottla.console.settings import MAX_BODY_BYTES, MAX_LOGIN_BYTES
 from ottla.console.site import site_of
 
 Page = Callable[[Request], Awaitable[Response]]
@@ -55,12 +56,40 @@ def error_response(request: Request, error: ConsoleError) -> Response:
     return page_response(request, "error.html", "", status=error.status, title=title, message=error.message)
 
 
+def check_size(request: Request, size: int) -> None:
+    """ConsoleError when a body of so many bytes is too large for who sends it."""
+    limit = MAX_LOGIN_BYTES if site_of(request).access.user(request) is None else MAX_BODY_BYTES
+    if size > limit:
+        raise ConsoleError(f"more than {limit >> 10:,} KiB is too much for one request", status=413)
+
+
+class _Counted(Request):
+    """A request whose body is counted while it comes: its length may not have been announced."""
+
+    async def stream(self) -> AsyncGenerator[bytes, None]:
+        size = 0
+        async for chunk in super().stream():
+            size += len(chunk)
+            check_size(self, size)
+            yield chunk
+
+
+async def read_form(request: Request, *, max_files: int = 0, max_fields: int = 200) -> FormData:
+    """Raises ConsoleError for a form that is too large, or not UTF-8: the parser takes every codec of Python, and some of
+    them need minutes for a megabyte."""
+    _, options = parse_options_header(request.headers.get("content-type"))
+    if options.get(b"charset", b"utf-8").lower() not in (b"utf-8", b"utf8"):
+        raise ConsoleError("a form must be UTF-8", status=415)
+    counted = _Counted(request.scope, request.receive)
+    return await counted.form(max_files=max_files, max_fields=max_fields, max_part_size=MAX_BODY_BYTES)
+
+
 async def form(request: Request, role: str = "operator", *, anywhere: bool = False) -> FormData:
     """The form of a request that may change what its address names; ConsoleError otherwise.
 
     `anywhere`: what is changed stands in the form, and the page calls `AccessControl.require` for it.
     """
-    given = await request.form(max_files=4, max_fields=200, max_part_size=MAX_BODY_BYTES)
+    given = await read_form(request, max_files=4)
     site_of(request).access.check_change(request, str(given.get("csrf", "")), role, anywhere=anywhere)
     return given
 

@@ -52,7 +52,7 @@ class RegistryServer:
                     )
                 ),
                 log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=5, server_header=False,
-                date_header=False, ws="none", **access.uvicorn_options(),
+                date_header=False, **access.uvicorn_options(),
             )  # fmt: skip
             config.load()
         except (WebAccessError, AuditDestinationError) as error:

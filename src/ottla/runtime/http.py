@@ -2,8 +2,9 @@
 
 A framework would cost a node more memory than the rest of it. Everything is bounded: the request's size and time, the
 number of connections, and only GET and HEAD are known. At the limit of connections the one that has waited longest for
-its peer (for a handshake, a request, or to read its answer) makes room, so that idle peers never hide `/healthz`. TLS is
-begun here, after a connection was counted: a peer that does not shake hands is one of those that wait.
+its peer (for a handshake, a request, a login, or to read its answer) makes room, so that idle peers never hide
+`/healthz`. TLS starts here, after a connection was counted: a peer that does not shake hands is one of those that wait.
+A connection is counted until its socket is closed, which with TLS takes an answer of the peer.
 """
 
 from __future__ import annotations
@@ -107,14 +108,16 @@ class HttpServer:
         oldest = next(iter(self._waiting), None)
         if oldest is None:
             return False
-        self._forget(oldest)
+        task = self._forget(oldest)
         with contextlib.suppress(OSError):
-            oldest.shutdown(socket.SHUT_RDWR)  # its task sees the end of the connection
+            oldest.shutdown(socket.SHUT_RDWR)
+        if task is not None:
+            task.cancel()
         return True
 
-    def _forget(self, sock: socket.socket) -> None:
-        self._open.pop(sock, None)
+    def _forget(self, sock: socket.socket) -> asyncio.Task[None] | None:
         self._waiting.pop(sock, None)
+        return self._open.pop(sock, None)
 
     async def _serve(self, sock: socket.socket, address: str) -> None:
         loop = asyncio.get_running_loop()
@@ -126,11 +129,13 @@ class HttpServer:
                 transport, _ = await loop.connect_accepted_socket(lambda: protocol, sock, ssl=self._tls)
                 writer = asyncio.StreamWriter(transport, protocol, reader, loop)
                 await self._converse(sock, reader, writer, address)
-            writer.close()
+                writer.close()
+                await writer.wait_closed()
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, OSError):
-            if writer is not None:  # a peer that does not ask properly gets nothing
-                writer.transport.abort()
+            pass  # a peer that does not ask properly gets nothing
         finally:
+            if writer is not None:
+                writer.transport.abort()
             self._forget(sock)
             if self._budget is not None:
                 self._budget.give_back(privileged=True)
@@ -139,14 +144,14 @@ class HttpServer:
         self, sock: socket.socket, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, address: str
     ) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
-        self._waiting.pop(sock, None)
-        answer, is_head = await self._answer(head, address)
+        answer, is_head = await self._answer(head, address, lambda: self._waiting.pop(sock, None))
         if sock in self._open:
             self._waiting[sock] = None
             writer.write(_frame(answer, is_head=is_head))
             await writer.drain()
 
-    async def _answer(self, head: bytes, address: str) -> tuple[HttpAnswer, bool]:
+    async def _answer(self, head: bytes, address: str, let_in: Callable[[], object]) -> tuple[HttpAnswer, bool]:
+        """`let_in` is called when the peer has shown who it is: only then its connection keeps its place."""
         request = _parse(head)
         if isinstance(request, HttpAnswer):
             return request, False
@@ -156,6 +161,7 @@ class HttpServer:
         refused = await self._refusal(request, address)
         if refused is not None:
             return refused, is_head
+        let_in()
         found = self._answers.get(request.path)
         if found is None:
             return HttpAnswer(f"there are only {', '.join(self._answers)}\n", status=404), is_head

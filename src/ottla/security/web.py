@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import json
+import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from pathlib import Path
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     import ssl
 
 FAILURE_DELAY_S = 0.1
+PROXIES = "FORWARDED_ALLOW_IPS"
+"""Environment: addresses of proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` count; uvicorn's own name for it."""
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -104,10 +106,15 @@ class WebAccess:
         return "http" if self._tls_key is None else "https"
 
     def uvicorn_options(self) -> dict[str, Any]:
-        """Settings of uvicorn.run or uvicorn.Config: bounded connections, and TLS where there is a key."""
+        """Settings of uvicorn.run or uvicorn.Config: bounded connections, and TLS where there is a key.
+
+        uvicorn believes `X-Forwarded-For` of every peer on loopback unless it is told otherwise: any local user, and
+        anybody behind a tunnel, would choose the address that failed logins and audit events count for.
+        """
         from ottla.security.web_connections import bounded_protocol
 
-        return {"http": bounded_protocol(), **self._tls_options()}
+        protocol = bounded_protocol(tls=self.ssl_context())
+        return {"http": protocol, "ws": "none", "proxy_headers": PROXIES in os.environ}
 
     def _tls_options(self) -> dict[str, Any]:
         if self._tls_key is None:
@@ -123,7 +130,7 @@ class WebAccess:
         return options
 
     def ssl_context(self) -> ssl.SSLContext | None:
-        """For a server that is not uvicorn."""
+        """None without a key. Raises WebAccessError for files that cannot be used."""
         options = self._tls_options()
         if not options:
             return None
@@ -148,7 +155,7 @@ class WebAccess:
         if scheme.lower() == "basic" and self.users is not None:
             try:
                 name, _, password = base64.b64decode(value.strip(), validate=True).decode().partition(":")
-            except (binascii.Error, UnicodeDecodeError):
+            except ValueError:  # no base64, a letter that is not ASCII, or no UTF-8
                 return None
             return await self.check(name, password, address)
         if scheme.lower() == "bearer" and self.bearer is not None:

@@ -3,15 +3,21 @@
 uvicorn has no limit for a peer that connects and sends nothing, or sends a head or a body byte by byte. Here a head has
 `HEAD_S` seconds, a body and a peer that does not read its answer have `BODY_S`, and at `MAX_CONNECTIONS` the connection
 that has waited longest for its peer makes room for the new one. A connection whose request is being answered stays.
+
+TLS starts here too, after the connection was counted: uvicorn hears of a connection only when its handshake is done, and
+waits a minute for that.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import socket
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from uvicorn.protocols.http.h11_impl import H11Protocol
+    import ssl
 
 MAX_CONNECTIONS = 500
 HEAD_S = 10.0
@@ -19,28 +25,42 @@ BODY_S = 60.0
 
 
 def bounded_protocol(
-    max_connections: int = MAX_CONNECTIONS, head_s: float = HEAD_S, body_s: float = BODY_S
-) -> type[H11Protocol]:
-    """The HTTP protocol of uvicorn with these limits: one class for each server (`uvicorn.Config(http=...)`)."""
+    max_connections: int = MAX_CONNECTIONS,
+    head_s: float = HEAD_S,
+    body_s: float = BODY_S,
+    tls: ssl.SSLContext | None = None,
+) -> type[asyncio.Protocol]:
+    """The HTTP protocol of uvicorn with these limits: one class for each server (`uvicorn.Config(http=...)`). With `tls`
+    the server speaks HTTPS, and uvicorn itself has no certificate."""
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
-    waiting: dict[Bounded, None] = {}
+    waiting: dict[Bounded | Handshake, None] = {}
     """Connections that wait for their peer, the oldest first."""
+    handshakes: set[Handshake] = set()
+
+    def make_room(newcomer: Bounded | Handshake, connections: set[Any]) -> None:
+        if len(connections) + len(handshakes) > max_connections:
+            oldest = next(iter(waiting), newcomer)
+            waiting.pop(oldest, None)  # now, not when its end is heard of: more may come before
+            oldest.give_way()
 
     class Bounded(H11Protocol):
         _state = "new"
         _since = 0.0
         _timer: asyncio.TimerHandle | None = None
+        handshake: Handshake | None = None
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            if len(self.connections) > max_connections:
-                oldest = next(iter(waiting), self)
-                waiting.pop(oldest, None)  # now, not when its end is heard of: more may come before
-                oldest._state = "lost"
-                oldest.transport.abort()
+            if self.handshake is not None:
+                self.handshake.end()
+            make_room(self, self.connections)
             self._look()
             self._timer = self.loop.call_later(head_s, self._check)
+
+        def give_way(self) -> None:
+            self._state = "lost"
+            self.transport.abort()
 
         def connection_lost(self, exc: Exception | None) -> None:
             waiting.pop(self, None)
@@ -91,4 +111,43 @@ def bounded_protocol(
                 return
             self._timer = self.loop.call_later(head_s / 2, self._check)
 
-    return Bounded
+    class Handshake(asyncio.Protocol):
+        """A connection until its TLS handshake is done; then `Bounded` has it."""
+
+        def __init__(self, **uvicorns: Any) -> None:
+            self._http = Bounded(**uvicorns)
+            self._http.handshake = self
+
+        def connection_made(self, transport: Any) -> None:
+            # The plain transport goes before it reads anything; the connection lives on by its second descriptor.
+            self._socket = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
+            self._socket.setblocking(False)
+            transport.abort()
+            self._task = asyncio.ensure_future(self._shake_hands())
+            handshakes.add(self)
+            waiting[self] = None
+            make_room(self, self._http.connections)
+
+        async def _shake_hands(self) -> None:
+            loop = asyncio.get_running_loop()
+            try:
+                await loop.connect_accepted_socket(
+                    lambda: self._http, self._socket, ssl=tls, ssl_handshake_timeout=head_s
+                )
+            except OSError:
+                self._socket.close()  # a peer that does not shake hands gets nothing
+            finally:
+                self.end()
+
+        def end(self) -> None:
+            handshakes.discard(self)
+            waiting.pop(self, None)
+
+        def give_way(self) -> None:
+            self.end()
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+            self._task.cancel()
+            self._task.add_done_callback(lambda _: self._socket.close())
+
+    return Bounded if tls is None else Handshake

@@ -7,15 +7,17 @@ not have begins with `ottla_`. The table METRICS is also the docs page; a test c
 
 from __future__ import annotations
 
+import asyncio
 import resource
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ottla.broker.broker import Broker
+from ottla.model.peer_text import cut
 from ottla.protocol.generated.index import APIS
-from ottla.server.group_metrics import GROUP_METRICS, group_samples
+from ottla.server.group_metrics import GROUP_METRICS, group_samples, lag_samples
 from ottla.server.metric import Metric, Sample
 from ottla.system.processes import open_descriptors
 
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 QUANTILES = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 _STARTED = time.time()
+_BREATH = 256
+"""Samples between two turns of the loop."""
 
 
 def _topic_metric(name: str, bean: str, doc: str) -> Metric:
@@ -102,7 +106,7 @@ METRICS = (
 _BY_NAME = {metric.name: metric for metric in METRICS}
 
 
-def expose(
+async def expose(
     server: Broker | ControllerServer,
     listeners: Iterable[Listener],
     *,
@@ -110,33 +114,44 @@ def expose(
     resident_bytes: int | None,
     lags: Iterable[Lag] = (),
 ) -> str:
-    """`resident_bytes`: the memory of the process, None where the system does not report it."""
+    """`resident_bytes`: the memory of the process, None where the system does not report it.
+
+    Lags, of which clients may make many, and the text of all samples are made in slices: others have a turn in between.
+    """
+    by_name: dict[str, list[Sample]] = {}
+    for sample in (*_samples(server, listeners, active=active_controller), *_process(server, resident_bytes)):
+        by_name.setdefault(sample[0], []).append(sample)
+    async for sample in _breathing(lag_samples(lags, server.clock.time_ms())):
+        by_name.setdefault(sample[0], []).append(sample)
     lines: list[str] = []
-    last = ""
-    samples = [*_samples(server, listeners, lags, active=active_controller), *_process(server, resident_bytes)]
-    for name, labels, value in sorted(samples, key=lambda sample: sample[0]):
-        if name != last:
-            metric = _BY_NAME[name]
-            lines += [f"# HELP {name} {metric.doc}", f"# TYPE {name} {metric.kind}"]
-            last = name
-        told = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
-        lines.append(f"{name}{{{told}}} {value:.17g}" if told else f"{name} {value:.17g}")
+    for name in sorted(by_name):
+        metric = _BY_NAME[name]
+        lines += [f"# HELP {name} {metric.doc}", f"# TYPE {name} {metric.kind}"]
+        async for _, labels, value in _breathing(by_name.pop(name)):
+            told = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
+            lines.append(f"{name}{{{told}}} {value:.17g}" if told else f"{name} {value:.17g}")
     return "\n".join(lines) + "\n"
 
 
+async def _breathing(samples: Iterable[Sample]) -> AsyncIterator[Sample]:
+    for number, sample in enumerate(samples, 1):
+        yield sample
+        if number % _BREATH == 0:
+            await asyncio.sleep(0)
+
+
 def _escaped(text: str) -> str:
+    text = cut(text)
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def _samples(
-    server: Broker | ControllerServer, listeners: Iterable[Listener], lags: Iterable[Lag], *, active: bool
-) -> Iterator[Sample]:
+def _samples(server: Broker | ControllerServer, listeners: Iterable[Listener], *, active: bool) -> Iterator[Sample]:
     if server.metrics is not None:
         yield from _topics(server.metrics)
         yield from _requests(server.metrics)
     if isinstance(server, Broker):
         yield from _replicas(server)
-        yield from group_samples(server, lags)
+        yield from group_samples(server)
         yield from _clients(server)
     yield from _cluster(server, active=active)
     for listener in listeners:

@@ -70,12 +70,14 @@ GROUP_METRICS = (
 )  # fmt: skip
 
 
-def group_samples(broker: Broker, lags: Iterable[Lag]) -> Iterator[Sample]:
+def group_samples(broker: Broker) -> Iterator[Sample]:
     if broker.has_groups:
         yield from _counts(broker)
     if broker.has_shares:
         yield from _shares(broker)
-    now_ms = broker.clock.time_ms()
+
+
+def lag_samples(lags: Iterable[Lag], now_ms: int) -> Iterator[Sample]:
     for lag in lags:
         labels = {"group": lag.group, "topic": lag.topic, "partition": str(lag.partition)}
         yield "ottla_group_lag_records", labels, lag.records

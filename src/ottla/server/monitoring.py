@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 from collections.abc import Callable, Sequence
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from ottla.server.group_lag import GroupLag
 
 
+_BREATH = 256
+"""Flows of the lineage between two turns of the loop."""
 _NOT_YET = HttpAnswer("starting\n", status=503)
 _NO_LOGIN = (
     "lineage names clients and principals, and nobody has to log in here: set ottla.http.users.file, or let "
@@ -91,7 +94,7 @@ class Monitoring:
         if self._lag is None and isinstance(server, Broker):
             self._lag = GroupLag(server)
         lags = await self._lag.now() if self._lag is not None else []
-        text = expose(
+        text = await expose(
             server,
             self._listeners,
             active_controller=self._is_active_controller(),
@@ -115,13 +118,21 @@ class Monitoring:
                 return HttpAnswer("not registered, or fenced\n", status=503)
         return HttpAnswer("ready\n")
 
-    def _lineage(self) -> HttpAnswer:
+    async def _lineage(self) -> HttpAnswer:
         if not self._names_principals:
             return HttpAnswer(_NO_LOGIN, status=403)
         if self._told_of is None:
             return _NOT_YET
         metrics = self._told_of.metrics
-        return HttpAnswer(json.dumps(metrics.lineage() if metrics is not None else {}), "application/json")
+        parts = []
+        for direction, flows in (metrics.lineage() if metrics is not None else {}).items():
+            rows = []
+            for flow in flows:
+                rows.append(json.dumps(flow))
+                if len(rows) % _BREATH == 0:
+                    await asyncio.sleep(0)
+            parts.append(f"{json.dumps(direction)}: [{', '.join(rows)}]")
+        return HttpAnswer(f"{{{', '.join(parts)}}}", "application/json")
 
 
 def _access(config: BrokerConfig) -> WebAccess:

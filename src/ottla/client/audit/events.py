@@ -7,18 +7,17 @@ The fields have the names of the broker's own events (`ottla.broker.audit`). Eve
 from __future__ import annotations
 
 import base64
-import binascii
 import time
 from collections.abc import Mapping
 from typing import Any
 
+from ottla.model.peer_text import cut
 from ottla.security.web import Scope, client_of
 from ottla.security.web_hosts import READING, headers_of
 
 Event = dict[str, Any]
 FACTS = "ottla.audit"
 """Key of an ASGI scope where a handler leaves what it knows better: event, action, principal, resources."""
-MAX_TEXT = 256
 MAX_RESOURCES = 10
 REFUSED = frozenset({401, 403, 421, 429})
 
@@ -49,10 +48,6 @@ def request_event(surface: str, scope: Scope, status: int) -> Event:
     }
 
 
-def cut(text: str) -> str:
-    return text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + "..."
-
-
 def _principal(scope: Scope) -> str:
     user = scope.get("user") or (scope.get("state") or {}).get("user")
     name = getattr(user, "name", "") or _claimed(headers_of(scope).get("authorization", ""))
@@ -66,5 +61,5 @@ def _claimed(authorization: str) -> str:
         return ""
     try:
         return base64.b64decode(value.strip(), validate=True).decode().partition(":")[0]
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:
         return ""

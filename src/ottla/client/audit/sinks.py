@@ -15,11 +15,16 @@ from typing import Any, Protocol
 from ottla.client.audit.events import Event
 from ottla.client.audit.syslog import SyslogSink
 from ottla.client.errors import ClientError
+from ottla.env.logging import get_logger
+
+log = get_logger(__name__)
 
 TOPIC = "__ottla_audit"
 """The broker's own events are there too (`ottla.audit.enable`)."""
 FORMS = "topic[:NAME], file:PATH, syslog+udp://HOST:PORT, syslog+tcp://HOST:PORT or syslog+unix:PATH"
 _WRITE_S = 30.0
+_BATCH_BYTES = 16 * 1024
+"""A topic refuses a batch that is too large as a whole: small ones, so that only an event that is too large is lost."""
 
 
 class AuditDestinationError(ClientError):
@@ -64,8 +69,9 @@ class FileSink:
             there = os.stat(self._path)
             if (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino):
                 return
-        os.close(self._descriptor)
-        self._descriptor = self._open()
+        # First the new one: a number that was given back belongs to somebody else's file soon.
+        moved, self._descriptor = self._descriptor, self._open()
+        os.close(moved)
 
     def close(self) -> None:
         os.close(self._descriptor)
@@ -73,12 +79,14 @@ class FileSink:
 
 class TopicSink:
     def __init__(self, topic: str, kafka: Mapping[str, Any]) -> None:
-        from confluent_kafka import Producer
+        from confluent_kafka import KafkaError, KafkaException, Producer
 
+        self._failure, self._too_large = KafkaException, KafkaError.MSG_SIZE_TOO_LARGE
         self.name = f"topic:{topic}"
         self._topic = topic
         self._kafka = dict(kafka)
-        own = {"client.id": "ottla-audit", "acks": "all", "message.timeout.ms": int(_WRITE_S * 1000), "log_level": 2}
+        own = {"client.id": "ottla-audit", "acks": "all", "message.timeout.ms": int(_WRITE_S * 1000),
+               "batch.size": _BATCH_BYTES, "log_level": 2}  # fmt: skip
         self._producer = Producer({**self._kafka, **own})
         self._made = False
 
@@ -86,18 +94,29 @@ class TopicSink:
         self._make()
         failures: list[str] = []
 
-        def delivered(error: Any, _: Any) -> None:
-            if error is not None:
+        def note(error: Any, size: int) -> None:
+            if error.code() == self._too_large:  # it never fits, and must not keep out all that come later
+                log.error("audit.event_dropped", destination=self.name, bytes=size, reason=error.str())
+            else:
                 failures.append(error.str())
+
+        def delivered(error: Any, message: Any) -> None:
+            if error is not None:
+                note(error, len(message.value() or b""))
 
         try:
             for event in events:
-                self._producer.produce(self._topic, json.dumps(event).encode(), on_delivery=delivered)
+                value = json.dumps(event).encode()
+                try:
+                    self._producer.produce(self._topic, value, on_delivery=delivered)
+                except self._failure as error:
+                    note(error.args[0], len(value))
         except BufferError as error:
             raise OSError(str(error)) from error
         left = self._producer.flush(_WRITE_S + 5)
         if failures or left:
             self._producer.purge()
+            self._made = False  # it may have been deleted
             raise OSError(failures[0] if failures else f"{left} events were not acknowledged")
 
     def _make(self) -> None:

@@ -18,6 +18,8 @@ from ottla.client.audit.events import Event
 _AUTHPRIV = 10
 _WARNING, _INFO = 4, 6
 _TIMEOUT_S = 5.0
+_MAX_MESSAGE = 60_000
+"""Bytes: a datagram has at most 65,507, and one that the system refuses for its size would be tried again for ever."""
 
 
 class SyslogSink:
@@ -44,11 +46,10 @@ class SyslogSink:
 
     def message(self, event: Event) -> bytes:
         severity = _INFO if event.get("allowed", True) else _WARNING
-        moment = datetime.fromtimestamp(event.get("timestamp_ms", 0) / 1000, UTC)
-        stamp = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        stamp = _stamp(event.get("timestamp_ms"))
         kind = "".join(c for c in str(event.get("event", "-")) if "!" <= c <= "~")[:32] or "-"
         head = f"<{_AUTHPRIV * 8 + severity}>1 {stamp} {self._host} {self._app_name} {os.getpid()} {kind} - "
-        return (head + json.dumps(event)).encode("ascii", "replace")
+        return (head + json.dumps(event)).encode("ascii", "replace")[:_MAX_MESSAGE]
 
     def close(self) -> None:
         if self._socket is not None:
@@ -81,6 +82,15 @@ class SyslogSink:
             found = _unix(socket.SOCK_STREAM, self._address)
             self._streams = True
             return found
+
+
+def _stamp(timestamp_ms: object) -> str:
+    """RFC 5424's nil value where an event has no time: whoever may write to the topic may write anything."""
+    try:
+        moment = datetime.fromtimestamp(float(str(timestamp_ms)) / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return "-"
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _unix(kind: int, path: str) -> socket.socket:

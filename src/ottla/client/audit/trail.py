@@ -134,7 +134,7 @@ class _Lane:
     def _write(self, batch: list[Event]) -> bool:
         try:
             self._sink.write(batch)
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 - a supervisor: without this thread nothing is recorded any more
             self._failures += 1
             if self._failures == 1:
                 log.error("audit.not_written", destination=self._sink.name, reason=str(error))

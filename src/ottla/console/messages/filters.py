@@ -16,10 +16,9 @@ from ottla.console.messages.decode import Decoder
 Predicate = Callable[[Any], bool]
 """On a confluent_kafka.Message."""
 
-_STEP = re.compile(r"\.?([A-Za-z_][\w-]*)|\[(\d+)\]|\[\"([^\"]+)\"\]")
-_CONDITION = re.compile(
-    r'^\s*\$(?P<path>(?:\["[^"]*"\]|[^=!<>~\s])*)\s*(?:(?P<test>==|!=|>=|<=|=|<|>|~)\s*(?P<wanted>.*?))?\s*$'
-)
+_STEP = re.compile(r"\.?([A-Za-z_][\w-]*)|\[(\d{1,9})\]|\[\"([^\"]+)\"\]")
+_CONDITION = re.compile(r'\s*\$(?P<path>(?:\["[^"]*"\]|\[(?!")|[^=!<>~\s\[])*)\s*(?P<test>==|!=|>=|<=|=|<|>|~)?')
+"""Each character can be matched in one way only: a page may ask for any condition, and the loop reads it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +88,8 @@ def _path(condition: str, decoder: Decoder) -> Predicate:
 
 def parse_path(condition: str) -> tuple[list[str | int], Callable[[Any], bool]]:
     found = _CONDITION.match(condition)
-    if found is None:
+    wanted = "" if found is None else condition[found.end() :].strip()
+    if found is None or (wanted and found["test"] is None):
         raise ConsoleError(f"{condition!r} is no path: write $.user.id == 7, $.name ~ part or $.error")
     steps: list[str | int] = []
     text, position = found["path"], 0
@@ -99,7 +99,7 @@ def parse_path(condition: str) -> tuple[list[str | int], Callable[[Any], bool]]:
             raise ConsoleError(f"{condition!r}: cannot read the path at {text[position:]!r}")
         steps.append(int(step[2]) if step[2] is not None else step[1] or step[3])
         position = step.end()
-    return steps, _comparison(found["test"], found["wanted"] or "")
+    return steps, _comparison(found["test"], wanted)
 
 
 def _comparison(test: str | None, wanted_text: str) -> Callable[[Any], bool]:

@@ -16,6 +16,8 @@ from ottla.console.site import site_of
 from ottla.console.web import page_response
 
 _MOST_EDGES = 400
+"""Flows in the drawing."""
+_MOST_ROWS = 1_000
 
 
 async def _look(request: Request) -> tuple[Snapshot, Lineage]:
@@ -34,12 +36,21 @@ async def show(request: Request) -> Response:
     _, lineage = await _look(request)
     drawing = lineage_drawing(lineage) if len(lineage.edges) <= _MOST_EDGES else None
     edges = sorted((edge.source.partition(":")[2], edge.target.partition(":")[2]) for edge in lineage.edges)
-    return page_response(request, "lineage.html", "lineage", lineage=lineage, drawing=drawing, edges=edges)
+    left_out = max(0, len(edges) - _MOST_ROWS)
+    return page_response(
+        request,
+        "lineage.html",
+        "lineage",
+        lineage=lineage,
+        drawing=drawing,
+        edges=edges[:_MOST_ROWS],
+        left_out=left_out,
+    )
 
 
 async def export(request: Request) -> Response:
     snapshot, lineage = await _look(request)
-    return JSONResponse(open_lineage(lineage, snapshot.cluster_id))
+    return await site_of(request).gateway.in_thread(lambda: JSONResponse(open_lineage(lineage, snapshot.cluster_id)))
 
 
 ROUTES = [Route("/lineage", show), Route("/lineage.json", export)]

@@ -15,7 +15,7 @@ from ottla.console.errors import ConsoleError
 from ottla.console.login_attempt import ATTEMPT_S, kept_attempt, local_path, new_attempt
 from ottla.console.oidc import Provider
 from ottla.console.site import site_of
-from ottla.console.web import page_response
+from ottla.console.web import page_response, read_form
 
 ATTEMPT_COOKIE = "ottla-login"
 _CALLBACK = "/oidc/callback"
@@ -39,7 +39,7 @@ def _login_page(request: Request, *, failed: bool) -> Response:
 
 async def login(request: Request) -> Response:
     site = site_of(request)
-    given = await request.form(max_files=0, max_fields=5)
+    given = await read_form(request, max_fields=5)
     name, password = str(given.get("name", "")), str(given.get("password", ""))
     request.scope[FACTS] = {"event": "login", "principal": f"User:{name}", "resources": ["/login"]}
     cookie = await site.access.login(name, password, address_of(request))

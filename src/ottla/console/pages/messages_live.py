@@ -22,7 +22,7 @@ from ottla.console.pages.topic import find
 from ottla.console.render import path_part, render
 from ottla.console.settings import MAX_HITS, MAX_TAILS
 from ottla.console.site import Site, site_of
-from ottla.console.web import form, page_response
+from ottla.console.web import form, page_response, read_form
 
 _EVERY_S = 0.4
 _FORM_FIELDS = ("key_format", "value_format", "key", "value", "header", "path", "begin", "at", "partition")
@@ -86,7 +86,7 @@ async def _tail_events(request: Request, tail: Tail) -> AsyncIterator[bytes]:
 
 async def start(request: Request) -> Response:
     """A form, because a search takes the cluster's time; it changes nothing, so that any role may."""
-    given = await request.form(max_files=0, max_fields=50)
+    given = await read_form(request, max_fields=50)
     fields = QueryParams([(name, str(given.get(name, ""))) for name in _FORM_FIELDS])
     site = site_of(request)
     _, topic = await find(request)

@@ -7,6 +7,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from ottla.console.site import site_of
+from ottla.model.peer_text import cut
 
 _HEAD = """\
 # HELP ottla_group_lag_records Records that a group has not read yet.
@@ -31,12 +32,12 @@ async def show(request: Request) -> Response:
             if (topic, partition) not in ends:
                 continue
             lag = sampler.history.lag((topic, partition), offset, ends[topic, partition], now)
-            labels = f'group="{_escaped(group.id)}",topic="{topic}",partition="{partition}"'
+            labels = f'group="{_escaped(cut(group.id))}",topic="{topic}",partition="{partition}"'
             records.append(f"ottla_group_lag_records{{{labels}}} {lag.records}")
             if lag.seconds is not None:
                 seconds.append(f"ottla_group_lag_seconds{{{labels}}} {lag.seconds:.3f}")
     text = _HEAD.format(records="\n".join(records), seconds="\n".join(seconds), took=f"{snapshot.took_s:.6f}")
-    lines = [line for line in text.splitlines() if line]
+    lines = [line for line in text.split("\n") if line]  # no other separator: group ids may have one
     return PlainTextResponse("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
 
 

@@ -13,7 +13,7 @@ from starlette.routing import Route
 from ottla.console.errors import ConsoleError
 from ottla.console.render import path_part
 from ottla.console.site import site_of
-from ottla.console.web import back, form, page_response, text
+from ottla.console.web import back, form, number, page_response, text
 from ottla.security.grants import SUBJECT
 
 LEVELS = ("BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE", "NONE")
@@ -44,11 +44,10 @@ async def one(request: Request) -> Response:
 
     def load() -> dict[str, Any]:
         versions = site.registry.versions(subject)
-        shown = site.registry.version(subject, given.get("version") or versions[-1])
+        shown = site.registry.version(subject, number(given.get("version", ""), "Version", versions[-1]))
         older = [version for version in versions if version < shown["version"]]
-        before = (
-            site.registry.version(subject, given.get("against") or older[-1]) if older or given.get("against") else None
-        )
+        against = number(given.get("against", ""), "Version", older[-1] if older else 0)
+        before = site.registry.version(subject, against) if against else None
         try:
             level = site.registry.call("GET", f"/config/{path_part(subject)}?defaultToGlobal=true")[
                 "compatibilityLevel"
