@@ -67,6 +67,7 @@ class MasterKeys:
         self._source = open_source(config)
         self.keys = parse_master_keys(self._source.fetch())
         self._bad_file = False
+        self._changed_ids: list[str] = []
         self.renewal: KeyRenewal | None = None
         if self._source.renewed:
             self.renewal = KeyRenewal(self._source, config.ottla_encryption_master_key_refresh_ms / 1000)
@@ -85,8 +86,18 @@ class MasterKeys:
                 self._bad_file = True
 
     def _adopt(self, keys: list[MasterKey] | None) -> None:
-        """Keys that were there before stay known in memory: what they wrapped may not have been written again yet."""
+        """Keys that were there before stay known in memory: what they wrapped may not have been written again yet.
+
+        A known ID with other bytes is refused: the next start could not open what the first ones wrapped.
+        """
         if keys is None:
+            return
+        known = {key.id: key for key in self.keys}
+        changed = [key.id for key in keys if known.get(key.id, key) != key]
+        if changed and changed != self._changed_ids:
+            log.error("master_keys.refused", keys=changed, note="a known ID has other bytes: give a new key a new ID")
+        self._changed_ids = changed
+        if changed:
             return
         if keys[0].id != self.current.id:
             log.info("master_keys.rotated", key=keys[0].id, before=self.current.id)
@@ -105,7 +116,7 @@ class MasterKeys:
 
 
 def parse_master_keys(text: str) -> list[MasterKey]:
-    keys = []
+    keys: list[MasterKey] = []
     for number, line in enumerate(filter(None, (part.strip() for part in text.splitlines())), 1):
         match = _LINE.fullmatch(line)
         try:
@@ -114,8 +125,10 @@ def parse_master_keys(text: str) -> list[MasterKey]:
             key = b""
         if match is None or len(key) != KEY_BYTES:
             raise KeyStoreError(
-                f"master key {number} is not ID:BASE64 of 32 bytes (`ottla storage random-key` makes one)"
+                f"master key {number} is not ID:BASE64 of 32 bytes (`head -c 32 /dev/urandom | base64` makes one)"
             )
+        if any(known.id == match[1] and known.key != key for known in keys):
+            raise KeyStoreError(f"master key {number}: the ID {match[1]} has two keys; give each key its own ID")
         keys.append(MasterKey(match[1], key))
     if not keys:
         raise KeyStoreError("there is no master key")
