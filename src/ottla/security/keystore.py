@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from ottla.env.config.broker.config import BrokerConfig
 from ottla.env.logging import get_logger
 from ottla.env.seams import KeyDestroyedError, Storage
-from ottla.security.encrypted_since import Before, move_entry, still_there, survey
+from ottla.security.encrypted_since import PLAIN, Before, move_entry, still_there, survey
 from ottla.security.key_renewal import KeyRenewal
 from ottla.security.key_sources import FileSource, KeyStoreError, open_source
 
@@ -66,6 +66,7 @@ class MasterKeys:
     def __init__(self, config: BrokerConfig) -> None:
         self._source = open_source(config)
         self.keys = parse_master_keys(self._source.fetch())
+        self.refuses_plain = config.ottla_encryption_refuse_plain
         self._bad_file = False
         self._changed_ids: list[str] = []
         self.renewal: KeyRenewal | None = None
@@ -243,7 +244,12 @@ class KeyStore:
         """What the list says of a file that may be older than the mark; None when it is not in the list."""
         self.load()
         folder, name = os.path.split(os.path.relpath(path, self.directory))
-        return (self._before or {}).get(folder, {}).get(name)
+        note = (self._before or {}).get(folder, {}).get(name)
+        return None if note == PLAIN and self._masters.refuses_plain else note
+
+    def now_encrypted(self, path: str) -> None:
+        """A file of the list was emptied, so that it begins again as an encrypted one: take it from the list."""
+        self.renamed(f"{path}.tmp", path)
 
     def renamed(self, source: str, target: str) -> None:
         """Follow a file or folder of the list; saved at once, because the place of an older file is taken by a new one."""
@@ -271,7 +277,7 @@ class KeyStore:
             if stale:
                 self._save()
         elif self._before is None:
-            self._before = survey(self._storage, self.directory)
+            self._before = survey(self._storage, self.directory, keys_lost=self._path)
             if self._before:
                 self._save()
         self._loaded = True
