@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -149,6 +150,7 @@ CLOSED = {
     "ottla.audit.enable": "true",
     "ottla.http.listener": "127.0.0.1:9094",
     "ottla.encryption.master.key.url": "https://vault:8200/v1/transit/decrypt/ottla",
+    "ottla.encryption.refuse.plain": "true",
 }
 
 
@@ -164,13 +166,45 @@ def test_the_doctor_names_what_is_open_and_what_closes_it() -> None:
     assert all(one.fix and one.seen.startswith("here: ") for one in found)
     assert [one.level for one in check_settings(CLOSED, "here")] == ["ok"]
     assert {one.name for one in check_settings({}, "here")} >= {"open-listener", "no-acls"}, "Kafka's defaults"
+    controller = {**CLOSED, "listener.security.protocol.map": "clients : sasl_ssl"}
+    seen = [(one.name, one.seen) for one in check_settings(controller, "here") if one.level == "error"]
+    assert len(seen) == 1, "names in any case; a listener without an entry is PLAINTEXT, as a controller's is"
+    assert "CONTROLLER (PLAINTEXT) on every address" in seen[0][1]
+    tokens = {
+        **CLOSED,
+        "listener.security.protocol.map": "CLIENTS:SASL_PLAINTEXT,CONTROLLER:SASL_SSL",
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "sasl.oauthbearer.jwks.endpoint.url": "http://id.example/keys",
+    }
+    assert {one.name for one in check_settings(tokens, "here") if one.level == "error"} == {"clear-text"}
     assert [one.name for one in check_topics({"t": {"ottla.schema.validation": "quarantine"}})] == []
     bad = {"ottla.schema.validation": "quarantine", "ottla.schema.quarantine.topic": "__consumer_offsets"}
     assert [one.name for one in check_topics({"t": bad})] == ["quarantine"]
 
 
+def test_each_setting_that_the_doctor_names_closes_what_it_is_for() -> None:
+    """Also where the setting of a listener hides that of all: the line that is pasted must be the one in force."""
+    values = {
+        **CLOSED,
+        "ssl.enabled.protocols": "TLSv1.2",
+        "listener.name.clients.ssl.enabled.protocols": "TLSv1.1",
+        "listener.name.clients.ottla.sasl.oauthbearer.unsecured.enable": "true",
+        "listener.name.clients.ssl.endpoint.identification.algorithm": "",
+        "listener.name.clients.ottla.ssl.security.level": "1",
+        "allow.everyone.if.no.acl.found": "true",
+        "ottla.audit.enable": "false",
+        "ottla.encryption.refuse.plain": "false",
+    }
+    found = [one for one in check_settings(values, "here") if one.level != "ok"]
+    assert len(found) == 7
+    for one in found:
+        name, _, value = re.split(r",? (?:and|after|when) ", one.fix)[0].partition("=")
+        left = [each.name for each in check_settings({**values, name: value}, "here")]
+        assert one.name not in left, one.fix
+
+
 def test_the_doctor_looks_at_files(tmp_path: Path) -> None:
-    file, key, logs = tmp_path / "server.properties", tmp_path / "key", tmp_path / "logs"
+    file, key, logs = tmp_path / "server.properties", tmp_path / "a key", tmp_path / "logs"
     logs.mkdir(mode=0o755)
     (logs / "encryption-keys").write_text(json.dumps({"before": {"t-0": {"a.log": "", "b.log": "00"}}}))
     key.write_text("")
@@ -184,7 +218,7 @@ def test_the_doctor_looks_at_files(tmp_path: Path) -> None:
     assert {"readable-log-dir", "plain-files"} <= set(names)
     assert "hunter2" not in " ".join(one.seen for one in found)
     for command in [one.fix for one in found if one.fix.startswith("chmod")]:
-        subprocess.run(command.split(), check=True, timeout=20)
+        subprocess.run(["sh", "-c", command], check=True, timeout=20)
     left = [one.name for one in check_files(str(file), values)]
     assert left == ["plain-files"], "each command closed what it was for"
 
@@ -199,5 +233,7 @@ def test_the_doctor_asks_a_cluster_and_http_servers() -> None:
         found = json.loads(done.output)
         assert {one["name"] for one in found} >= {"no-acls", "not-encrypted", "open-http"}
         assert done.exit_code == 1, "an HTTP server answered without a login"
-        assert check_http(f"http://127.0.0.1:{port}/nowhere", 5).level == "ok"
+        unknown = check_http(f"http://127.0.0.1:{port}/nowhere", 5)
+        assert (unknown.level, "says nothing about a login" in unknown.seen) == ("warning", True), "404 is no login"
     assert check_http(url, 5).level == "warning"
+    assert check_http(Path(__file__).as_uri(), 5).level == "warning"
