@@ -127,6 +127,7 @@ def test_a_file_in_the_place_of_a_folder_is_an_error(tmp_path: Path) -> None:
             DiskStorage().make_dirs(str(path))
 
 
+OAUTH_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 OPEN = {
     "listeners": f"PLAINTEXT://:9092,EXT://{EVERYWHERE}:9094,TLS://192.0.2.1:9095,CONTROLLER://127.0.0.1:9093",
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,EXT:SASL_PLAINTEXT,TLS:SSL,CONTROLLER:PLAINTEXT",
@@ -225,13 +226,20 @@ def test_the_doctor_looks_at_files(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(120)
 def test_the_doctor_asks_a_cluster_and_http_servers() -> None:
-    with Broker(properties={"ottla.http.listener": "127.0.0.1:0"}) as broker:
+    tokens = {
+        "listeners": "PLAINTEXT://127.0.0.1:0,EXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,EXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "listener.name.ext.oauthbearer.sasl.jaas.config": f"{OAUTH_MODULE} required;",
+        "listener.name.ext.ottla.sasl.oauthbearer.unsecured.enable": "true",
+    }
+    with Broker(properties={"ottla.http.listener": "127.0.0.1:0", **tokens}) as broker:
         port = broker.node._sockets.http.getsockname()[1]  # type: ignore[union-attr]  # it listens
         url = f"http://127.0.0.1:{port}/metrics"
         words = ["doctor", "--security", "-b", broker.bootstrap_servers, "--http", url, "-o", "json"]
         done = CliRunner().invoke(ottla, words)
         found = json.loads(done.output)
-        assert {one["name"] for one in found} >= {"no-acls", "not-encrypted", "open-http"}
+        assert {one["name"] for one in found} >= {"no-acls", "not-encrypted", "open-http", "unsigned-tokens"}
         assert done.exit_code == 1, "an HTTP server answered without a login"
         unknown = check_http(f"http://127.0.0.1:{port}/nowhere", 5)
         assert (unknown.level, "says nothing about a login" in unknown.seen) == ("warning", True), "404 is no login"
