@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -16,7 +17,9 @@ from click.testing import CliRunner
 from ottla.cli.commands import ottla
 from ottla.cli.doctor_files import check_files
 from ottla.cli.doctor_security import check_http, check_settings, check_topics
+from ottla.cli.profiles import Profiles
 from ottla.env.config.load import load
+from ottla.pipelines import supervisor
 from ottla.runtime.disk import DiskStorage
 from ottla.security.exposure import is_loopback, open_listeners
 from ottla.server.errors import StartupError
@@ -118,6 +121,27 @@ def test_files_are_for_their_owner(tmp_path: Path, umask: int) -> None:
             assert mode == 0o600
         elif path.name != "master":
             assert mode & 0o027 == 0, (path, oct(mode))
+
+
+def test_state_and_logs_of_pipelines_and_profiles_are_for_their_owner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "own_command", lambda *_words: ["true"])
+    monkeypatch.setenv("OTTLA_CONFIG_DIR", str(tmp_path / "config"))
+    before = os.umask(0)
+    try:
+        state = Path(supervisor.state_directory(str(tmp_path / "state")))
+        with contextlib.suppress(ChildProcessError):  # it may have been waited for
+            os.waitpid(supervisor.start(str(state), "p", ["--option", "secret"]), 0)
+        Profiles().save()
+        (tmp_path / "config" / "profiles.new").write_text("left by a crash")
+        Profiles().save()
+    finally:
+        os.umask(before)
+    made = [state, *state.rglob("*"), tmp_path / "config", tmp_path / "config" / "profiles.json"]
+    assert len(made) > 5
+    for path in made:
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
 
 
 def test_a_file_in_the_place_of_a_folder_is_an_error(tmp_path: Path) -> None:
