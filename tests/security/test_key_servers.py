@@ -14,7 +14,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -214,15 +214,18 @@ def test_pauses_after_failures_grow_and_are_bounded() -> None:
 class Garbage(BaseHTTPRequestHandler):
     """Answers each request with the next text; a renewal of the token with `renewed`."""
 
-    renewed, secret = b"{}", b"{}"
+    renewed, secret, status = b"{}", b"{}", 200
+    paths: ClassVar[list[str]] = []
 
     def log_message(self, *_: object) -> None:
         """Nothing."""
 
     def do_GET(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.paths.append(self.path)
         body = type(self).renewed if self.path.endswith("renew-self") else type(self).secret
-        self.send_response(200)
+        self.send_response(type(self).status)
+        self.send_header("Location", "/v1/elsewhere")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -285,6 +288,17 @@ def test_whatever_a_key_server_answers_the_renewal_goes_on(
         with pytest.raises(KeyStoreError):
             MasterKeys(config(tmp_path, **unwrapping))
     assert renewal.failures == len(SECRETS)
+
+
+def test_redirects_and_long_answers_are_refused(tmp_path: Path, garbage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    good = json.dumps({"data": {"data": {"keys": master_line()}}}).encode()
+    monkeypatch.setattr(Garbage, "paths", [])
+    for status, secret in ((302, good), (307, good), (500, good), (200, b" " * 65_536 + good)):
+        monkeypatch.setattr(Garbage, "status", status)
+        monkeypatch.setattr(Garbage, "secret", secret)
+        with pytest.raises(KeyStoreError):
+            MasterKeys(config(tmp_path, **{f"{PREFIX}url": f"{garbage}secret/data/ottla"}))
+    assert Garbage.paths == ["/v1/secret/data/ottla"] * 4
 
 
 def test_a_token_of_several_lines_is_not_in_the_error(tmp_path: Path, garbage: str) -> None:
