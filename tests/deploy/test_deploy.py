@@ -159,7 +159,7 @@ def test_helm_takes_the_chart_and_its_nodes_could_start() -> None:
         assert message in refused.stderr
     for nodes in (1, 3):
         for mode in (OPEN, SECURED):
-            more = ("--set", f"nodes={nodes}", "--set-string", "properties.num\\.partitions=7")
+            more = ("--set", f"nodes={nodes}", "--set-string", "properties.num\\.partitions=7", *MAPPED)
             made = run("template", "log", chart, *cluster, *mode, *more)
             assert made.returncode == 0, made.stderr
             parts = [part for part in yaml.safe_load_all(made.stdout) if part]
@@ -179,6 +179,8 @@ REFUSED: dict[tuple[str, ...], str] = {
     ("--set", "tls.existingSecret=t", "--set", "auth.existingSecret=a"): "set console.usersSecret",
     (*OPEN, "--set-string", "properties.ssl\\.key\\.password=x"): "properties.ssl.key.password is a secret",
 }
+RULE = "RULE:^CN=(.*?)$/$1/L"
+MAPPED = ("--set-string", f"properties.ssl\\.principal\\.mapping\\.rules={RULE}")
 AUTH = """\
 listener.name.clients.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_node="p";
 super.users=User:node
@@ -211,6 +213,7 @@ def check_nodes(parts: list[dict[str, Any]], nodes: int, *, secured: bool) -> No
     config = load(properties)
     assert len(config.controller_quorum_voters) == nodes
     assert config.num_partitions == 7
+    assert properties["ssl.principal.mapping.rules"] == RULE, "the pod's shell leaves values as they are"
     errors = {one.name for one in check_settings(properties, "chart") if one.level == "error"}
     assert errors == (set() if secured else {"open-listener", "no-acls", "open-http"})
     if secured:

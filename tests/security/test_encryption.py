@@ -19,7 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.env.config.load import load
+from ottla.env.seams import File
 from ottla.runtime.disk import DiskStorage
+from ottla.security.encrypted_file import EncryptedFile
 from ottla.security.encryption import FRAME_BYTES, MAGIC, EncryptedStorage
 from ottla.security.file_headers import MAX_HEADER_BYTES
 from ottla.security.keystore import FILE_NAME, KeyStore, KeyStoreError, MasterKeys, parse_master_keys
@@ -127,7 +129,72 @@ def test_changed_or_moved_frames_are_not_taken(tmp_path: Path) -> None:
         changed = bytearray(raw)
         changed[position] ^= 1
         Path(path).write_bytes(changed)
-        assert disk.open(path).pread(200, 0) in (b"", b"a" * 100)
+        whole = b"a" * 100 + b"b" * 100
+        named = header <= position < header + 5  # length and kind of the first frame: its place tells them again
+        assert disk.open(path).pread(200, 0) in ((whole,) if named else (b"", b"a" * 100))
+
+
+def test_a_damaged_frame_costs_itself_only(tmp_path: Path) -> None:
+    """Whatever of a frame is damaged, and also where small frames are damaged together: those behind it are read, and stay."""
+    disk, path = storage(tmp_path), segment(tmp_path)
+    file, parts = disk.open(path, create=True), [bytes([65 + number]) * (40 + number) for number in range(12)]
+    starts = [sum(map(len, parts[:number])) for number in range(13)]
+    for start, part in zip(starts, parts, strict=False):
+        file.pwrite(part, start)
+    raw, plain = Path(path).read_bytes(), b"".join(parts)
+    physical = [MAX_HEADER_BYTES + start + number * 33 for number, start in enumerate(starts)]
+    for offset in (0, 1, 2, 3, 4, 5, 20, -1):
+        changed = bytearray(raw)
+        changed[physical[5 if offset < 0 else 4] + offset] ^= 1
+        Path(path).write_bytes(changed)
+        opened = disk.open(path)
+        assert opened.size() == len(plain)
+        assert opened.pread(1000, 0) == (plain if offset in range(5) else plain[: starts[4]])
+        assert opened.pread(1000, starts[5]) == plain[starts[5] :]
+        opened.pwrite(b"next", len(plain))
+        assert disk.open(path).pread(1000, starts[5]) == plain[starts[5] :] + b"next"
+    Path(path).write_bytes(raw[: physical[3]] + bytes(physical[7] - physical[3]) + raw[physical[7] :])
+    opened = disk.open(path)
+    assert opened.pread(1000, 0) == plain[: starts[3]]
+    assert opened.pread(1000, starts[7]) == plain[starts[7] :]
+    opened.truncate(starts[5])
+    opened.pwrite(b"next", starts[5])
+    assert disk.open(path).pread(4, starts[5]) == b"next"
+
+
+def test_bytes_that_look_like_frames_stop_no_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, path = storage(tmp_path), segment(tmp_path)
+    file = disk.open(path, create=True)
+    file.pwrite(b"a" * 100, 0)
+    with Path(path).open("ab") as planted:
+        planted.write(b"\0\0\0\1\1\xff" * 100_000)
+    tried: list[int] = []
+    unseal = EncryptedFile._unseal
+
+    def counted(self: EncryptedFile, frame: bytes, start: int, kind: int) -> bytes | None:
+        tried.append(start)
+        return unseal(self, frame, start, kind)
+
+    monkeypatch.setattr(EncryptedFile, "_unseal", counted)
+    assert disk.open(path).pread(1000, 0) == b"a" * 100
+    assert len(tried) < 11_000
+
+
+def test_a_corrupt_frame_is_deciphered_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who looks for the first good batch behind it asks for every byte of it."""
+    disk, path = storage(tmp_path), segment(tmp_path)
+    disk.open(path, create=True).pwrite(bytes(FRAME_BYTES) + b"behind", 0)
+    changed = bytearray(Path(path).read_bytes())
+    changed[MAX_HEADER_BYTES + 100] ^= 1
+    Path(path).write_bytes(changed)
+    opened, reads = disk.open(path), []
+    inner: File = opened._inner  # type: ignore[attr-defined]  # the disk below the encrypted file
+    read = inner.pread
+    monkeypatch.setattr(opened, "_inner", inner)
+    monkeypatch.setattr(type(inner), "pread", lambda _, length, position: reads.append(1) or read(length, position))
+    assert all(opened.pread(1000, position) == b"" for position in range(1000))
+    assert len(reads) == 1
+    assert opened.pread(1000, FRAME_BYTES) == b"behind"
 
 
 def test_plain_files_stay_readable(tmp_path: Path) -> None:

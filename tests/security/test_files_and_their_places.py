@@ -13,17 +13,21 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from ottla.env.config import TopicConfig
 from ottla.env.seams import File
 from ottla.log.checkpoints import write_partition_metadata
-from ottla.model.ids import Uuid
+from ottla.log.log_store import LogStore
+from ottla.model.ids import TopicPartition, Uuid
+from ottla.runtime.clock import SystemRandom
 from ottla.runtime.disk import DiskStorage
 from ottla.security.encryption import EncryptedStorage, UnauthenticFileError
 from ottla.security.file_headers import MAX_HEADER_BYTES
-from ottla.security.keystore import FILE_NAME, KeyStoreError
+from ottla.security.keystore import FILE_NAME, KeyStoreError, MasterKeys
 from ottla.server.errors import StartupError
 from ottla.server.storage import ENCRYPTION_KEYS
 from ottla.testing import Broker
-from tests.security.test_encryption import master_line, storage
+from tests.log.partition_files import NOW, append
+from tests.security.test_encryption import config, master_line, storage
 from tests.upgrade.archive import unpack
 
 A, B = Uuid(b"a" * 16), Uuid(b"b" * 16)
@@ -250,3 +254,62 @@ def refused(node: Path, properties: dict[str, str], message: str, capfd: pytest.
 
 def logs(node: Path) -> dict[str, str]:
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(node.rglob("t-*/*.log"))}
+
+
+def test_a_directory_that_lost_its_keys_is_not_marked_again(tmp_path: Path) -> None:
+    """To make a new mark would accept planted files, and new topic keys would take the place of those that a backup brings."""
+    inside = folder(tmp_path, "a-0", A)
+    write(storage(tmp_path), inside / FIRST, b"data")
+    (tmp_path / FILE_NAME).unlink()
+    (inside / SECOND).write_bytes(b"planted")
+    with pytest.raises(KeyStoreError, match=f"missing, and .*{FIRST} is encrypted"):
+        storage(tmp_path).check()
+    assert not (tmp_path / FILE_NAME).exists()
+
+
+def test_plain_files_can_be_refused_for_good(tmp_path: Path) -> None:
+    """Someone who exchanges the whole directory takes the mark away; the node's own settings are not in it."""
+    planted = folder(tmp_path, "a-0", A) / FIRST
+    planted.write_bytes(b"planted")
+    (tmp_path / "master").write_text(master_line())
+    refusing = {
+        "ottla.encryption.master.key.file": str(tmp_path / "master"),
+        "ottla.encryption.refuse.plain": "true",
+    }
+    disk = EncryptedStorage(DiskStorage(), [str(tmp_path)], MasterKeys(config(tmp_path, **refusing)))
+    disk.check()
+    with pytest.raises(UnauthenticFileError, match="is not encrypted"):
+        disk.open(str(planted))
+    assert planted.read_bytes() == b"planted"
+    assert storage(tmp_path).read_bytes(str(planted)) == b"planted", "without the setting it is from before the mark"
+
+
+@pytest.mark.parametrize("cut_at", [0, 1])
+def test_a_log_that_is_cut_back_into_a_plain_segment_goes_on_encrypted(tmp_path: Path, cut_at: int) -> None:
+    """A follower is cut where its new leader says, also below the offset at which encryption was switched on."""
+    partition, topic_config = TopicPartition("a", 0), TopicConfig()
+    store = LogStore(DiskStorage(), SystemRandom(), [str(tmp_path / "data")])
+    store.open_directories()
+    log = store.create(partition, A, topic_config, NOW)
+    append(log, b"PLAIN")
+    append(log, b"PLAIN")
+    store.shutdown(NOW)
+    (tmp_path / "data" / "master").write_text(master_line())
+    disk = storage(tmp_path / "data")
+    store = LogStore(disk, SystemRandom(), [str(tmp_path / "data")])
+    store.custody = disk
+    store.open_directories()
+    store.load(lambda _topic: topic_config, NOW)
+    loaded = store.get(partition)
+    assert loaded is not None
+    append(loaded, b"SECRET")
+    loaded.truncate_to(cut_at, NOW)
+    append(loaded, b"SECRET")
+    store.shutdown(NOW)
+    files = b"".join(path.read_bytes() for path in tmp_path.rglob("*.log"))
+    assert b"SECRET" not in files
+    assert (b"PLAIN" in files) == bool(cut_at)
+    active = f"{'0' * 19}{cut_at}.log"
+    (tmp_path / "data" / "a-0" / active).write_bytes(b"planted where a plain file was once")
+    with pytest.raises(UnauthenticFileError):
+        storage(tmp_path / "data").open(str(tmp_path / "data" / "a-0" / active))

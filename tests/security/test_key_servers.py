@@ -8,19 +8,21 @@ from __future__ import annotations
 import base64
 import json
 import os
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from ottla.security import key_renewal
+from ottla.security import key_renewal, key_sources
 from ottla.security.key_renewal import LONGEST_PAUSE_S, KeyRenewal
-from ottla.security.key_sources import KeyStoreError
-from ottla.security.keystore import FILE_NAME, MasterKeys
+from ottla.security.key_sources import CommandSource, KeyStoreError
+from ottla.security.keystore import FILE_NAME, MasterKeys, parse_master_keys
 from ottla.server import master_keys
 from ottla.testing import Broker
 from tests.security.test_encryption import config, master_line
@@ -207,3 +209,138 @@ def test_pauses_after_failures_grow_and_are_bounded() -> None:
     assert taken is not None
     assert taken[0].id == "back"
     assert renewal.take() is None
+
+
+class Garbage(BaseHTTPRequestHandler):
+    """Answers each request with the next text; a renewal of the token with `renewed`."""
+
+    renewed, secret, status = b"{}", b"{}", 200
+    paths: ClassVar[list[str]] = []
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+    def do_GET(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.paths.append(self.path)
+        body = type(self).renewed if self.path.endswith("renew-self") else type(self).secret
+        self.send_response(type(self).status)
+        self.send_header("Location", "/v1/elsewhere")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_POST(self) -> None:
+        self.do_GET()
+
+
+@pytest.fixture
+def garbage() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Garbage)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/v1/"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+DEEP = b"[" * 60_000
+LEASES = [b'"x"', b"NaN", b"-5", b"1e-9", b"{}", b"1" + b"0" * 400, b"true", b"null"]
+SECRETS = [
+    b'{"data": "x"}',
+    b'{"data": [1]}',
+    b'{"data": {"data": [], "keys": 1}}',
+    b"[]",
+    b"x",
+    b'{"data": null}',
+    DEEP,
+]
+
+
+def test_whatever_a_key_server_answers_the_renewal_goes_on(
+    tmp_path: Path, garbage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An answer that cannot be used is a failure that is counted; any other error would end the thread without a word."""
+    (tmp_path / "token").write_text("hvs.token")
+    (tmp_path / "wrapped").write_text("m:vault:v1:AAAA\n")
+    url = {f"{PREFIX}url": f"{garbage}secret/data/ottla", f"{PREFIX}token.file": str(tmp_path / "token")}
+    unwrapping = {
+        **url,
+        f"{PREFIX}url": f"{garbage}transit/decrypt/o",
+        f"{PREFIX}wrapped.file": str(tmp_path / "wrapped"),
+    }
+    good = json.dumps({"data": {"data": {"keys": master_line()}}}).encode()
+    monkeypatch.setattr(Garbage, "secret", good)
+    source = MasterKeys(config(tmp_path, **url))._source
+    renewal = KeyRenewal(source, 300)
+    for text in [
+        *(b'{"auth": {"renewable": true, "lease_duration": %s}}' % lease for lease in LEASES),
+        b'{"auth": [1]}',
+    ]:
+        monkeypatch.setattr(Garbage, "renewed", text)
+        assert 1 <= renewal._ask() <= 300, "no lease makes it ask all the time"
+        assert renewal.failures == 0
+    monkeypatch.setattr(Garbage, "renewed", b"{}")
+    for text in SECRETS:
+        monkeypatch.setattr(Garbage, "secret", text)
+        renewal._ask()
+        with pytest.raises(KeyStoreError):
+            MasterKeys(config(tmp_path, **unwrapping))
+    assert renewal.failures == len(SECRETS)
+
+
+def test_redirects_and_long_answers_are_refused(tmp_path: Path, garbage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    good = json.dumps({"data": {"data": {"keys": master_line()}}}).encode()
+    monkeypatch.setattr(Garbage, "paths", [])
+    for status, secret in ((302, good), (307, good), (500, good), (200, b" " * 65_536 + good)):
+        monkeypatch.setattr(Garbage, "status", status)
+        monkeypatch.setattr(Garbage, "secret", secret)
+        with pytest.raises(KeyStoreError):
+            MasterKeys(config(tmp_path, **{f"{PREFIX}url": f"{garbage}secret/data/ottla"}))
+    assert Garbage.paths == ["/v1/secret/data/ottla"] * 4
+
+
+def test_a_token_of_several_lines_is_not_in_the_error(tmp_path: Path, garbage: str) -> None:
+    (tmp_path / "token").write_text("hvs.token\n# of the cluster\n")
+    settings = {f"{PREFIX}url": f"{garbage}secret/data/ottla", f"{PREFIX}token.file": str(tmp_path / "token")}
+    with pytest.raises(KeyStoreError, match="one line") as refused:
+        MasterKeys(config(tmp_path, **settings))
+    assert "hvs.token" not in str(refused.value)
+
+
+def test_a_command_that_hangs_or_floods_is_ended_with_its_children(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted = tmp_path / "pid"
+    monkeypatch.setattr(key_sources, "_COMMAND_TIMEOUT_S", 0.5)
+    for words in (f"sleep 600 & echo $! > {noted}; wait", f"yes & echo $! > {noted}; wait"):
+        with pytest.raises(KeyStoreError, match=r"command failed: exit code -9"):
+            CommandSource(f"sh -c '{words}'").fetch()
+        until(lambda: not alive(int(noted.read_text())), "a child of the command lives on", 20)
+    with pytest.raises(KeyStoreError, match="exit code 3"):
+        CommandSource("sh -c 'exit 3'").fetch()
+    assert CommandSource("cat").fetch() == "", "it does not read the terminal of the node"
+
+
+def alive(pid: int) -> bool:
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+
+
+def test_a_known_id_with_other_bytes_is_not_adopted(tmp_path: Path) -> None:
+    """Topic keys that the first bytes wrapped could not be opened after the next start."""
+    file = tmp_path / "master"
+    file.write_text(master_line("m1"))
+    masters = MasterKeys(config(tmp_path, **{f"{PREFIX}file": str(file)}))
+    first = masters.current.key
+    file.write_text(master_line("m2", b"2") + master_line("m1", b"x"))
+    masters.refresh()
+    assert [(key.id, key.key) for key in masters.keys] == [("m1", first)]
+    file.write_text(master_line("m2", b"2") + master_line("m1") + "\n")
+    masters.refresh()
+    assert [key.id for key in masters.keys] == ["m2", "m1"]
+    with pytest.raises(KeyStoreError, match="two keys"):
+        parse_master_keys(master_line("m1") + master_line("m1", b"x"))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -15,7 +17,9 @@ from click.testing import CliRunner
 from ottla.cli.commands import ottla
 from ottla.cli.doctor_files import check_files
 from ottla.cli.doctor_security import check_http, check_settings, check_topics
+from ottla.cli.profiles import Profiles
 from ottla.env.config.load import load
+from ottla.pipelines import supervisor
 from ottla.runtime.disk import DiskStorage
 from ottla.security.exposure import is_loopback, open_listeners
 from ottla.server.errors import StartupError
@@ -119,6 +123,27 @@ def test_files_are_for_their_owner(tmp_path: Path, umask: int) -> None:
             assert mode & 0o027 == 0, (path, oct(mode))
 
 
+def test_state_and_logs_of_pipelines_and_profiles_are_for_their_owner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "own_command", lambda *_words: ["true"])
+    monkeypatch.setenv("OTTLA_CONFIG_DIR", str(tmp_path / "config"))
+    before = os.umask(0)
+    try:
+        state = Path(supervisor.state_directory(str(tmp_path / "state")))
+        with contextlib.suppress(ChildProcessError):  # it may have been waited for
+            os.waitpid(supervisor.start(str(state), "p", ["--option", "secret"]), 0)
+        Profiles().save()
+        (tmp_path / "config" / "profiles.new").write_text("left by a crash")
+        Profiles().save()
+    finally:
+        os.umask(before)
+    made = [state, *state.rglob("*"), tmp_path / "config", tmp_path / "config" / "profiles.json"]
+    assert len(made) > 5
+    for path in made:
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
+
+
 def test_a_file_in_the_place_of_a_folder_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "file", tmp_path / "file" / "below"):
@@ -126,6 +151,7 @@ def test_a_file_in_the_place_of_a_folder_is_an_error(tmp_path: Path) -> None:
             DiskStorage().make_dirs(str(path))
 
 
+OAUTH_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 OPEN = {
     "listeners": f"PLAINTEXT://:9092,EXT://{EVERYWHERE}:9094,TLS://192.0.2.1:9095,CONTROLLER://127.0.0.1:9093",
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,EXT:SASL_PLAINTEXT,TLS:SSL,CONTROLLER:PLAINTEXT",
@@ -149,6 +175,7 @@ CLOSED = {
     "ottla.audit.enable": "true",
     "ottla.http.listener": "127.0.0.1:9094",
     "ottla.encryption.master.key.url": "https://vault:8200/v1/transit/decrypt/ottla",
+    "ottla.encryption.refuse.plain": "true",
 }
 
 
@@ -164,13 +191,45 @@ def test_the_doctor_names_what_is_open_and_what_closes_it() -> None:
     assert all(one.fix and one.seen.startswith("here: ") for one in found)
     assert [one.level for one in check_settings(CLOSED, "here")] == ["ok"]
     assert {one.name for one in check_settings({}, "here")} >= {"open-listener", "no-acls"}, "Kafka's defaults"
+    controller = {**CLOSED, "listener.security.protocol.map": "clients : sasl_ssl"}
+    seen = [(one.name, one.seen) for one in check_settings(controller, "here") if one.level == "error"]
+    assert len(seen) == 1, "names in any case; a listener without an entry is PLAINTEXT, as a controller's is"
+    assert "CONTROLLER (PLAINTEXT) on every address" in seen[0][1]
+    tokens = {
+        **CLOSED,
+        "listener.security.protocol.map": "CLIENTS:SASL_PLAINTEXT,CONTROLLER:SASL_SSL",
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "sasl.oauthbearer.jwks.endpoint.url": "http://id.example/keys",
+    }
+    assert {one.name for one in check_settings(tokens, "here") if one.level == "error"} == {"clear-text"}
     assert [one.name for one in check_topics({"t": {"ottla.schema.validation": "quarantine"}})] == []
     bad = {"ottla.schema.validation": "quarantine", "ottla.schema.quarantine.topic": "__consumer_offsets"}
     assert [one.name for one in check_topics({"t": bad})] == ["quarantine"]
 
 
+def test_each_setting_that_the_doctor_names_closes_what_it_is_for() -> None:
+    """Also where the setting of a listener hides that of all: the line that is pasted must be the one in force."""
+    values = {
+        **CLOSED,
+        "ssl.enabled.protocols": "TLSv1.2",
+        "listener.name.clients.ssl.enabled.protocols": "TLSv1.1",
+        "listener.name.clients.ottla.sasl.oauthbearer.unsecured.enable": "true",
+        "listener.name.clients.ssl.endpoint.identification.algorithm": "",
+        "listener.name.clients.ottla.ssl.security.level": "1",
+        "allow.everyone.if.no.acl.found": "true",
+        "ottla.audit.enable": "false",
+        "ottla.encryption.refuse.plain": "false",
+    }
+    found = [one for one in check_settings(values, "here") if one.level != "ok"]
+    assert len(found) == 7
+    for one in found:
+        name, _, value = re.split(r",? (?:and|after|when) ", one.fix)[0].partition("=")
+        left = [each.name for each in check_settings({**values, name: value}, "here")]
+        assert one.name not in left, one.fix
+
+
 def test_the_doctor_looks_at_files(tmp_path: Path) -> None:
-    file, key, logs = tmp_path / "server.properties", tmp_path / "key", tmp_path / "logs"
+    file, key, logs = tmp_path / "server.properties", tmp_path / "a key", tmp_path / "logs"
     logs.mkdir(mode=0o755)
     (logs / "encryption-keys").write_text(json.dumps({"before": {"t-0": {"a.log": "", "b.log": "00"}}}))
     key.write_text("")
@@ -184,20 +243,29 @@ def test_the_doctor_looks_at_files(tmp_path: Path) -> None:
     assert {"readable-log-dir", "plain-files"} <= set(names)
     assert "hunter2" not in " ".join(one.seen for one in found)
     for command in [one.fix for one in found if one.fix.startswith("chmod")]:
-        subprocess.run(command.split(), check=True, timeout=20)
+        subprocess.run(["sh", "-c", command], check=True, timeout=20)
     left = [one.name for one in check_files(str(file), values)]
     assert left == ["plain-files"], "each command closed what it was for"
 
 
 @pytest.mark.timeout(120)
 def test_the_doctor_asks_a_cluster_and_http_servers() -> None:
-    with Broker(properties={"ottla.http.listener": "127.0.0.1:0"}) as broker:
+    tokens = {
+        "listeners": "PLAINTEXT://127.0.0.1:0,EXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,EXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "listener.name.ext.oauthbearer.sasl.jaas.config": f"{OAUTH_MODULE} required;",
+        "listener.name.ext.ottla.sasl.oauthbearer.unsecured.enable": "true",
+    }
+    with Broker(properties={"ottla.http.listener": "127.0.0.1:0", **tokens}) as broker:
         port = broker.node._sockets.http.getsockname()[1]  # type: ignore[union-attr]  # it listens
         url = f"http://127.0.0.1:{port}/metrics"
         words = ["doctor", "--security", "-b", broker.bootstrap_servers, "--http", url, "-o", "json"]
         done = CliRunner().invoke(ottla, words)
         found = json.loads(done.output)
-        assert {one["name"] for one in found} >= {"no-acls", "not-encrypted", "open-http"}
+        assert {one["name"] for one in found} >= {"no-acls", "not-encrypted", "open-http", "unsigned-tokens"}
         assert done.exit_code == 1, "an HTTP server answered without a login"
-        assert check_http(f"http://127.0.0.1:{port}/nowhere", 5).level == "ok"
+        unknown = check_http(f"http://127.0.0.1:{port}/nowhere", 5)
+        assert (unknown.level, "says nothing about a login" in unknown.seen) == ("warning", True), "404 is no login"
     assert check_http(url, 5).level == "warning"
+    assert check_http(Path(__file__).as_uri(), 5).level == "warning"

@@ -6,6 +6,7 @@ import json
 import os
 import stat
 from collections.abc import Iterator, Mapping
+from shlex import quote
 
 from ottla.cli.findings import Finding, error, ok, warning
 
@@ -52,7 +53,7 @@ def _directories(values: Mapping[str, str]) -> Iterator[Finding]:
             continue
         mode = _mode(directory)
         if mode is not None and mode & stat.S_IRWXO:
-            fix = f"chmod -R o-rwx {directory}"
+            fix = f"chmod -R o-rwx {quote(directory)}"
             yield warning("readable-log-dir", f"{directory} is open to every user of this machine", fix)
         yield from _loose(f"{directory}/{_KEY_STORE}", "the wrapped keys", keep="600")
         yield from _older_files(directory)
@@ -75,14 +76,11 @@ def _loose(path: str, holds: str, *, keep: str) -> Iterator[Finding]:
     mode = _mode(path)
     if mode is None:
         return
+    fix = f"chmod {keep} {quote(path)}"
     if mode & stat.S_IRWXO:
-        yield error(
-            "readable-secret", f"{path} ({holds}) is open to every user: mode {mode:04o}", f"chmod {keep} {path}"
-        )
+        yield error("readable-secret", f"{path} ({holds}) is open to every user: mode {mode:04o}", fix)
     elif mode & stat.S_IRWXG:
-        yield warning(
-            "readable-secret", f"{path} ({holds}) is open to its group: mode {mode:04o}", f"chmod {keep} {path}"
-        )
+        yield warning("readable-secret", f"{path} ({holds}) is open to its group: mode {mode:04o}", fix)
 
 
 def _mode(path: str) -> int | None:

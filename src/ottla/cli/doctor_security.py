@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from ottla.cli.findings import Finding, error, ok, warning
+from ottla.env.config.listeners import SECURITY_PROTOCOLS
 from ottla.security.exposure import is_loopback
 
+_ADDRESS = "give an address that clients use, such as http://HOST:8081/subjects, with a path that exists"
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _OLD_TLS = {"TLSv1", "TLSv1.1", "SSLv3"}
 _KEY_SOURCES = ("file", "env", "command", "url")
 _USERS_FILE = "ottla.http.users.file"
+_IDENTIFICATION = "ssl.endpoint.identification.algorithm"
 Values = Mapping[str, str]
 
 
@@ -28,9 +32,13 @@ class _Listener(NamedTuple):
     def remote(self) -> bool:
         return not is_loopback(self.host)
 
+    def setting(self, values: Values, name: str) -> str:
+        """The name under which the setting is in force: of this listener, or of all."""
+        own = f"listener.name.{self.name.lower()}.{name}"
+        return own if values.get(own) else name
+
     def of(self, values: Values, name: str, default: str = "") -> str:
-        """A setting of this listener, or of all."""
-        return values.get(f"listener.name.{self.name.lower()}.{name}") or values.get(name) or default
+        return values.get(self.setting(values, name)) or default
 
 
 def check_settings(values: Values, where: str) -> Iterator[Finding]:
@@ -46,14 +54,14 @@ def check_settings(values: Values, where: str) -> Iterator[Finding]:
 
 
 def _listeners(values: Values) -> Iterator[_Listener]:
-    protocols = dict(
-        pair.strip().split(":", 1)
-        for pair in values.get("listener.security.protocol.map", "").split(",")
-        if ":" in pair
-    )
+    protocols = {name: name for name in SECURITY_PROTOCOLS}
+    for pair in values.get("listener.security.protocol.map", "").upper().split(","):
+        name, _, protocol = pair.rpartition(":")
+        protocols[name.strip()] = protocol.strip()
     for text in (values.get("listeners") or "PLAINTEXT://:9092").split(","):
         name, _, address = text.strip().partition("://")
-        yield _Listener(name, protocols.get(name, name).upper(), address.rpartition(":")[0])
+        # Kafka's default for a controller's listener, which the map need not name.
+        yield _Listener(name, protocols.get(name.upper(), "PLAINTEXT"), address.rpartition(":")[0])
 
 
 def _listener(listener: _Listener, values: Values) -> Iterator[Finding]:
@@ -63,15 +71,21 @@ def _listener(listener: _Listener, values: Values) -> Iterator[Finding]:
     if listener.protocol == "PLAINTEXT" and listener.remote:
         yield error("open-listener", f"{place} takes everybody as User:ANONYMOUS", close)
     if listener.protocol == "SASL_PLAINTEXT" and listener.remote:
-        passwords = "PLAIN" in listener.of(values, "sasl.enabled.mechanisms").upper().replace(" ", "").split(",")
-        seen = f"{place} sends {'passwords and records' if passwords else 'records'} in the clear"
+        mechanisms = listener.of(values, "sasl.enabled.mechanisms").upper().replace(" ", "").split(",")
+        passwords = not {"PLAIN", "OAUTHBEARER"}.isdisjoint(mechanisms)
+        seen = f"{place} sends {'passwords or tokens, and records' if passwords else 'records'} in the clear"
         yield (error if passwords else warning)("clear-text", seen, close)
     if listener.protocol == "SSL" and listener.of(values, "ssl.client.auth", "none").lower() != "required":
         fix = f"{prefix}ssl.client.auth=required, or SASL_SSL"
         yield warning("anonymous-tls", f"{place} takes clients without a certificate as User:ANONYMOUS", fix)
     if listener.of(values, "ottla.sasl.oauthbearer.unsecured.enable").lower() == "true" and "SASL" in listener.protocol:
-        fix = "ottla.sasl.oauthbearer.unsecured.enable=false and sasl.oauthbearer.jwks.endpoint.url"
+        name = listener.setting(values, "ottla.sasl.oauthbearer.unsecured.enable")
+        fix = f"{name}=false and sasl.oauthbearer.jwks.endpoint.url"
         yield error("unsigned-tokens", f"{place} takes OAUTHBEARER tokens that nobody signed", fix)
+    keys = listener.of(values, "sasl.oauthbearer.jwks.endpoint.url")
+    if "SASL" in listener.protocol and keys.startswith("http://") and not is_loopback(urlsplit(keys).hostname or ""):
+        fix = f"{listener.setting(values, 'sasl.oauthbearer.jwks.endpoint.url')}=https://..."
+        yield error("clear-text", f"{place} fetches the keys of tokens in the clear ({keys})", fix)
     if "SSL" in listener.protocol.removeprefix("SASL_"):
         yield from _tls(listener, values, place, prefix)
 
@@ -86,13 +100,12 @@ def _tls(listener: _Listener, values: Values, place: str, prefix: str) -> Iterat
         )
     old = _OLD_TLS & {part.strip() for part in listener.of(values, "ssl.enabled.protocols").split(",")}
     if old:
-        yield error("old-tls", f"{place} offers {', '.join(sorted(old))}", "ssl.enabled.protocols=TLSv1.2,TLSv1.3")
-    verifies = values.get("ssl.endpoint.identification.algorithm")
-    if verifies is not None and not verifies.strip():
-        yield warning(
-            "names-not-checked", f"{place}: host names in certificates are not compared",
-            "ssl.endpoint.identification.algorithm=https",
-        )  # fmt: skip
+        fix = f"{listener.setting(values, 'ssl.enabled.protocols')}=TLSv1.2,TLSv1.3"
+        yield error("old-tls", f"{place} offers {', '.join(sorted(old))}", fix)
+    for name in (f"{prefix}{_IDENTIFICATION}", _IDENTIFICATION):
+        if not values.get(name, "https").strip():
+            seen = f"{place}: host names in certificates are not compared"
+            yield warning("names-not-checked", seen, f"{name}=https")
 
 
 def _authorizer(values: Values, remote: bool) -> Iterator[Finding]:  # noqa: FBT001 - one fact of the listeners
@@ -137,6 +150,9 @@ def _at_rest(values: Values) -> Iterator[Finding]:
     if not any(values.get(f"ottla.encryption.master.key.{source}") for source in _KEY_SOURCES):
         fix = 'ottla.encryption.master.key.file=FILE with `echo "2026:$(head -c 32 /dev/urandom | base64)"`, or .url of a key server'
         yield warning("not-encrypted", "records, settings and users' credentials are plain on disk", fix)
+    elif values.get("ottla.encryption.refuse.plain", "false").lower() != "true":
+        fix = "ottla.encryption.refuse.plain=true, when --config FILE lists no plain-files"
+        yield warning("plain-accepted", "a whole plain directory in the place of an encrypted one is accepted", fix)
     if values.get("ottla.encryption.master.key.env"):
         fix = "ottla.encryption.master.key.file, .command or .url"
         yield warning("key-in-environment", "the master key is in the environment, which other tools print", fix)
@@ -161,14 +177,18 @@ def check_http(url: str, timeout: float) -> Finding:
     from urllib.error import HTTPError, URLError
     from urllib.request import ProxyHandler, build_opener
 
+    if not url.lower().startswith(("http://", "https://")):
+        return warning("http", f"{url} is no address of an HTTP server", _ADDRESS)
     try:
         with build_opener(ProxyHandler({})).open(url, timeout=timeout) as answer:
             status, at = answer.status, answer.geturl()
     except HTTPError as refused:
         refused.close()
-        return ok("http", f"{url} asks for a login (it answers {refused.code})")
+        if refused.code in (401, 403):
+            return ok("http", f"{url} asks for a login (it answers {refused.code})")
+        return warning("http", f"{url} answers {refused.code}, which says nothing about a login", _ADDRESS)
     except (URLError, OSError, ValueError) as reason:
-        return warning("http", f"{url} cannot be asked: {reason}", "give the address that clients use")
+        return warning("http", f"{url} cannot be asked: {reason}", _ADDRESS)
     if at.rstrip("/").endswith("/login"):
         return ok("http", f"{url} asks for a login")
     fix = "--users FILE for `ottla console`, `ottla registry` and `ottla pipeline serve`; ottla.http.users.file for a node"

@@ -41,12 +41,13 @@ class Profiles:
 
     def save(self) -> None:
         path = config_file()
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         text = json.dumps(
             {"current": self.current, "profiles": {n: asdict(p) for n, p in self.named.items()}}, indent=2
         )
         partial = path.with_suffix(".new")
-        partial.touch(mode=0o600)
+        partial.unlink(missing_ok=True)  # one that a crash left may be open to more
+        partial.touch(mode=0o600, exist_ok=False)
         partial.write_text(text + "\n", encoding="utf-8")
         partial.replace(path)
 

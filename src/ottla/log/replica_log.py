@@ -18,6 +18,7 @@ from ottla.log.epoch_cache import NO_EPOCH_OFFSET, EpochCache
 from ottla.log.file_names import (
     DELETED_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
+    LOG_SUFFIX,
     PARTITION_METADATA,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
@@ -347,6 +348,15 @@ class ReplicaLog(LocalLog):
             self._snapshots, self._segments, self.log_start_offset, offset, now_ms, self.producer_id_expiration_ms
         )
         self.producers.replicated_up_to(self.high_watermark)
+        self._leave_plain_segment(now_ms)
+
+    def _leave_plain_segment(self, now_ms: TimestampMs) -> None:
+        """With encryption at rest, a segment from before it was switched on takes no more records."""
+        is_plain = getattr(self.log_dir.storage, "is_plain", None)
+        if is_plain is not None:
+            self._active.forget()  # an emptied file begins again, as an encrypted one
+            if is_plain(self._active.path(LOG_SUFFIX)):
+                self._roll_at(self.log_end_offset, now_ms)
 
     def _empty_segments(self, cut: _Cut) -> None:
         """The old segments stay in the list until the new one is there: a log has at least one."""

@@ -225,8 +225,8 @@ class PipelineRun:
         """Two drivers on one checkpoint would take turns in overwriting each other's progress."""
         folder = os.path.join(self.settings.checkpoints, self.pipeline.name)
         try:
-            os.makedirs(folder, exist_ok=True)
-            descriptor = os.open(os.path.join(folder, ".ottla.lock"), os.O_RDWR | os.O_CREAT, 0o644)
+            os.makedirs(folder, mode=0o700, exist_ok=True)  # Spark's state stores in it hold records
+            descriptor = os.open(os.path.join(folder, ".ottla.lock"), os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as problem:
             raise TableError(f"the checkpoint {folder} cannot be made: {problem.strerror}") from problem
         try:

@@ -154,7 +154,7 @@ def _stderr_to(path: str | None) -> Iterator[None]:
         yield
         return
     kept = os.dup(2)
-    target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         os.dup2(target, 2)
         yield

@@ -31,7 +31,7 @@ def state_directory(given: str | None = None) -> str:
     if not base:
         home = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
         base = os.path.join(home, "ottla", "pipelines")
-    os.makedirs(base, exist_ok=True)
+    os.makedirs(base, mode=0o700, exist_ok=True)
     return base
 
 
@@ -85,7 +85,8 @@ def start(state: str, name: str, words: list[str], command: Sequence[str] = _PIP
     write_json(status, {**kept, "name": name, "kind": kind, "state": "starting", "at": time.time()})
     whole = own_command(*command, *_hidden(words, definition.removesuffix(".json") + ".options.json"))
     whole += ["--quiet", "--status", status] if kind == "pipeline" else []
-    with open(log, "ab") as output:
+    # For its owner only: errors of a connector or a pipeline quote records and addresses.
+    with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as output:
         process = subprocess.Popen(  # noqa: S603 - our own command
             whole, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True, cwd=cwd
         )

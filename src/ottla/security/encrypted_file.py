@@ -5,6 +5,8 @@
 
 Every write at the end of a file is one frame or more of at most 64 KiB; a frame is never written again, so a torn write
 costs the torn frame and nothing before it. A cut inside a frame is a frame of its own that says where the file now ends.
+A damaged frame costs itself only: the next authentic one is searched for, and the place that it is sealed with tells how many
+plain bytes are between the two.
 The file's key is derived from the topic's key and the salt. A frame is authenticated with its position and with the header's
 tag, so neither frames nor files can be moved. Positions above are those of the plain bytes: `_starts` maps them. Encryption
 can be switched on over existing data and covers what is written from then on: files that were plain then stay so, and no
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -50,6 +53,12 @@ _FRAME = Struct(">IB12s")
 _PLACE = Struct(">QIB")
 _SIZE = Struct(">Q")
 _TAG = 16
+_OVERHEAD = _FRAME.size + _TAG
+_FRAME_START = re.compile(rb"(?=(?:\x00\x00..|\x00\x01\x00\x00)[\x01\x02])", re.DOTALL)
+"""A length of at most 64 KiB and a kind; in encrypted bytes once in four million positions."""
+_MAX_LOST_FRAMES = 128
+_MAX_TRIES = 10_000
+"""Each deciphers one frame: a file that was made to look full of frames stops no start."""
 
 _spare: list[bytearray] = []
 """A buffer for sealed frames, kept because fresh memory costs more than the cipher. Also used by threads: only pop and
@@ -114,7 +123,10 @@ class EncryptedFile:
         """Of each frame: physical position of its header, payload bytes, how many of them count."""
         self._end = 0
         self._physical_end = 0
-        self._last: tuple[int, bytes] = (-1, b"")
+        self._searched = 0
+        """The size of the file in which no frame was found behind the last one."""
+        self._last: tuple[int, bytes | None] = (-1, b"")
+        """The frame that was read last, None when it is corrupt: who looks for what follows it asks byte by byte."""
 
     # Frames
 
@@ -141,21 +153,62 @@ class EncryptedFile:
         position = self._physical_end
         while position + _FRAME.size <= size:
             length, kind, _ = _FRAME.unpack(self._inner.pread(_FRAME.size, position))
-            after = position + _FRAME.size + length + _TAG
-            if kind not in (_DATA, _CUT) or not 0 < length <= FRAME_BYTES or after > size:
-                break
-            if kind == _DATA:
-                self._starts.append(self._end)
-                self._places.append((position, length, length))
-                self._end += length
+            after = position + _OVERHEAD + length
+            sound = kind in (_DATA, _CUT) and 0 < length <= FRAME_BYTES and after <= size
+            if sound and kind == _DATA:
+                self._add_frame(position, length)
             else:
-                sealed = self._inner.pread(_FRAME.size + length + _TAG, position)
-                cut = self._unseal(sealed, self._end)
+                cut = self._unseal(self._inner.pread(_OVERHEAD + length, position), self._end, _CUT) if sound else None
                 if cut is None:
-                    break
-                self._forget_from(_SIZE.unpack(cut)[0])
+                    found = self._pass_over(position, size) if self._searched != size else None
+                    if found is None:
+                        self._searched = size
+                        break
+                    after = found
+                else:
+                    self._forget_from(_SIZE.unpack(cut)[0])
             position = after
         self._physical_end = position
+
+    def _add_frame(self, position: int, length: int) -> None:
+        self._starts.append(self._end)
+        self._places.append((position, length, length))
+        self._end += length
+
+    def _pass_over(self, position: int, size: int) -> int | None:
+        """Where the next authentic frame begins behind damage; None when none follows: that is a torn write at the end.
+
+        What lies between counts as one frame. It opens when only its header is damaged. The damage may be the length of
+        the frame before, which led here.
+        """
+        if self._starts and self._frame_end(-1) == position:
+            before, length, _ = self._places[-1]
+            if self._unseal(self._inner.pread(_OVERHEAD + length, before), self._starts[-1], _DATA) is None:
+                self._forget_from(self._starts[-1])
+                position = before
+        tries = 0
+        for at in self._frame_starts(position + _OVERHEAD + 1, size):
+            length, kind, _ = _FRAME.unpack(self._inner.pread(_FRAME.size, at))
+            frame = self._inner.pread(_OVERHEAD + length, at)
+            for lost in range(1, min((at - position) // (_OVERHEAD + 1), _MAX_LOST_FRAMES) + 1):
+                hidden = at - position - lost * _OVERHEAD
+                tries += 1
+                if len(frame) == _OVERHEAD + length and self._unseal(frame, self._end + hidden, kind) is not None:
+                    log.error("frame.damaged", file=self.path, position=self._end, bytes=hidden)
+                    self._add_frame(position, hidden)
+                    return at
+            if tries > _MAX_TRIES:
+                break
+        return None
+
+    def _frame_starts(self, position: int, size: int) -> Iterator[int]:
+        """Positions from `position` on that look like the start of a frame."""
+        while position + _OVERHEAD < size:
+            window = self._inner.pread(READ_BYTES, position)
+            for match in _FRAME_START.finditer(window):
+                if match.start() + _FRAME.size <= len(window):
+                    yield position + match.start()
+            position += max(len(window) - _FRAME.size + 1, 1)
 
     def _forget_from(self, size: int) -> None:
         """The plain bytes from `size` on do not count any more."""
@@ -174,11 +227,12 @@ class EncryptedFile:
         sealed: bytes = self._cipher.encrypt(nonce, payload, _PLACE.pack(start, length, kind) + self._tag)
         return _FRAME.pack(length, kind, nonce) + sealed
 
-    def _unseal(self, frame: Buffer, start: int) -> bytes | None:
-        length, kind, nonce = _FRAME.unpack_from(frame)
-        sealed = memoryview(frame)[_FRAME.size :]
+    def _unseal(self, frame: Buffer, start: int, kind: int) -> bytes | None:
+        """None when the frame is not authentic. Length and kind are those of the caller: the header's may be damaged."""
+        view = memoryview(frame)
+        nonce, place = _FRAME.unpack_from(view)[2], _PLACE.pack(start, len(view) - _OVERHEAD, kind)
         try:
-            plain: bytes = self._cipher.decrypt(nonce, sealed, _PLACE.pack(start, length, kind) + self._tag)
+            plain: bytes = self._cipher.decrypt(nonce, view[_FRAME.size :], place + self._tag)
         except _invalid_tag():
             return None
         return plain
@@ -195,7 +249,6 @@ class EncryptedFile:
             if position >= start + used:
                 break
             if plain is None:
-                log.error("frame.corrupt", file=self.path, position=start)
                 break
             piece = plain[position - start : min(used, position - start + length)]
             pieces.append(piece)
@@ -219,17 +272,19 @@ class EncryptedFile:
             data = memoryview(self._inner.pread(self._frame_end(until - 1) - first, first))
             for number in range(index, until):
                 position, length, _ = self._places[number]
-                frame = data[position - first : position - first + _FRAME.size + length + _TAG]
-                whole = len(frame) == _FRAME.size + length + _TAG
-                plain = self._unseal(frame, self._starts[number]) if whole else None
-                if plain is not None:
+                frame = data[position - first : position - first + _OVERHEAD + length]
+                whole = len(frame) == _OVERHEAD + length
+                plain = self._unseal(frame, self._starts[number], _DATA) if whole else None
+                if whole:
                     self._last = (number, plain)
+                if plain is None:
+                    log.error("frame.corrupt", file=self.path, position=self._starts[number])
                 yield number, plain
             index = until
 
     def _frame_end(self, index: int) -> int:
         position, length, _ = self._places[index]
-        return position + _FRAME.size + length + _TAG
+        return position + _OVERHEAD + length
 
     def pwrite(self, data: Buffer, position: int) -> None:
         view = memoryview(data).cast("B")
@@ -266,7 +321,7 @@ class EncryptedFile:
 
     def _write_frames(self, view: memoryview, header: bytes, first: int) -> None:
         count = -(-len(view) // FRAME_BYTES)
-        size = len(header) + len(view) + count * (_FRAME.size + _TAG)
+        size = len(header) + len(view) + count * _OVERHEAD
         buffer = _take(size)
         out = memoryview(buffer)
         out[: len(header)] = header
@@ -322,7 +377,7 @@ class EncryptedFile:
         position, length, used = self._places[index]
         whole = self._starts[index] + used == size
         self._forget_from(size)
-        self._physical_end = position + _FRAME.size + length + _TAG
+        self._physical_end = position + _OVERHEAD + length
         self._inner.truncate(self._physical_end)
         if not whole or used != length:
             # The frame keeps more than counts: say so behind it. It may not be written again (see above).

@@ -12,6 +12,7 @@ import os
 
 from ottla.env.seams import Storage
 from ottla.security.file_headers import MAGIC, MAX_HEADER_BYTES, parse_header, place_of
+from ottla.security.key_sources import KeyStoreError
 
 PLAIN = ""
 _SALT_BYTES = 8
@@ -37,8 +38,12 @@ def note_of(start: bytes) -> str | None:
     return header.salt[:_SALT_BYTES].hex() if header is not None and header.version == 1 else None
 
 
-def survey(storage: Storage, directory: str) -> Before:
-    """Every file of records below the log directory that does not name its own place."""
+def survey(storage: Storage, directory: str, keys_lost: str = "") -> Before:
+    """Every file of records below the log directory that does not name its own place.
+
+    `keys_lost` is the path of an `encryption-keys` that is not there: KeyStoreError when a file is encrypted all the same. To
+    mark the directory again would accept whatever plain file was put there, and give topics new keys in the lost ones' place.
+    """
     before: Before = {}
     if not storage.is_dir(directory):
         return before
@@ -51,9 +56,13 @@ def survey(storage: Storage, directory: str) -> Before:
                 continue
             file = storage.open(f"{path}/{name}")
             try:
-                note = note_of(file.pread(MAX_HEADER_BYTES, 0))
+                start = file.pread(MAX_HEADER_BYTES, 0)
             finally:
                 file.close()
+            if keys_lost and start.startswith(MAGIC):
+                text = f"{keys_lost} is missing, and {path}/{name} is encrypted: put the file of the keys back from a backup"
+                raise KeyStoreError(text)
+            note = note_of(start)
             if note is not None:
                 before.setdefault(folder, {})[name] = note
     return before

@@ -2,8 +2,9 @@
 
 A file of records opens only where it was written: encrypted files of version 2 name their place, and of older or plain
 files only those that were there when the directory was marked (`ottla.security.encrypted_since`). Any other file is refused
-with UnauthenticFileError before a byte of it is used. What an attacker with the disk can still do is to remove files, or to put
-back older ones together with the `encryption-keys` of their time.
+with UnauthenticFileError before a byte of it is used. What an attacker with the disk can still do is to remove files, to cut frames
+off the end of a file, or to put back what the same file was before. Without `ottla.encryption.refuse.plain` also: to put a whole
+plain directory into the place of an encrypted one, because the mark goes with it.
 """
 
 from __future__ import annotations
@@ -134,6 +135,8 @@ class EncryptedStorage:
             kind = "is not encrypted" if note == PLAIN else "is encrypted as by older versions"
             text = f"{file.path} {kind} and was not there when {store.directory} was marked as encrypted. {ADVICE}"
             raise UnauthenticFileError(text)
+        if note is None and store.before_note(file.path) is not None:
+            store.now_encrypted(file.path)
         return note == PLAIN
 
     def _topic_id(self, path: str) -> bytes | None:

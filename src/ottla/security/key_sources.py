@@ -6,15 +6,19 @@ is watched by its time stamp; a command and a key server are asked again by `ott
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
+import signal
 import subprocess
+import threading
 from typing import Protocol
 
 from ottla.env.config.broker.config import BrokerConfig
 
 _COMMAND_TIMEOUT_S = 30
 _MAX_BYTES = 64 * 1024
+_COMMAND = "ottla.encryption.master.key.command"
 
 
 class KeyStoreError(ValueError):
@@ -85,16 +89,37 @@ class CommandSource:
         self._command = command
 
     def fetch(self) -> str:
+        """The first 64 KiB of what the command prints. Its whole process group ends when it takes too long or prints more."""
         try:
-            done = subprocess.run(  # noqa: S603 - the operator's own command, from the file that starts the server
-                shlex.split(self._command), capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S, check=True
+            child = subprocess.Popen(  # noqa: S603 - the operator's own command, from the file that starts the server
+                shlex.split(self._command),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
             )
-        except (OSError, ValueError, subprocess.SubprocessError) as error:
-            raise KeyStoreError(f"ottla.encryption.master.key.command failed: {type(error).__name__}") from None
-        return done.stdout[:_MAX_BYTES]
+        except (OSError, ValueError) as error:
+            raise KeyStoreError(f"{_COMMAND} failed: {type(error).__name__}") from None
+        timer = threading.Timer(_COMMAND_TIMEOUT_S, _end_group, (child,))
+        timer.start()
+        with child:
+            printed = child.stdout.read(_MAX_BYTES + 1) if child.stdout is not None else b""
+            if len(printed) > _MAX_BYTES:
+                _end_group(child)
+            child.wait()
+            timer.cancel()
+        if child.returncode != 0 or len(printed) > _MAX_BYTES:
+            raise KeyStoreError(f"{_COMMAND} failed: exit code {child.returncode}, {len(printed)} bytes")
+        return printed.decode("ascii", "replace")
 
     def wait_s(self, refresh_s: float) -> float:
         return refresh_s
+
+
+def _end_group(leader: subprocess.Popen[bytes]) -> None:
+    if leader.returncode is None:  # not reaped: the number is still that of the group
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(leader.pid, signal.SIGKILL)
 
 
 def open_source(config: BrokerConfig) -> KeySource:

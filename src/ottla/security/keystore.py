@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from ottla.env.config.broker.config import BrokerConfig
 from ottla.env.logging import get_logger
 from ottla.env.seams import KeyDestroyedError, Storage
-from ottla.security.encrypted_since import Before, move_entry, still_there, survey
+from ottla.security.encrypted_since import PLAIN, Before, move_entry, still_there, survey
 from ottla.security.key_renewal import KeyRenewal
 from ottla.security.key_sources import FileSource, KeyStoreError, open_source
 
@@ -66,7 +66,9 @@ class MasterKeys:
     def __init__(self, config: BrokerConfig) -> None:
         self._source = open_source(config)
         self.keys = parse_master_keys(self._source.fetch())
+        self.refuses_plain = config.ottla_encryption_refuse_plain
         self._bad_file = False
+        self._changed_ids: list[str] = []
         self.renewal: KeyRenewal | None = None
         if self._source.renewed:
             self.renewal = KeyRenewal(self._source, config.ottla_encryption_master_key_refresh_ms / 1000)
@@ -85,8 +87,18 @@ class MasterKeys:
                 self._bad_file = True
 
     def _adopt(self, keys: list[MasterKey] | None) -> None:
-        """Keys that were there before stay known in memory: what they wrapped may not have been written again yet."""
+        """Keys that were there before stay known in memory: what they wrapped may not have been written again yet.
+
+        A known ID with other bytes is refused: the next start could not open what the first ones wrapped.
+        """
         if keys is None:
+            return
+        known = {key.id: key for key in self.keys}
+        changed = [key.id for key in keys if known.get(key.id, key) != key]
+        if changed and changed != self._changed_ids:
+            log.error("master_keys.refused", keys=changed, note="a known ID has other bytes: give a new key a new ID")
+        self._changed_ids = changed
+        if changed:
             return
         if keys[0].id != self.current.id:
             log.info("master_keys.rotated", key=keys[0].id, before=self.current.id)
@@ -105,7 +117,7 @@ class MasterKeys:
 
 
 def parse_master_keys(text: str) -> list[MasterKey]:
-    keys = []
+    keys: list[MasterKey] = []
     for number, line in enumerate(filter(None, (part.strip() for part in text.splitlines())), 1):
         match = _LINE.fullmatch(line)
         try:
@@ -114,8 +126,10 @@ def parse_master_keys(text: str) -> list[MasterKey]:
             key = b""
         if match is None or len(key) != KEY_BYTES:
             raise KeyStoreError(
-                f"master key {number} is not ID:BASE64 of 32 bytes (`ottla storage random-key` makes one)"
+                f"master key {number} is not ID:BASE64 of 32 bytes (`head -c 32 /dev/urandom | base64` makes one)"
             )
+        if any(known.id == match[1] and known.key != key for known in keys):
+            raise KeyStoreError(f"master key {number}: the ID {match[1]} has two keys; give each key its own ID")
         keys.append(MasterKey(match[1], key))
     if not keys:
         raise KeyStoreError("there is no master key")
@@ -230,7 +244,12 @@ class KeyStore:
         """What the list says of a file that may be older than the mark; None when it is not in the list."""
         self.load()
         folder, name = os.path.split(os.path.relpath(path, self.directory))
-        return (self._before or {}).get(folder, {}).get(name)
+        note = (self._before or {}).get(folder, {}).get(name)
+        return None if note == PLAIN and self._masters.refuses_plain else note
+
+    def now_encrypted(self, path: str) -> None:
+        """A file of the list was emptied, so that it begins again as an encrypted one: take it from the list."""
+        self.renamed(f"{path}.tmp", path)
 
     def renamed(self, source: str, target: str) -> None:
         """Follow a file or folder of the list; saved at once, because the place of an older file is taken by a new one."""
@@ -258,7 +277,7 @@ class KeyStore:
             if stale:
                 self._save()
         elif self._before is None:
-            self._before = survey(self._storage, self.directory)
+            self._before = survey(self._storage, self.directory, keys_lost=self._path)
             if self._before:
                 self._save()
         self._loaded = True

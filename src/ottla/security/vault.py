@@ -3,8 +3,8 @@
 With `ottla.encryption.master.key.wrapped.file` the key server never gives its own key away: the file holds lines of
 `ID:vault:v1:...`, and each is decrypted at `.url` (`https://HOST:8200/v1/transit/decrypt/NAME`). Without that file `.url` is a secret
 with a field `keys` (`https://HOST:8200/v1/secret/data/NAME`). The token comes from a file, which is read again each time, and is
-renewed (`auth/token/renew-self`) before two thirds of its lease are over. Redirects are not followed, answers are cut off at 64 KiB, and
-plain http is for loopback only.
+renewed (`auth/token/renew-self`) before two thirds of its lease are over. Redirects are not followed, answers of more than 64 KiB are
+refused, and plain http is for loopback only. Whatever else the server answers is a KeyStoreError, which the renewal survives.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from ottla.security.key_sources import KeyStoreError
 _MAX_BYTES = 64 * 1024
 _MAX_LINES = 100
 _TIMEOUT_S = 10.0
+_SHORTEST_WAIT_S = 1.0
+_LONGEST_LEASE_S = 1e9
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _SETTING = "ottla.encryption.master.key.url"
 
@@ -48,10 +50,10 @@ class VaultSource:
         context = ssl.create_default_context(cafile=config.ottla_encryption_master_key_ca_file)
         self._opener = build_opener(ProxyHandler({}), HTTPSHandler(context=context), _NoRedirect())
         self._lease_s = 0.0
-        """Of the token, as the last renewal told; 0: it does not expire, or is not renewable."""
+        """Of the token, as the last renewal answered; 0: it does not expire, or is not renewable."""
 
     def wait_s(self, refresh_s: float) -> float:
-        return min(refresh_s, self._lease_s / 3) if self._lease_s else refresh_s
+        return min(refresh_s, max(self._lease_s / 3, _SHORTEST_WAIT_S)) if self._lease_s else refresh_s
 
     def fetch(self) -> str:
         token = self._token()
@@ -63,7 +65,11 @@ class VaultSource:
     def _token(self) -> str:
         if self._token_file is None:
             return ""
-        return _text("ottla.encryption.master.key.token.file", self._token_file).strip()
+        setting = "ottla.encryption.master.key.token.file"
+        token = _text(setting, self._token_file).strip()
+        if not token.isprintable():
+            raise KeyStoreError(f"{setting}={self._token_file}: a token is one line of printable characters")
+        return token
 
     def _renew(self, token: str) -> None:
         """A token that cannot be renewed is used as it is: the file gets a new one in time, or the next call is refused."""
@@ -74,8 +80,9 @@ class VaultSource:
         except _RefusedError:
             self._lease_s = 0.0
             return
-        auth = answer.get("auth") or {}
-        self._lease_s = float(auth.get("lease_duration") or 0) if auth.get("renewable") else 0.0
+        auth = _object(answer, "auth")
+        lease = auth.get("lease_duration") if auth.get("renewable") else None
+        self._lease_s = float(lease) if isinstance(lease, (int, float)) and 0 < lease < _LONGEST_LEASE_S else 0.0
 
     def _unwrapped(self, token: str, text: str) -> str:
         lines = []
@@ -86,13 +93,12 @@ class VaultSource:
                     f"{self._wrapped_file}: line {number} is not ID:vault:v1:... of at most {_MAX_LINES}"
                 )
             answer = self._call(self._url, token, {"ciphertext": wrapped})
-            lines.append(f"{name}:{(answer.get('data') or {}).get('plaintext', '')}")
+            lines.append(f"{name}:{_object(answer, 'data').get('plaintext', '')}")
         return "\n".join(lines)
 
     def _secret(self, answer: dict[str, Any]) -> str:
-        data = answer.get("data") or {}
-        inner = data.get("data") if isinstance(data.get("data"), dict) else data
-        keys = inner.get("keys") if isinstance(inner, dict) else None
+        data = _object(answer, "data")
+        keys = (_object(data, "data") or data).get("keys")
         if not isinstance(keys, str):
             raise KeyStoreError(f"{_SETTING}: the secret has no field `keys` with lines of ID:BASE64")
         return keys
@@ -110,7 +116,7 @@ class VaultSource:
             error.close()
             kind = _RefusedError if error.code in (400, 401, 403) else KeyStoreError
             raise kind(f"{_SETTING}: {urlsplit(url).path} answered {error.code}") from None
-        except (URLError, OSError, HTTPException, ValueError) as error:
+        except (URLError, OSError, HTTPException, ValueError, RecursionError) as error:
             raise KeyStoreError(f"{_SETTING}: {self._base} cannot be asked: {error}") from None
         if not isinstance(found, dict):
             raise KeyStoreError(f"{_SETTING}: {urlsplit(url).path} answered something else than an object")
@@ -119,6 +125,12 @@ class VaultSource:
 
 class _RefusedError(KeyStoreError):
     """The key server answered, and the answer is no."""
+
+
+def _object(answer: dict[str, Any], name: str) -> dict[str, Any]:
+    """A field that should be an object; an empty one when it is something else."""
+    found = answer.get(name)
+    return found if isinstance(found, dict) else {}
 
 
 def _text(setting: str, path: str) -> str:

@@ -146,6 +146,7 @@ def _up(
         try:
             for node in nodes:
                 output = logs.enter_context((node.directory / "ottla.log").open("ab"))
+                os.fchmod(output.fileno(), 0o640)
                 processes[node.id] = _start(node, output, override)
             addresses = _wait_until_up(configs, processes, lambda: stopping)
             if not stopping:

@@ -144,10 +144,12 @@ def _broker_row(config: BrokerConfig, name: str) -> ConfigRow:
 def _known(config: BrokerConfig, name: str) -> Setting | None:
     """The row behind a plain or listener-prefixed name. A read-only name that Kafka does not list counts as unknown.
 
-    Our own names are known: the console finds a node's HTTP address by its setting.
+    Our own names are known: the console finds a node's HTTP address by its setting, and `ottla doctor --security` what a
+    listener accepts.
     """
-    setting = config.TABLE.get(name) or config.TABLE.get(listener_base(name) or "")
-    if setting is not None and setting.undeclared and setting.mode == READ_ONLY and not name.startswith(_OURS):
+    base = listener_base(name) or name
+    setting = config.TABLE.get(name) or config.TABLE.get(base)
+    if setting is not None and setting.undeclared and setting.mode == READ_ONLY and not base.startswith(_OURS):
         return None
     return setting
 

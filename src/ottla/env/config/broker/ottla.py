@@ -55,6 +55,11 @@ class OttlaSettings(Settings):
         INT, 300_000, at_least(100),
         "How often the command or the key server is asked for the master keys while the node runs.", undeclared=True,
     )
+    ottla_encryption_refuse_plain: bool = setting(
+        BOOLEAN, False, None,
+        "With encryption at rest, refuse every plain file of records, also in a directory that lost its mark.",
+        undeclared=True,
+    )
     ottla_http_listener: str = setting(
         STRING, "", None,
         "HOST:PORT where the node tells its metrics, health and lineage over HTTP; empty: nowhere.", undeclared=True,
