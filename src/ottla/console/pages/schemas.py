@@ -13,7 +13,7 @@ from starlette.routing import Route
 from ottla.console.errors import ConsoleError
 from ottla.console.render import path_part
 from ottla.console.site import site_of
-from ottla.console.web import back, form, page_response, text
+from ottla.console.web import back, form, number, page_response, text
 from ottla.security.grants import SUBJECT
 
 LEVELS = ("BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE", "NONE")
@@ -40,15 +40,13 @@ async def show(request: Request) -> Response:
 async def one(request: Request) -> Response:
     site, subject = site_of(request), request.path_params["subject"]
     site.access.require(request, "viewer", SUBJECT, subject)
-    given = request.query_params
+    wanted, against = (_version(request, name) for name in ("version", "against"))
 
     def load() -> dict[str, Any]:
         versions = site.registry.versions(subject)
-        shown = site.registry.version(subject, given.get("version") or versions[-1])
+        shown = site.registry.version(subject, wanted or versions[-1])
         older = [version for version in versions if version < shown["version"]]
-        before = (
-            site.registry.version(subject, given.get("against") or older[-1]) if older or given.get("against") else None
-        )
+        before = site.registry.version(subject, against or older[-1]) if older or against else None
         try:
             level = site.registry.call("GET", f"/config/{path_part(subject)}?defaultToGlobal=true")[
                 "compatibilityLevel"
@@ -64,6 +62,12 @@ async def one(request: Request) -> Response:
         request, "schema.html", "schemas", subject=subject, **found, text=readable(shown), lines=lines,
         levels=LEVELS, verdict=None, tried="",
     )  # fmt: skip
+
+
+def _version(request: Request, name: str) -> int | str:
+    """Of the address, and "" without one. It becomes a part of the registry's address: nothing else gets there."""
+    given = request.query_params.get(name, "")
+    return given if given in ("", "latest") else number(given, "Version")
 
 
 def readable(schema: dict[str, Any]) -> str:
