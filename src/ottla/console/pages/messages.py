@@ -115,10 +115,8 @@ async def _threaded(request: Request, chunks: Iterator[bytes]) -> AsyncIterator[
     site, end = site_of(request), object()
     while True:
         chunk = await site.gateway.in_export_thread(partial(next, chunks, end))
-        if chunk is end:
+        if chunk is end or not await site.access.still_in(request):
             return
-        if not await site.access.still_in(request):
-            raise ConsoleError("the session has ended; the file ends here", status=403)
         yield chunk
 
 
