@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import quote
@@ -137,14 +137,14 @@ FORM = {
 }  # fmt: skip
 
 
-def routes(console: ServedConsole) -> list[tuple[str, str]]:
+def routes(console: ServedConsole, fills: Mapping[str, str] = FILLS) -> list[tuple[str, str]]:
     found = []
     for route in console.app.routes:
         if not isinstance(route, Route):
             continue
         path = route.path.replace(":path}", "}")
         for name in route.param_convertors:
-            path = path.replace("{" + name + "}", quote(FILLS.get(name, "unknown"), safe=""))
+            path = path.replace("{" + name + "}", quote(fills.get(name, "unknown"), safe=""))
         found += [(method, path) for method in sorted(route.methods or ()) if method != "HEAD"]
     return found
 
