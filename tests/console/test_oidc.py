@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -370,13 +371,13 @@ class Signer:
             "jwks_uri": "https://id.example/keys",
             "token_endpoint": "https://id.example/token",
         }
-        keys = {"keys": [self.key.as_dict(private=False)]}
+        self.keys = {"keys": [self.key.as_dict(private=False)]}
         self.fetched: list[str] = []
 
         def get(url: str, data: bytes | None = None, headers: Any = None) -> dict[str, Any]:
             del data, headers
             self.fetched.append(url)
-            return {"/keys": keys, "/token": self.answers}.get(urlsplit(url).path, document)
+            return {"/keys": self.keys, "/token": self.answers}.get(urlsplit(url).path, document)
 
         self.provider._get = get  # type: ignore[method-assign]
 
@@ -447,6 +448,50 @@ def test_a_token_of_another_key_or_algorithm_is_refused() -> None:
         signer.identity(f"{nothing}.{unsigned[1]}.")
     # Three tokens that could not be verified do not have the keys fetched three times.
     assert signer.fetched.count("https://id.example/keys") == 1
+
+
+def test_a_shared_secret_among_the_keys_signs_nothing() -> None:
+    """Every reader of the keys knows it."""
+    from joserfc.jwk import OctKey
+
+    signer = Signer()
+    shared = OctKey.generate_key(256, {"kid": "k1"})
+    signer.keys["keys"] = [shared.as_dict(private=True)]
+    with pytest.raises(ConsoleError, match="cannot be verified"):
+        signer.identity(signer.token("HS256", shared))
+
+
+def test_the_provider_sends_the_console_nowhere_else() -> None:
+    """A redirect would be followed with the client's secret, to an address that nobody has checked."""
+    asked = []
+
+    class Elsewhere(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(302)
+            self.send_header("Location", "/elsewhere")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def do_POST(self) -> None:
+            self.do_GET()
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        issuer = f"http://127.0.0.1:{server.server_address[1]}"
+        provider = Provider(OidcRules(issuer=issuer, client_id="console", client_secret="s"))
+        attempt = new_attempt("https://c/oidc/callback", "/")
+        with pytest.raises(ConsoleError, match="answered 302"):
+            provider.login_url(attempt)
+        provider._metadata = {"token_endpoint": f"{issuer}/token"}
+        provider._metadata_at = time.monotonic()
+        with pytest.raises(ConsoleError, match="answered 302"):
+            provider.exchange(attempt, "code")
+        server.shutdown()
+    assert asked == ["/.well-known/openid-configuration", "/token"]
 
 
 def _base64(data: bytes) -> str:
