@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from base64 import b64encode
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -25,11 +27,11 @@ from ottla.security.acls import Acl as StoredAcl
 from ottla.security.acls import Authorizer
 from ottla.testing import Broker
 from tests.console.secured_cluster import ALLOW, CREATE_TOKENS, DENY, LITERAL, USER
-from tests.security.secured import PLAIN_MODULE, jaas
+from tests.security.secured import PLAIN_MODULE, SCRAM_MODULE, jaas
 from tests.security.session import Closed, Session
 
 USERS = jaas(PLAIN_MODULE, username="node", password="n", user_node="n", user_alice="a", user_eve="e")
-OWNER_MISMATCH, CLUSTER_REFUSED, TOKEN_REFUSED, INVALID_TYPE = 63, 31, 65, 67
+OWNER_MISMATCH, CLUSTER_REFUSED, TOKEN_REFUSED, INVALID_TYPE, NOT_BY_TOKEN = 63, 31, 65, 67, 64
 CONTROL_PLANE: dict[str, tuple[Any, int]] = {
     "vote": (VoteRequest("x"), 2),
     "heartbeat of a broker": (BrokerHeartbeatRequest(1, 1), 1),
@@ -44,7 +46,8 @@ def broker() -> Iterator[Broker]:
         "listeners": "SASL_PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
         "listener.security.protocol.map": "SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
         "inter.broker.listener.name": "SASL_PLAINTEXT",
-        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+        "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config": jaas(SCRAM_MODULE),
         "sasl.mechanism.inter.broker.protocol": "PLAIN",
         "sasl.mechanism.controller.protocol": "PLAIN",
         "listener.name.sasl_plaintext.plain.sasl.jaas.config": USERS,
@@ -82,6 +85,31 @@ def test_a_stolen_token_is_not_renewed_or_ended_by_others(broker: Broker) -> Non
             made.token_id
         ]
         assert alice.ask(ExpireDelegationTokenRequest(made.hmac, -1), 2).error_code == 0
+
+
+@pytest.mark.timeout(180)
+def test_a_token_makes_no_tokens_and_ends_when_it_is_told(broker: Broker) -> None:
+    """A session by token asks nothing about tokens (KIP-48), and an expired one logs nobody in before it is removed."""
+    port = broker.node.ports["SASL_PLAINTEXT"]
+    with Session(port).plain("alice", "a") as alice:
+        made = alice.ask(CreateDelegationTokenRequest(None, None, [], -1), 3)
+        password = b64encode(bytes(made.hmac)).decode()
+        with Session(port) as session:
+            assert session.scram("SCRAM-SHA-256", made.token_id, password, token=True).error_code == 0
+            for request in (
+                CreateDelegationTokenRequest(None, None, [], -1), RenewDelegationTokenRequest(made.hmac, 1000),
+                ExpireDelegationTokenRequest(made.hmac, -1), DescribeDelegationTokenRequest(None),
+            ):  # fmt: skip
+                assert session.ask(request).error_code == NOT_BY_TOKEN, request
+        with Session(port) as session:  # the token's id is no name of a user
+            assert session.scram("SCRAM-SHA-256", made.token_id, password).error_code != 0
+        ended = alice.ask(ExpireDelegationTokenRequest(made.hmac, 0), 2)
+        assert ended.error_code == 0
+        while time.time() * 1000 <= ended.expiry_timestamp_ms + 1:
+            pass
+        with Session(port) as session:
+            assert session.scram("SCRAM-SHA-256", made.token_id, password, token=True).error_code != 0
+        assert alice.ask(ExpireDelegationTokenRequest(made.hmac, -1), 2).error_code == 0  # it was there all the time
 
 
 @pytest.mark.timeout(180)
