@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from ottla.client.cluster import Cluster
+from ottla.client.configs import ResourceType, Source, describe_configs
 from ottla.client.settings import client_settings
 from ottla.console.cluster import acting
-from ottla.console.cluster.access import Acl, create_acl, delete_acl
+from ottla.console.cluster.access import Acl, create_acl, delete_acl, list_acls, list_users
 from ottla.console.errors import ConsoleError
 from ottla.security.web import WebAccessError
 from tests.console.secured_cluster import (
@@ -26,6 +27,7 @@ from tests.console.secured_cluster import (
     DESCRIBE_CONFIGS,
     GROUP,
     LITERAL,
+    PEOPLE,
     READ,
     TOPIC,
     USER,
@@ -35,8 +37,10 @@ from tests.console.secured_cluster import (
     acting_console,
     apache_cluster,
     ottla_cluster,
+    users_of,
 )
 from tests.console.site import ServedConsole
+from tests.console.test_partial_rights import FILLS, FORM, routes
 from tests.security.test_audit import events
 from tests.support.kafka_jars import Unavailable
 
@@ -74,7 +78,9 @@ def prepare(cluster: SecuredCluster) -> None:
 
 @pytest.fixture(scope="module")
 def console(cluster: SecuredCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedConsole]:
-    with acting_console(cluster, tmp_path_factory.mktemp("console")) as served:
+    folder = tmp_path_factory.mktemp("console")
+    users = users_of(tmp_path_factory.mktemp("users"), *PEOPLE, "dora", "console", "ANONYMOUS")
+    with acting_console(cluster, folder, users_file=users) as served:
         yield served
 
 
@@ -184,6 +190,40 @@ def test_whom_the_cluster_gives_no_token_for_gets_no_page(console: ServedConsole
     assert "Log in" in eve.post("/logout").text
 
 
+@pytest.mark.parametrize("name", ["console", "ANONYMOUS"])
+def test_nobody_is_the_console_or_without_a_name(console: ServedConsole, name: str) -> None:
+    """A principal gets a token for itself whatever the ACLs say, and ANONYMOUS is a super user here."""
+    person = Person(console, name)
+    for _ in range(2):
+        answer = person.get("/topics")
+        assert answer.status_code == 403
+        assert f"the console does not act as User:{name}" in answer.text
+    assert name not in console.site.acting_users._users
+
+
+def test_no_route_does_more_than_the_cluster_allows(console: ServedConsole, cluster: SecuredCluster) -> None:
+    """Every route as a person who is an administrator on the console and has no right on the cluster."""
+    dora, walked = Person(console, "dora"), routes(console, {**FILLS, "topic": "salaries", "group": "alices"})
+    form = {name: value.replace("salaries.all", "salaries") for name, value in FORM.items()}
+    for method, path in walked:
+        if path.startswith(("/login", "/logout", "/oidc", "/schemas", "/pipelines")):
+            continue
+        answer = dora.get(path, internal="yes") if method == "GET" else dora.post(path, **form)
+        where, said = (method, path, answer.status_code), answer.text
+        assert answer.status_code < 500 or (answer.status_code == 503 and "cluster does not answer" in said), where
+        assert SECRET not in said, where
+        if "salaries" not in path and method == "GET":
+            assert "salaries" not in said, where
+            assert "orders" not in said, where
+        if method == "POST" and path != "/sql":
+            assert answer.status_code in (400, 403, 404), (where, said[-800:])
+    with Cluster(client_settings(cluster.plain)) as admin:
+        found = describe_configs(admin, ResourceType.TOPIC, ["salaries"])
+        assert all(config.config_source != Source.DYNAMIC_TOPIC_CONFIG for config in found["salaries"])
+        assert not any(acl.principal == "User:x" for acl in list_acls(admin))
+        assert "x" not in list_users(admin)
+
+
 def test_the_audit_log_names_the_person(console: ServedConsole, cluster: SecuredCluster) -> None:
     if not cluster.ottla:
         pytest.skip("the audit log is Ottla's")
@@ -195,10 +235,14 @@ def test_the_audit_log_names_the_person(console: ServedConsole, cluster: Secured
         changes = [each for each in found if each.get("api") == "IncrementalAlterConfigs"]
         if any(each["allowed"] for each in changes) or time.monotonic() > deadline:
             break
-    assert {each["principal"] for each in changes} <= {"User:alice", "User:bob"}
+    assert {each["principal"] for each in changes} <= {"User:alice", "User:bob", "User:dora"}
     assert any(each["principal"] == "User:alice" and each["allowed"] for each in changes)
     tokens = [each for each in found if each.get("api") == "CreateDelegationToken"]
     assert {each["principal"] for each in tokens} == {"User:console"}
+    own = {
+        each["api"] for each in found if each.get("principal") == "User:console" and each["allowed"] and "api" in each
+    }
+    assert own == {"CreateDelegationToken"}, own
 
 
 def test_people_are_bounded(console: ServedConsole, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -246,6 +246,10 @@ def test_a_masked_topic_is_not_copied(console: ServedConsole, broker: Broker, fo
     refused = olga.post("/topics/pay.json/replay", target="pay.keyed", limit="1")
     assert refused.status_code == 403
     assert "masked for you" in refused.text
+    fields = {"name": "ottla.schema.quarantine.topic", "value": "pay.keyed"}
+    refused = olga.post("/topics/pay.json/settings", **fields)
+    assert refused.status_code == 403
+    assert "masked for you" in refused.text
 
 
 def test_the_command_line_exports_with_the_mask(
@@ -282,6 +286,11 @@ def rule(field: str, mode: str = "hide", **more: Any) -> Masks:
         ("value.a[].b", "hide", {"a": [{"b": None}]}, {"a": [{"b": None}]}),
         ("value.cardNumber", "hide", {"card_number": 1, "CARDNUMBER": 2}, {"card_number": "***", "CARDNUMBER": "***"}),
         ("value.a.b", "hide", {"a": '{"b": 1}'}, {"a": "***"}),
+        ("value.a.b", "hide", {"a": '\ufeff "{\\"b\\": 1}"'}, {"a": "***"}),
+        ("value.a.b", "hide", {"a": b'{"b": 1}', "c": b"x"}, {"a": "***", "c": b"x"}),
+        ("value.a.b", "hide", {"a": 4111, "b": 4111}, {"a": "***", "b": 4111}),
+        ("value.a.b", "hide", ["4111", {"a": ["4111", None]}], ["***", {"a": ["***", None]}]),
+        ("value.*.b", "hide", {"x": 1, "y": "t", "z": b' {"b": 1}'}, {"x": 1, "y": "t", "z": "***"}),
         ("value", "hide", {"a": 1}, "***"),
     ],
 )

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -18,13 +19,16 @@ import httpx
 import pytest
 from confluent_kafka import Producer
 
-from ottla.console.access import COOKIE
+from ottla.console.access import COOKIE, AccessControl
 from ottla.console.errors import ConsoleError
 from ottla.console.login_attempt import local_path, new_attempt
 from ottla.console.oidc import Identity, Provider, ProviderCalls
 from ottla.console.pages.login import ATTEMPT_COOKIE
-from ottla.console.sessions import MAX_SESSIONS, Sessions
-from ottla.security.access_rules import OidcRules
+from ottla.console.sessions import MAX_SESSIONS, MAX_SESSIONS_OF_ONE, Sessions
+from ottla.security.access_rules import AccessRules, OidcRules
+from ottla.security.grants import Grant
+from ottla.security.ruled_access import RuledAccess
+from ottla.security.web import hash_password
 from ottla.testing import Broker
 from tests.console.apart import run_apart
 from tests.console.site import ServedConsole
@@ -281,13 +285,75 @@ def test_a_path_of_the_console_is_kept() -> None:
     assert local_path("/topics/a?x=1&y=%2F") == "/topics/a?x=1&y=%2F"
 
 
+def test_one_person_ends_no_session_of_another() -> None:
+    sessions = Sessions()
+    first, mine = sessions.begin("alice"), [sessions.begin("bob") for _ in range(2 * MAX_SESSIONS_OF_ONE)]
+    assert sessions.get(first) is not None
+    assert [token for token in mine if sessions.get(token) is not None] == mine[MAX_SESSIONS_OF_ONE:]
+
+
+class SlowProvider:
+    """What renews logins answers when it is let go, as it is told."""
+
+    def __init__(self, status: int) -> None:
+        self.status, self.asked, self.go = status, 0, threading.Event()
+
+    def refresh(self, _: Identity) -> Identity:
+        self.asked += 1
+        assert self.go.wait(60)
+        raise ConsoleError("no", status=self.status)
+
+
+@pytest.mark.parametrize(("status", "kept"), [(403, False), (503, True)])
+def test_no_request_slips_through_while_a_login_is_renewed(status: int, kept: bool) -> None:
+    """Requests that come together ask once and wait. A provider that is away or busy ends no session."""
+    access, provider = access_of(), SlowProvider(status)
+    access.provider = provider  # type: ignore[assignment]
+    old = Identity(name="ann", groups=("team",), subject="s", fresh_until=0.0, id_token="t", refresh_token="r")
+    token = access.login_as(old)
+
+    async def together() -> list[object]:
+        first, second = (asyncio.ensure_future(access._of_session(token)) for _ in range(2))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not first.done()
+        assert not second.done()
+        provider.go.set()
+        return [await first, await second]
+
+    assert run_apart(together()) == [None, None]
+    assert provider.asked == 1
+    assert (access.sessions.get(token) is not None) == kept
+
+
+def access_of(users: str | None = None) -> AccessControl:
+    web = RuledAccess.from_options(users_file=users)
+    web.rules = AccessRules(grants=(Grant(role="admin", groups=("team",)), Grant(role="admin", users=("carol",))))
+    web.oidc = True
+    return AccessControl(web, read_only=False, hosts=())
+
+
+def test_a_name_of_the_users_file_is_not_the_providers(tmp_path: Path) -> None:
+    """Grants and ACLs go by name: whoever may choose a name at the provider must not become a local user."""
+    file = tmp_path / "users"
+    file.write_text("ann:admin:" + hash_password("geheim-1") + "\n")
+    access = access_of(str(file))
+    ann = Identity(name="carol", groups=(), subject="s", fresh_until=2e9, id_token="t", refresh_token=None)
+    token = access.login_as(ann)
+    assert run_apart(access._of_session(token)) is not None
+    file.write_text(file.read_text() + "carol:admin:" + hash_password("geheim-2") + "\n")
+    with pytest.raises(ConsoleError, match="a name of the users file"):
+        access.login_as(ann)
+    assert run_apart(access._of_session(token)) is None
+
+
 def test_sessions_are_bounded() -> None:
     sessions = Sessions()
     first = sessions.begin("a")
-    for _ in range(MAX_SESSIONS):
-        sessions.begin("b")
+    for n in range(MAX_SESSIONS):
+        sessions.begin(f"b{n}")
     assert sessions.get(first) is None
-    assert len(sessions._sessions) == MAX_SESSIONS
+    assert len(sessions._sessions) == len(sessions._of_name) == MAX_SESSIONS
 
 
 class Signer:
@@ -305,13 +371,13 @@ class Signer:
             "jwks_uri": "https://id.example/keys",
             "token_endpoint": "https://id.example/token",
         }
-        keys = {"keys": [self.key.as_dict(private=False)]}
+        self.keys = {"keys": [self.key.as_dict(private=False)]}
         self.fetched: list[str] = []
 
         def get(url: str, data: bytes | None = None, headers: Any = None) -> dict[str, Any]:
             del data, headers
             self.fetched.append(url)
-            return {"/keys": keys, "/token": self.answers}.get(urlsplit(url).path, document)
+            return {"/keys": self.keys, "/token": self.answers}.get(urlsplit(url).path, document)
 
         self.provider._get = get  # type: ignore[method-assign]
 
@@ -382,6 +448,50 @@ def test_a_token_of_another_key_or_algorithm_is_refused() -> None:
         signer.identity(f"{nothing}.{unsigned[1]}.")
     # Three tokens that could not be verified do not have the keys fetched three times.
     assert signer.fetched.count("https://id.example/keys") == 1
+
+
+def test_a_shared_secret_among_the_keys_signs_nothing() -> None:
+    """Every reader of the keys knows it."""
+    from joserfc.jwk import OctKey
+
+    signer = Signer()
+    shared = OctKey.generate_key(256, {"kid": "k1"})
+    signer.keys["keys"] = [shared.as_dict(private=True)]
+    with pytest.raises(ConsoleError, match="cannot be verified"):
+        signer.identity(signer.token("HS256", shared))
+
+
+def test_the_provider_sends_the_console_nowhere_else() -> None:
+    """A redirect would be followed with the client's secret, to an address that nobody has checked."""
+    asked = []
+
+    class Elsewhere(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(302)
+            self.send_header("Location", "/elsewhere")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def do_POST(self) -> None:
+            self.do_GET()
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        issuer = f"http://127.0.0.1:{server.server_address[1]}"
+        provider = Provider(OidcRules(issuer=issuer, client_id="console", client_secret="s"))
+        attempt = new_attempt("https://c/oidc/callback", "/")
+        with pytest.raises(ConsoleError, match="answered 302"):
+            provider.login_url(attempt)
+        provider._metadata = {"token_endpoint": f"{issuer}/token"}
+        provider._metadata_at = time.monotonic()
+        with pytest.raises(ConsoleError, match="answered 302"):
+            provider.exchange(attempt, "code")
+        server.shutdown()
+    assert asked == ["/.well-known/openid-configuration", "/token"]
 
 
 def _base64(data: bytes) -> str:

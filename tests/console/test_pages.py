@@ -17,6 +17,7 @@ from ottla.client.cluster import Cluster
 from ottla.client.configs import SET, ResourceType, alter_configs
 from ottla.client.settings import client_settings
 from ottla.client.share_consumer import ACCEPT, ShareConsumer
+from ottla.console.messages.decode import FORMATS
 from tests.console.site import ServedConsole
 from tests.support.caught_up import catch_up
 
@@ -195,6 +196,21 @@ def test_a_search_finds_every_needle_and_says_how_far_it_is(any_console: ServedC
     nothing = console.post(f"/topics/{topic}/search", begin="oldest")
     assert nothing.status_code == 400
     assert "Say what to look for" in nothing.text
+
+
+def test_no_record_and_no_query_costs_a_page(console: ServedConsole, new_name) -> None:
+    """Half of a surrogate pair is JSON and no UTF-8; a date of DuckDB may be none of Python's."""
+    topic = new_name("odd")
+    make_topic(console, topic, 1)
+    write(console, topic, (None, b'{"a": "\\ud800"}'), (b'{"\\udfff": 1}', b'{"b": "\xed\xa0\x80"}'), (None, b"seen"))
+    for form in FORMATS:
+        page = console.get(f"/topics/{topic}/messages", value_format=form, key_format=form)
+        assert page.status_code == 200, form
+        assert "seen" in page.text or form in ("hex", "base64", "json", "registry", "int")
+    for query in ("select date '200000-01-01'", "select timestamp '290000-01-01'", "select * from test_all_types()"):
+        page = console.post("/sql", query=query)
+        assert page.status_code == 200
+        assert "a value that cannot be shown" in page.text
 
 
 @pytest.mark.timeout(180)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import quote
@@ -14,7 +14,13 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from starlette.routing import Route
 
+from ottla.console import access
 from ottla.console.cluster.group_detail import GroupDetail, MemberRow, visible_detail
+from ottla.console.messages import search
+from ottla.console.messages.browse import Place
+from ottla.console.messages.decode import Decoder
+from ottla.console.messages.filters import Filter
+from ottla.console.registry_client import Registry
 from ottla.security.grants import CONSUMER_GROUP, SUBJECT, TOPIC, Grant, Rights, granted
 from ottla.testing import Broker
 from tests.console.secured_cluster import Person, users_of
@@ -136,14 +142,14 @@ FORM = {
 }  # fmt: skip
 
 
-def routes(console: ServedConsole) -> list[tuple[str, str]]:
+def routes(console: ServedConsole, fills: Mapping[str, str] = FILLS) -> list[tuple[str, str]]:
     found = []
     for route in console.app.routes:
         if not isinstance(route, Route):
             continue
         path = route.path.replace(":path}", "}")
         for name in route.param_convertors:
-            path = path.replace("{" + name + "}", quote(FILLS.get(name, "unknown"), safe=""))
+            path = path.replace("{" + name + "}", quote(fills.get(name, "unknown"), safe=""))
         found += [(method, path) for method in sorted(route.methods or ()) if method != "HEAD"]
     return found
 
@@ -228,6 +234,14 @@ def test_a_search_is_its_owners(console: ServedConsole) -> None:
     assert alice.post(found + "/cancel").status_code == 404
 
 
+def test_a_paused_search_does_not_hold_its_place_for_ever(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "_MAX_PAUSE_S", 0.0)
+    wanted = search.Search("orders.new", Place(begin="oldest"), Filter(value="x"), Decoder(Registry("")))
+    wanted.pause()
+    wanted.run({"bootstrap.servers": broker.bootstrap_servers})
+    assert (wanted.state, wanted.records_read) == ("cancelled", 0)
+
+
 def test_whom_no_grant_names_is_not_let_in(console: ServedConsole) -> None:
     """eve is in the users file, as an administrator, and has no grant."""
     with httpx.Client(base_url=console.url, timeout=60) as eve:
@@ -235,6 +249,69 @@ def test_whom_no_grant_names_is_not_let_in(console: ServedConsole) -> None:
         assert eve.get("/topics", auth=("eve", "geheim-1")).status_code == 401
         assert eve.get("/topics", auth=("bob", "geheim-1")).status_code == 200
         assert "salaries" not in eve.get("/topics", auth=("bob", "geheim-1")).text
+
+
+def test_what_a_version_names_is_a_number(console: ServedConsole) -> None:
+    """It becomes a part of the registry's address, which is asked with the console's own login."""
+    bob = Person(console, "bob")
+    where = "/schemas/orders.new-value"
+    assert bob.get(where, version="latest", against="1").status_code == 200
+    for word in ("1/schema", "1?deleted=true", "../../salaries.all-value/versions/1", "1/../../../../subjects", "1 "):
+        for name in ("version", "against"):
+            answer = bob.get(where, **{name: word})
+            assert answer.status_code == (200 if word == "1 " else 400), (name, word, answer.text[-500:])
+
+
+def test_a_quarantine_topic_needs_the_role_there(console: ServedConsole) -> None:
+    """Bad records go there in the name of the node: choosing the topic is a way to write to it."""
+    alice, bob = Person(console, "alice"), Person(console, "bob")
+    for person, topic, target in ((bob, "orders.new", "salaries.all"), (alice, "orders.drafts", "orders.new")):
+        fields = {"name": "ottla.schema.quarantine.topic", "value": target}
+        refused = person.post(f"/topics/{topic}/settings", **fields)
+        assert refused.status_code == 403
+        assert f"needs the role operator on the topic {target}" in refused.text
+        assert target not in Person(console, "carol").get(f"/topics/{topic}/settings").text
+    fields = {"name": "ottla.schema.quarantine.topic", "value": "orders.drafts"}
+    assert "is now orders.drafts" in bob.post("/topics/orders.new/settings", **fields).text
+    assert "back to its default" in bob.post("/topics/orders.new/settings", **fields, reset="yes").text
+
+
+def test_a_stream_ends_when_its_person_is_taken_out(console: ServedConsole, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a session and by credentials in the request; the session itself lives on."""
+    monkeypatch.setattr(access, "_ASK_AGAIN_S", 0.0)
+    file = Path(console.site.settings.users_file)
+    users = file.read_text()
+    try:
+        for shown in (None, ("bob", "geheim-1")):
+            file.write_text(users)
+            http = Person(console, "bob").http if shown is None else httpx.Client(base_url=console.url, timeout=60)
+            with http.stream("GET", "/topics/orders.new/tail", auth=shown or httpx.USE_CLIENT_DEFAULT) as stream:
+                for text in stream.iter_text():  # ends by itself, or the test runs out of time
+                    if '"reading"' in text:
+                        file.write_text("".join(line for line in users.splitlines(True) if not line.startswith("bob:")))
+    finally:
+        file.write_text(users)
+    monkeypatch.setattr(type(console.site.access), "still_in", _nobody)
+    assert "an order" not in Person(console, "bob").get("/topics/orders.new/export").text
+
+
+async def _nobody(*_: object) -> bool:
+    return False
+
+
+def test_a_form_belongs_to_who_loaded_it(console: ServedConsole) -> None:
+    """A browser sends basic credentials by itself, so that the token of somebody else's page must not fit."""
+
+    def post(name: str, token: str) -> int:
+        fields = {"csrf": token, "name": "x", "partitions": "0"}
+        return httpx.post(console.url + "/topics", auth=(name, "geheim-1"), data=fields, timeout=60).status_code
+
+    def token(name: str) -> str:
+        page = httpx.get(console.url + "/", auth=(name, "geheim-1"), timeout=60).text
+        return page.partition('name="csrf" value="')[2].partition('"')[0]
+
+    assert post("carol", token("alice")) == 403
+    assert post("carol", token("carol")) == 400  # no topic has 0 partitions
 
 
 def test_members_show_ones_own_topics_only() -> None:

@@ -256,3 +256,6 @@ def test_distinguished_names_as_java_writes_them() -> None:
         ]
     )
     assert distinguished_name(subject) == "CN=a\\+b,O=Acme\\, Inc.,C=US"
+    for length, written in ((127, "7f"), (128, "8180"), (300, "82012c")):  # DER: a longer value has a longer length
+        title = x509.Name([x509.NameAttribute(oid.TITLE, "t" * length)])
+        assert distinguished_name(title) == f"2.5.4.12=#0c{written}{'74' * length}"

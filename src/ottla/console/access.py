@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import json
@@ -29,7 +30,10 @@ from ottla.security.web import TooManyFailures, WebAccessError, WebUser
 from ottla.security.web_hosts import WebHosts
 
 COOKIE = "ottla-console"
+_UNAVAILABLE = 503
 _FAILED_LOGIN_S = 1.0
+_ASK_AGAIN_S = 5.0
+"""How long an answer that goes on for long may go on after its person has lost a right."""
 _RESOURCE_OF = {"topic": TOPIC, "group": CONSUMER_GROUP, "subject": SUBJECT}
 """What a parameter of an address names."""
 
@@ -82,7 +86,7 @@ class AccessControl:
             raise ConsoleError(f"{error}; try again in {error.retry_after_s} s", status=429) from error
         except WebAccessError as error:
             raise ConsoleError(str(error), status=500) from error
-        request.state.user = user
+        request.state.user, request.state.identified_at = user, time.monotonic()
         return user
 
     def user(self, request: Request) -> GrantedUser | None:
@@ -96,7 +100,9 @@ class AccessControl:
             return None
         if session.identity is not None:
             identity = await self._fresh(token, session, session.identity)
-            return None if identity is None else granted(self.rules.grants, identity.name, identity.groups)
+            if identity is None or self._is_local(identity.name):
+                return None
+            return granted(self.rules.grants, identity.name, identity.groups)
         found = self._web.users.named(session.name) if self._web.users is not None else None
         return _with_rights(self.rules.user(found))
 
@@ -104,28 +110,52 @@ class AccessControl:
         """The identity, renewed at the provider when it has expired; None ends the session."""
         if time.time() < identity.fresh_until:
             return identity
+        if session.renewing is None:
+            session.renewing = asyncio.ensure_future(self._renew(token, session, identity))
+        return await asyncio.shield(session.renewing)
+
+    async def _renew(self, token: str, session: LoginSession, identity: Identity) -> Identity | None:
         provider = self.provider
-        if provider is None or session.renewing:
-            return None if provider is None else identity  # another request of this page is on its way there
-        session.renewing = True
         try:
+            if provider is None:
+                return None
             session.identity = await self.provider_calls.run(lambda: provider.refresh(identity))
-        except ConsoleError:
-            self.sessions.end(token)
+        except ConsoleError as error:
+            if error.status != _UNAVAILABLE:  # a provider that is away or busy has said nothing about this person
+                self.sessions.end(token)
             return None
         finally:
-            session.renewing = False
+            session.renewing = None
         return session.identity
 
-    def still_in(self, request: Request) -> bool:
-        """For an answer that goes on for long: whether its session has ended since. Cheap; asks nobody."""
-        if not self.login_needed or "authorization" in request.headers:
+    def _is_local(self, name: str) -> bool:
+        """Whether the name is one of the users file. Rights go by name, so a person of the provider cannot have it."""
+        try:
+            return self._web.users is not None and self._web.users.named(name) is not None
+        except WebAccessError as error:
+            raise ConsoleError(str(error), status=500) from error
+
+    async def still_in(self, request: Request) -> bool:
+        """For an answer that goes on for long: whether its person is logged in and has the rights of its beginning.
+
+        The session is looked up at each call; the users file, the provider or the token every `_ASK_AGAIN_S`.
+        """
+        if not self.login_needed:
             return True
-        return self.sessions.get(request.cookies.get(COOKIE, "")) is not None
+        if "authorization" not in request.headers and self.sessions.get(request.cookies.get(COOKIE, "")) is None:
+            return False
+        if time.monotonic() - request.state.identified_at < _ASK_AGAIN_S:
+            return True
+        before = self.user(request)
+        try:
+            return await self.identify(request) == before
+        except ConsoleError:
+            return False
 
     def csrf(self, request: Request) -> str:
-        """Bound to the session cookie, or to this process where there is none."""
-        bound = request.cookies.get(COOKIE, "") if self.login_needed else ""
+        """Bound to the session cookie or the credentials, or to this process where nobody logs in."""
+        shown = (request.cookies.get(COOKIE, ""), request.headers.get("authorization", ""))
+        bound = "\0".join(shown) if self.login_needed else ""
         return hmac.new(self._secret, b"csrf:" + bound.encode(), hashlib.sha256).hexdigest()
 
     def check_change(self, request: Request, token: str, role: str, *, anywhere: bool = False) -> None:
@@ -177,6 +207,12 @@ class AccessControl:
 
     def login_as(self, identity: Identity) -> str:
         """The session cookie of a user of the provider; ConsoleError for one whom no grant names."""
+        if self._is_local(identity.name):
+            raise ConsoleError(
+                f"{identity.name} is a name of the users file; log in with its password, or ask the administrator to "
+                "rename one of the two",
+                status=403,
+            )
         if granted(self.rules.grants, identity.name, identity.groups) is None:
             raise ConsoleError(
                 f"{identity.name} has no role on this console; ask its administrator for a grant", status=403

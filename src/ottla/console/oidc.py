@@ -193,7 +193,12 @@ class Provider:
         if subject is not None and claims["sub"] != subject:
             raise ConsoleError("the provider renewed the login of another user; log in again", status=403)
         name = claims.get(rules.user_claim)
-        if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME or not name.isprintable():
+        if (
+            not isinstance(name, str)
+            or not 0 < len(name) <= _MAX_NAME
+            or not name.isprintable()
+            or name != name.strip()
+        ):
             raise ConsoleError(f"the id_token has no usable claim {rules.user_claim}", status=403)
         if rules.user_claim == "email" and claims.get("email_verified") is not True:
             raise ConsoleError("the provider has not verified this e-mail address", status=403)

@@ -5,15 +5,18 @@ Bounded: when there are too many, the session that was used least recently goes.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from dataclasses import dataclass
 
 from ottla.console.oidc import Identity
 
 SESSION_S = 12 * 3600.0
 MAX_SESSIONS = 10_000
+MAX_SESSIONS_OF_ONE = 100
+"""Of one name: a person who logs in again and again ends no session of anybody else."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -23,20 +26,24 @@ class LoginSession:
     """Seconds since 1970; a new login is needed then, whatever the provider says."""
     identity: Identity | None = None
     """None: a user of the users file."""
-    renewing: bool = False
-    """Whether a request is asking the provider for a fresh identity."""
+    renewing: asyncio.Task[Identity | None] | None = None
+    """The question to the provider for a fresh identity: requests that come together share one and wait for it."""
 
 
 class Sessions:
     def __init__(self) -> None:
         self._sessions: OrderedDict[str, LoginSession] = OrderedDict()
+        self._of_name: Counter[str] = Counter()
 
     def begin(self, name: str, identity: Identity | None = None) -> str:
         """A new token for every login: one that was planted in the browser before is worth nothing."""
+        if self._of_name[name] >= MAX_SESSIONS_OF_ONE:
+            self.end(next(token for token, session in self._sessions.items() if session.name == name))
         token = secrets.token_urlsafe(32)
         self._sessions[token] = LoginSession(name=name, until=time.time() + SESSION_S, identity=identity)
+        self._of_name[name] += 1
         while len(self._sessions) > MAX_SESSIONS:
-            self._sessions.popitem(last=False)
+            self.end(next(iter(self._sessions)))
         return token
 
     def get(self, token: str) -> LoginSession | None:
@@ -50,4 +57,9 @@ class Sessions:
         return found
 
     def end(self, token: str) -> LoginSession | None:
-        return self._sessions.pop(token, None)
+        found = self._sessions.pop(token, None)
+        if found is not None:
+            self._of_name[found.name] -= 1
+            if not self._of_name[found.name]:
+                del self._of_name[found.name]
+        return found

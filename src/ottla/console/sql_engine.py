@@ -48,9 +48,13 @@ def run_query(site: Site, query: str) -> Answer:
     offsets: dict[str, list[str]] = {}
     for where, end in sorted(ends.items()):
         offsets.setdefault(where.topic, []).append(str(end))
+    try:
+        rows = [tuple(row) for row in zip(*(column.to_pylist() for column in shown.columns), strict=True)]
+    except (OverflowError, ValueError) as error:
+        raise ConsoleError(f"The answer has a value that cannot be shown ({error}); cast it to text.") from error
     return Answer(
         list(table.column_names),
-        [tuple(row) for row in zip(*(column.to_pylist() for column in shown.columns), strict=True)],
+        rows,
         table.num_rows > MAX_SQL_ROWS,
         {topic: ", ".join(parts) for topic, parts in offsets.items()},
     )

@@ -48,7 +48,8 @@ def page_response(request: Request, template: str, here: str, *, status: int = 2
         said=request.query_params.get("said", "")[:300],
         **values,
     )
-    return HTMLResponse(html, status_code=status)
+    # JSON may hold half of a surrogate pair (RFC 8259, 8.2), which has no UTF-8: one such record must not cost the page.
+    return HTMLResponse(html.encode(errors="replace"), status_code=status)
 
 
 def error_response(request: Request, error: ConsoleError) -> Response:

@@ -39,7 +39,8 @@ def create_token(
     if secret is None:
         response.error_code = int(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
         return Decision(response)
-    if any(renewer.principal_type != USER_TYPE for renewer in request.renewers):
+    types = {split_principal(owner)[0], *(renewer.principal_type for renewer in request.renewers)}
+    if types != {USER_TYPE}:  # a login by token is always User:NAME
         response.error_code = int(ErrorCode.INVALID_PRINCIPAL_TYPE)
         return Decision(response)
     now = state.clock.time_ms()

@@ -8,6 +8,8 @@ Answers are remembered until an ACL changes: a request that was allowed before c
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
+from ipaddress import ip_address
 from typing import Any, Final, NamedTuple
 
 from ottla.model.acls import Operation, Permission
@@ -184,7 +186,18 @@ class Authorizer:
 
 
 def _concerns(acl: Acl, principal: str, host: str) -> bool:
-    return acl.principal in (principal, ANY_USER) and acl.host in (host, WILDCARD)
+    if acl.principal not in (principal, ANY_USER):
+        return False
+    return acl.host in (host, WILDCARD) or (":" in acl.host and _address(acl.host) == _address(host))
+
+
+@lru_cache(10_000)
+def _address(host: str) -> str:
+    """An IPv6 address in one spelling: Java, and so an ACL made for Apache Kafka, writes ::1 as 0:0:0:0:0:0:0:1."""
+    try:
+        return str(ip_address(host))
+    except ValueError:
+        return host
 
 
 def _allows(granted: int, operation: int) -> bool:

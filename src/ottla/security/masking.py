@@ -5,7 +5,9 @@
 - A field is `key`, `value` or `header.NAME`, and for key and value a path below: `value.card.number`. A path passes
   through arrays by itself, `*` stands for any field, and names are compared without regard to
   case and underscores.
-- A rule covers everything below its field. A rule whose path ends at text that holds JSON covers that whole text.
+- A rule covers everything below its field; names of fields below stay in `hash` and `keep-last-4`.
+- A record of another shape is covered rather than shown: a text, number or bytes where a rule's path goes on (a card that
+  is no object, JSON inside a text, a list of bare values). Behind `*` this holds for text and bytes that look like JSON.
 - What cannot be decoded cannot be masked: the caller hides all of it (`ottla.console.messages.masked`).
 """
 
@@ -23,6 +25,8 @@ MODES = ("hide", "hash", "keep-last-4")
 HIDDEN = "***"
 _SHOWN_LAST = 4
 _HASH_DIGITS = 32
+_BEFORE_JSON = ' \t\r\n\f\v\ufeff"\\'
+"""Blanks, a byte order mark, and the quotes of a text that was encoded twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +65,7 @@ class TopicMask:
     def tree(self, part: str, tree: Any) -> Any:
         """A decoded key or value with its fields masked; the tree that was given stays as it is."""
         for rule in self.of(part):
-            tree = _below(tree, [_plain(step) for step in rule.path], rule.mode, self.secret)
+            tree = _below(tree, [_plain(step) for step in rule.path], rule.mode, self.secret, named=True)
         return tree
 
     def header(self, name: str, data: bytes | None) -> bytes | None:
@@ -101,19 +105,26 @@ def _plain(name: str) -> str:
     return name.replace("_", "").lower()
 
 
-def _below(tree: Any, path: list[str], mode: str, secret: bytes) -> Any:
+def _below(tree: Any, path: list[str], mode: str, secret: bytes, *, named: bool) -> Any:
+    """`named`: the rule names the field that the tree is, and does not say `*`."""
     if isinstance(tree, list | tuple):
-        return [_below(each, path, mode, secret) for each in tree]
+        return [_below(each, path, mode, secret, named=named) for each in tree]
     if not path:
         return _covered(tree, mode, secret)
     if isinstance(tree, dict):
+        step = path[0]
         return {
-            name: _below(value, path[1:], mode, secret) if path[0] in ("*", _plain(str(name))) else value
+            name: _below(value, path[1:], mode, secret, named=step != "*")
+            if step in ("*", _plain(str(name)))
+            else value
             for name, value in tree.items()
         }
-    if isinstance(tree, str) and tree.lstrip()[:1] in ("{", "["):
-        return masked_leaf(tree, mode, secret)
-    return tree
+    return _covered(tree, mode, secret) if named or _may_hold_json(tree) else tree
+
+
+def _may_hold_json(leaf: Any) -> bool:
+    text = bytes(leaf).decode("utf-8", "replace") if isinstance(leaf, bytes | bytearray | memoryview) else leaf
+    return isinstance(text, str) and text.lstrip(_BEFORE_JSON)[:1] in ("{", "[")
 
 
 def _covered(tree: Any, mode: str, secret: bytes) -> Any:

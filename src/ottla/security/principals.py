@@ -89,8 +89,15 @@ def _attribute(attribute: Any) -> str:
     if short is None:
         value = attribute.value.encode()
         tag = b"\x16" if value.isascii() and oid == "1.2.840.113549.1.9.1" else b"\x0c"
-        return f"{oid}=#{(tag + bytes([len(value)]) + value).hex()}"
+        return f"{oid}=#{(tag + _der_length(len(value)) + value).hex()}"
     return f"{short}={_escaped(attribute.value)}"
+
+
+def _der_length(length: int) -> bytes:
+    if length < 0x80:
+        return bytes([length])
+    digits = length.to_bytes((length.bit_length() + 7) // 8, "big")
+    return bytes([0x80 | len(digits)]) + digits
 
 
 def _escaped(value: str) -> str:

@@ -1,4 +1,8 @@
-"""CreateDelegationToken: for oneself, or for an owner whom one may make tokens for."""
+"""CreateDelegationToken: for oneself, or for an owner whom one may make tokens for.
+
+A login by token is always `User:NAME`, so an owner of another type is refused: the rules for `User:NAME` would not be asked.
+Apache Kafka 4.3.1 accepts such an owner, and the token then logs in as a user for whom tokens are denied.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from ottla.model.acls import ResourceType as Resource
 from ottla.model.errors import ErrorCode
 from ottla.protocol.generated.create_delegation_token_request import CreateDelegationTokenRequest
 from ottla.protocol.generated.create_delegation_token_response import CreateDelegationTokenResponse
-from ottla.security.principals import split_principal
+from ottla.security.principals import USER_TYPE, split_principal
 
 
 async def handle(context: RequestContext, request: CreateDelegationTokenRequest) -> CreateDelegationTokenResponse:
@@ -22,6 +26,8 @@ async def handle(context: RequestContext, request: CreateDelegationTokenRequest)
         code = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
     elif owner != requester and not context.allowed(Operation.CREATE_TOKENS, Resource.USER, owner):
         code = ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+    elif split_principal(owner)[0] != USER_TYPE:
+        code = ErrorCode.INVALID_PRINCIPAL_TYPE
     if code is not ErrorCode.NONE:
         return CreateDelegationTokenResponse(
             int(code), *split_principal(owner), *split_principal(requester), -1, -1, -1

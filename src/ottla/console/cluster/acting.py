@@ -2,6 +2,8 @@
 
 - The console's own principal needs CreateTokens on `User:NAME` (KIP-373) or to be a super user; the cluster needs
   `delegation.token.secret.key` and a listener with SCRAM. What the person may do is then the cluster's decision.
+- The console never acts as its own principal (the cluster gives everybody a token for oneself, whatever the ACLs say)
+  and never as `User:ANONYMOUS` or `User:*`: a person of such a name would have rights that are nobody's.
 - A token lives for `TOKEN_LIFE_S` and is replaced before it ends. It never leaves this process.
 - At most `MAX_ACTING` people have connections at once; those that nobody uses are closed after `IDLE_S`.
 """
@@ -35,6 +37,7 @@ _KNOWN_S = 15.0
 _AGAIN_S = 0.1
 _MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 MECHANISM = "SCRAM-SHA-256"
+_NOBODY = ("ANONYMOUS", "*")
 
 
 def token_properties(own: Mapping[str, str], token_id: str, secret: bytes) -> dict[str, str]:
@@ -87,6 +90,8 @@ class ActingUsers:
             )
         self._own = own
         self._properties = properties
+        self._own_name = ""
+        """The console's own principal, once a token has named its requester."""
         self._users: OrderedDict[str, Acting] = OrderedDict()
         self._making: dict[str, asyncio.Future[Acting]] = {}
         """Tokens on their way: requests of one person that come together share one."""
@@ -109,6 +114,8 @@ class ActingUsers:
         return found
 
     async def _make(self, name: str) -> Acting:
+        if name in (*_NOBODY, self._own_name):
+            raise ConsoleError(f"the console does not act as User:{name}: that is no person's name", status=403)
         try:
             token = await self._own.ask(lambda cluster: create_token(cluster, name))
         except ConsoleError as error:
@@ -117,6 +124,9 @@ class ActingUsers:
                 f"The console's principal needs CreateTokens on User:{name}.",
                 status=403 if error.status == 400 else error.status,
             ) from error
+        self._own_name = token.token_requester_principal_name
+        if name == self._own_name:
+            raise ConsoleError(f"the console does not act as User:{name}: that is the console itself", status=403)
         properties = token_properties(self._properties, token.token_id, token.hmac)
         gateway = self._own.acting(properties, _CLIENTS)
         await gateway.in_thread(lambda: _until_known(gateway.settings))

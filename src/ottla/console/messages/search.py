@@ -22,6 +22,8 @@ from ottla.console.settings import MAX_HITS, MAX_SEARCHES
 
 _BATCH = 10_000
 _FORGET_AFTER_S = 900.0
+_MAX_PAUSE_S = 900.0
+"""A search that is paused for longer is cancelled: it has a place among `MAX_SEARCHES`."""
 ENDED = ("done", "cancelled", "failed")
 
 
@@ -94,7 +96,8 @@ class Search:
         while not walk.done:
             if not self._go.is_set():
                 self.state = "paused"
-                self._go.wait()
+                if not self._go.wait(_MAX_PAUSE_S):
+                    self._cancelled.set()
                 self.state = "running"
             if self._cancelled.is_set():
                 self.state = "cancelled"

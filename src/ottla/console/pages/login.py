@@ -13,7 +13,7 @@ from ottla.client.audit.events import FACTS
 from ottla.console.access import COOKIE, AccessControl, address_of
 from ottla.console.errors import ConsoleError
 from ottla.console.login_attempt import ATTEMPT_S, kept_attempt, local_path, new_attempt
-from ottla.console.oidc import Provider
+from ottla.console.oidc import Identity, Provider
 from ottla.console.site import site_of
 from ottla.console.web import page_response, read_form
 
@@ -118,13 +118,13 @@ async def finish(request: Request) -> Response:
     facts: dict[str, Any] = {"event": "login", "resources": [_CALLBACK]}
     request.scope[FACTS] = facts
 
-    def exchange() -> str:
-        identity = provider.exchange(attempt, provider.check_answer(attempt, given))
-        facts["principal"] = f"User:{identity.name}"
-        return site.access.login_as(identity)
+    def exchange() -> Identity:
+        return provider.exchange(attempt, provider.check_answer(attempt, given))
 
     try:
-        cookie = await site.access.provider_calls.run(exchange)
+        identity = await site.access.provider_calls.run(exchange)
+        facts["principal"] = f"User:{identity.name}"
+        cookie = site.access.login_as(identity)
     except ConsoleError as error:
         answer = page_response(
             request, "error.html", "", status=error.status, title="The login did not work", message=error.message

@@ -11,7 +11,6 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from ottla.console.cluster.gateway import Gateway
 from ottla.console.errors import ConsoleError
 from ottla.console.messages.browse import Place, browse
 from ottla.console.messages.decode import FORMATS, Decoder
@@ -109,14 +108,14 @@ async def export(request: Request) -> Response:
     first = await site.gateway.in_export_thread(lambda: next(batches, []))
     chunks = WRITERS[kind](chain([first], batches))
     headers = {"Content-Disposition": f'attachment; filename="{topic.name}.{kind}"'}
-    return StreamingResponse(_threaded(site.gateway, chunks), media_type=MEDIA_TYPES[kind], headers=headers)
+    return StreamingResponse(_threaded(request, chunks), media_type=MEDIA_TYPES[kind], headers=headers)
 
 
-async def _threaded(gateway: Gateway, chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
-    end = object()
+async def _threaded(request: Request, chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
+    site, end = site_of(request), object()
     while True:
-        chunk = await gateway.in_export_thread(partial(next, chunks, end))
-        if chunk is end:
+        chunk = await site.gateway.in_export_thread(partial(next, chunks, end))
+        if chunk is end or not await site.access.still_in(request):
             return
         yield chunk
 

@@ -59,7 +59,7 @@ async def _tail_events(request: Request, tail: Tail) -> AsyncIterator[bytes]:
     site.tails.count += 1
     seen_before, rate = 0, 0.0
     try:
-        while not await request.is_disconnected() and site.access.still_in(request):
+        while not await request.is_disconnected() and await site.access.still_in(request):
             found = tail.take()
             if found:
                 yield await _rows(site, request.query_params, found)
@@ -135,7 +135,7 @@ async def events(request: Request) -> Response:
 
 async def _search_events(request: Request, search: Search) -> AsyncIterator[bytes]:
     site, sent = site_of(request), 0
-    while not await request.is_disconnected() and site.access.still_in(request):
+    while not await request.is_disconnected() and await site.access.still_in(request):
         state = search.state  # once: its thread goes on, and a page that reads "cancelled" has its buttons off
         over = state in ENDED
         found = search.hits[sent : sent + 100]

@@ -40,14 +40,13 @@ async def show(request: Request) -> Response:
 async def one(request: Request) -> Response:
     site, subject = site_of(request), request.path_params["subject"]
     site.access.require(request, "viewer", SUBJECT, subject)
-    given = request.query_params
+    wanted, against = (_version(request, name) for name in ("version", "against"))
 
     def load() -> dict[str, Any]:
         versions = site.registry.versions(subject)
-        shown = site.registry.version(subject, number(given.get("version", ""), "Version", versions[-1]))
+        shown = site.registry.version(subject, wanted or versions[-1])
         older = [version for version in versions if version < shown["version"]]
-        against = number(given.get("against", ""), "Version", older[-1] if older else 0)
-        before = site.registry.version(subject, against) if against else None
+        before = site.registry.version(subject, against or older[-1]) if older or against else None
         try:
             level = site.registry.call("GET", f"/config/{path_part(subject)}?defaultToGlobal=true")[
                 "compatibilityLevel"
@@ -63,6 +62,12 @@ async def one(request: Request) -> Response:
         request, "schema.html", "schemas", subject=subject, **found, text=readable(shown), lines=lines,
         levels=LEVELS, verdict=None, tried="",
     )  # fmt: skip
+
+
+def _version(request: Request, name: str) -> int | str:
+    """Of the address, and "" without one. It becomes a part of the registry's address: nothing else gets there."""
+    given = request.query_params.get(name, "")
+    return given if given in ("", "latest") else number(given, "Version")
 
 
 def readable(schema: dict[str, Any]) -> str:

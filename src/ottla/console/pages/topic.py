@@ -16,6 +16,8 @@ from ottla.console.render import path_part
 from ottla.console.site import site_of
 from ottla.console.web import back, form, number, page_response, text
 from ottla.model.errors import KafkaError
+from ottla.model.quarantine import TOPIC_SETTING, quarantine_topic
+from ottla.security.grants import TOPIC
 
 
 async def find(request: Request) -> tuple[Snapshot, TopicRow]:
@@ -80,6 +82,8 @@ async def change_setting(request: Request) -> Response:
     topic = request.path_params["topic"]
     name, value = text(given, "name"), text(given, "value")
     reset = text(given, "reset") == "yes"
+    if name == TOPIC_SETTING:
+        _check_quarantine(request, quarantine_topic(topic, "" if reset else value.strip()))
     change = (name, DELETE, None) if reset else (name, SET, value)
     gateway = site_of(request).gateway
     await gateway.ask(lambda cluster: alter_configs(cluster, ResourceType.TOPIC, topic, [change]))
@@ -87,6 +91,16 @@ async def change_setting(request: Request) -> Response:
     await until_changed(gateway, ResourceType.TOPIC, topic, name, level, None if reset else value)
     said = f"{name} is back to its default." if reset else f"{name} is now {value}."
     return back(f"/topics/{path_part(topic)}/settings", said)
+
+
+def _check_quarantine(request: Request, target: str) -> None:
+    """Records of this topic go there, written by the node: that needs what a replay into the target needs."""
+    site, topic = site_of(request), request.path_params["topic"]
+    site.access.require(request, "operator", TOPIC, target)
+    if site.mask_of(topic) is not None:
+        raise ConsoleError(
+            f"Fields of {topic} are masked for you: you may not choose its quarantine topic.", status=403
+        )
 
 
 async def actions(request: Request) -> Response:
