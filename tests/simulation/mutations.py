@@ -14,6 +14,7 @@ from ottla.controller import committed, runtime
 from ottla.raft import driver, elections, fetching, metadata_log, node, replica, serving
 from ottla.raft.roles import Leader, ballot, observer, prospective, unattached
 from ottla.raft.snapshots import SnapshotId
+from ottla.raft.transitions import RoleEvent
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
 MUTATIONS: dict[str, Mutation] = {}
@@ -131,8 +132,8 @@ def fetches_on_before_the_disk(patch: pytest.MonkeyPatch) -> None:
 def keeps_its_epoch_when_it_votes(patch: pytest.MonkeyPatch) -> None:
     original = replica.Replica.become_unattached
 
-    def become(self: Any, epoch: int, **more: Any) -> None:
-        original(self, epoch if more.get("voted") is None else self.epoch, **({} if more.get("voted") else more))
+    def become(self: Any, epoch: int, event: RoleEvent, **more: Any) -> None:
+        original(self, epoch if more.get("voted") is None else self.epoch, event, **({} if more.get("voted") else more))
 
     patch.setattr(replica.Replica, "become_unattached", become)
 
@@ -206,10 +207,10 @@ def skips_a_committed_batch(patch: pytest.MonkeyPatch) -> None:
 
 @mutation
 def grants_a_second_election_in_the_same_epoch(patch: pytest.MonkeyPatch) -> None:
-    def become(self: Any) -> None:
+    def become(self: Any, event: RoleEvent) -> None:
         own = ballot.Ballot.among(self.voters.ids, self.key.id)
         epoch = self.epoch or 1
-        self.become(elections.Candidate(epoch, self.vote_key, own, self.election_deadline()))
+        self.become(elections.Candidate(epoch, self.vote_key, own, self.election_deadline()), event)
 
     patch.setattr(replica.Replica, "become_candidate", become)
 

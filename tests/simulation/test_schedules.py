@@ -23,6 +23,7 @@ from ottla.raft import elections, replica, segment
 from ottla.raft import node as raft_node
 from ottla.raft.errors import RaftError
 from ottla.raft.outbound import Outbound
+from ottla.raft.transitions import RoleEvent
 from ottla.simulation.cluster import Shape, SimulatedCluster
 from ottla.simulation.invariants import Violation, check_partitions
 from ottla.simulation.node import LOG_DIR, SimulatedNode
@@ -156,7 +157,8 @@ def a_voter_votes_once() -> None:
     third.start()
     for node in (first, second):
         assert node.raft is not None
-        node.raft.replica.become_candidate()
+        node.raft.replica.become_prospective()
+        node.raft.replica.become_candidate(RoleEvent.VOTES_WON)
         assert node.runtime is not None
         node.runtime.driver.pump()
     stage.run(300)

@@ -31,6 +31,7 @@ from ottla.raft.outbound import Outbound, Reply
 from ottla.raft.replica import Replica
 from ottla.raft.roles import Candidate, Follower, Leader, Observer, Prospective, Resigned, Role, Unattached
 from ottla.raft.roles.leader import ReplicaState
+from ottla.raft.transitions import RoleEvent
 from ottla.raft.voters import ReplicaKey
 
 log = get_logger(__name__)
@@ -57,12 +58,10 @@ class Elections:
         if isinstance(role, Leader):
             self._check_quorum(role, now)
         elif isinstance(role, Resigned) and now >= role.deadline_ms:
-            replica.become_unattached(role.epoch + 1)
-        elif isinstance(role, Unattached | Follower) and now >= role.deadline_ms:
-            replica.become_prospective()
+            replica.become_unattached(role.epoch + 1, RoleEvent.TIMEOUT)
         elif isinstance(role, Prospective) and now >= role.deadline_ms:
-            self._give_up(role)
-        elif isinstance(role, Candidate) and now >= role.deadline_ms:
+            self._give_up(role, RoleEvent.TIMEOUT)
+        elif isinstance(role, Unattached | Follower | Candidate) and now >= role.deadline_ms:
             replica.become_prospective()
         self._settle()
         self._send(now)
@@ -91,16 +90,16 @@ class Elections:
         """Elections that are decided without anybody else: of one voter."""
         replica = self._replica
         if isinstance(replica.role, Prospective) and replica.role.ballot.won:
-            replica.become_candidate()
+            replica.become_candidate(RoleEvent.VOTES_WON)
         if isinstance(replica.role, Candidate) and replica.role.ballot.won:
             self.lead(replica.role)
 
-    def _give_up(self, role: Prospective) -> None:
-        """The others still hear the leader, or nobody answers: back to where it came from."""
+    def _give_up(self, role: Prospective, event: RoleEvent) -> None:
+        """The other voters still hear the leader, or no voter answers: return to the role before the pre-vote."""
         if role.leader is not None:
-            self._replica.become_follower(role.epoch, role.leader_id, role.leader)
+            self._replica.become_follower(role.epoch, role.leader_id, role.leader, event)
         else:
-            self._replica.become_unattached(role.epoch, leader_id=role.leader_id, voted=role.voted)
+            self._replica.become_unattached(role.epoch, event, leader_id=role.leader_id, voted=role.voted)
 
     def _check_quorum(self, role: Leader, now: float) -> None:
         replica = self._replica
@@ -114,7 +113,7 @@ class Elections:
     def lead(self, candidate: Candidate) -> None:
         replica = self._replica
         leader = Leader(candidate.epoch, replica.key, replica.log.end_offset, replica.now_ms())
-        replica.become(leader)
+        replica.become(leader, RoleEvent.VOTES_WON)
         records = [leader_change(replica.key.id, replica.voters.ids, sorted(candidate.ballot.granted))]
         if not replica.history.in_log:
             records += quorum_records(replica.history.kraft_version, replica.voters)
@@ -217,7 +216,7 @@ class Elections:
                 role.backing_off = True
                 role.deadline_ms = replica.now_ms() + replica.uniform(0, replica.config.election_backoff_max_ms)
             else:
-                self._give_up(role)
+                self._give_up(role, RoleEvent.VOTES_LOST)
         return True
 
     def _announce(self, role: Leader, now: float) -> None:
@@ -304,16 +303,18 @@ class Elections:
         if asked.replica_epoch < replica.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH, False
         if asked.replica_epoch > replica.epoch:
-            replica.become_unattached(asked.replica_epoch)
+            replica.become_unattached(asked.replica_epoch, RoleEvent.HIGHER_EPOCH)
         candidate = ReplicaKey(asked.replica_id, asked.replica_directory_id)
         role = replica.role
         up_to_date = replica.up_to_date(asked.last_offset_epoch, asked.last_offset)
         granted = role.grants(candidate, up_to_date=up_to_date, pre_vote=pre_vote)
         if granted and not pre_vote and role.voted is None:
-            replica.become_unattached(role.epoch, voted=candidate)
+            replica.become_unattached(role.epoch, RoleEvent.VOTE_GRANTED, voted=candidate)
         return ErrorCode.NONE, granted
 
-    def on_begin(self, request: begin_messages.BeginQuorumEpochRequest, reply: Reply) -> None:
+    def on_begin_quorum_epoch(
+        self, request: begin_messages.BeginQuorumEpochRequest, _version: int, reply: Reply
+    ) -> None:
         replica = self._replica
         asked = metadata_partition(request)
         if wrong_cluster(replica, request.cluster_id) or asked is None:
@@ -338,7 +339,7 @@ class Elections:
             )
         )
 
-    def on_end(self, request: end_messages.EndQuorumEpochRequest, reply: Reply) -> None:
+    def on_end_quorum_epoch(self, request: end_messages.EndQuorumEpochRequest, _version: int, reply: Reply) -> None:
         replica = self._replica
         asked = metadata_partition(request)
         if wrong_cluster(replica, request.cluster_id) or asked is None:

@@ -104,7 +104,7 @@ class Membership:
 
     # -------------------------------------------------------------------------------------------------------------- add
 
-    def on_add(self, request: AddRaftVoterRequest, version: int, reply: Reply) -> None:
+    def on_add_raft_voter(self, request: AddRaftVoterRequest, version: int, reply: Reply) -> None:
         replica = self._replica
         refusal = self._refusal(request.cluster_id)
         voter = Voter(
@@ -161,7 +161,7 @@ class Membership:
 
     # ----------------------------------------------------------------------------------------------------------- remove
 
-    def on_remove(self, request: RemoveRaftVoterRequest, reply: Reply) -> None:
+    def on_remove_raft_voter(self, request: RemoveRaftVoterRequest, _version: int, reply: Reply) -> None:
         replica = self._replica
         refusal = self._refusal(request.cluster_id)
         key = ReplicaKey(request.voter_id, request.voter_directory_id)
@@ -205,7 +205,7 @@ class Membership:
 
     # ----------------------------------------------------------------------------------------------------------- update
 
-    def on_update(self, request: UpdateRaftVoterRequest, reply: Reply) -> None:
+    def on_update_raft_voter(self, request: UpdateRaftVoterRequest, _version: int, reply: Reply) -> None:
         """A voter tells where it listens and which kraft.versions it knows; static voters only in memory."""
         replica = self._replica
         code = epoch_error(replica, request.current_leader_epoch)

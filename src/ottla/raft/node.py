@@ -13,6 +13,7 @@ from typing import Any
 
 from ottla.env.seams import Clock, RandomSource, Storage
 from ottla.model.ids import NO_NODE, NodeId, uuid_to_str
+from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.primitives import Message
 from ottla.protocol.records import SimpleRecord, build_batch, iterate_records
 from ottla.raft.config import RaftConfig
@@ -28,6 +29,7 @@ from ottla.raft.roles import Leader, Observer, Resigned, Role, Unattached
 from ottla.raft.serving import Serving
 from ottla.raft.snapshot_store import SnapshotStore
 from ottla.raft.snapshots import MAX_BATCH_BYTES, Snapshot, SnapshotId, frame_groups
+from ottla.raft.transitions import RoleEvent
 from ottla.raft.views import Batch, QuorumView, ReplicaProgress
 from ottla.raft.voters import Voter, VoterSet
 
@@ -48,15 +50,15 @@ class RaftNode:
         self.serving = Serving(self.replica)
         self.membership = Membership(self.replica, self.elections)
         self.node_id = config.node_id
-        self._receivers: dict[str, Callable[[Any, int, Reply], None]] = {
-            "VoteRequest": self.elections.on_vote,
-            "BeginQuorumEpochRequest": lambda request, _, reply: self.elections.on_begin(request, reply),
-            "EndQuorumEpochRequest": lambda request, _, reply: self.elections.on_end(request, reply),
-            "FetchRequest": self.serving.on_fetch,
-            "FetchSnapshotRequest": lambda request, _, reply: self.serving.on_fetch_snapshot(request, reply),
-            "AddRaftVoterRequest": self.membership.on_add,
-            "RemoveRaftVoterRequest": lambda request, _, reply: self.membership.on_remove(request, reply),
-            "UpdateRaftVoterRequest": lambda request, _, reply: self.membership.on_update(request, reply),
+        self._receivers: dict[int, Callable[[Any, int, Reply], None]] = {
+            ApiKey.VOTE: self.elections.on_vote,
+            ApiKey.BEGIN_QUORUM_EPOCH: self.elections.on_begin_quorum_epoch,
+            ApiKey.END_QUORUM_EPOCH: self.elections.on_end_quorum_epoch,
+            ApiKey.FETCH: self.serving.on_fetch,
+            ApiKey.FETCH_SNAPSHOT: self.serving.on_fetch_snapshot,
+            ApiKey.ADD_RAFT_VOTER: self.membership.on_add_raft_voter,
+            ApiKey.REMOVE_RAFT_VOTER: self.membership.on_remove_raft_voter,
+            ApiKey.UPDATE_RAFT_VOTER: self.membership.on_update_raft_voter,
         }
 
     # -------------------------------------------------------------------------------------------------- start and end
@@ -111,7 +113,7 @@ class RaftNode:
 
     def _elect_alone(self) -> None:
         replica = self.replica
-        replica.become_candidate()
+        replica.become_candidate(RoleEvent.ONLY_VOTER)
         self.elections.tick()
         replica.log.sync()
         self.flushed(replica.log.end_offset)
@@ -147,8 +149,8 @@ class RaftNode:
     # ------------------------------------------------------------------------------------------------ the outside world
 
     def receive(self, request: Message, version: int, reply: Reply) -> None:
-        """A request of another replica; KeyError when it is none of the quorum's."""
-        self._receivers[type(request).__name__](request, version, reply)
+        """A request of another replica. Raises KeyError for an API that the quorum does not serve."""
+        self._receivers[request.API_KEY](request, version, reply)
 
     def respond(self, outbound: Outbound, response: Message | None, *, gone: bool = False) -> None:
         """The answer to a request that `ready` gave, or None: it failed. `gone`: nobody listens there any more. A second

@@ -24,6 +24,7 @@ from ottla.raft.roles import Candidate, Follower, Leader, Observer, Prospective,
 from ottla.raft.roles.ballot import Ballot
 from ottla.raft.snapshot_store import SnapshotStore
 from ottla.raft.snapshots import SnapshotId
+from ottla.raft.transitions import RoleEvent, check_transition
 from ottla.raft.voters import ReplicaKey, VoterSet
 
 log = get_logger(__name__)
@@ -105,8 +106,9 @@ class Replica:
 
     # ----------------------------------------------------------------------------------------------------- transitions
 
-    def become(self, role: Role) -> None:
-        """On disk first. A role of the same election state costs no write."""
+    def become(self, role: Role, event: RoleEvent) -> None:
+        """Check the transition, store the election state, change the role. An equal election state costs no write."""
+        check_transition(self.role, event, role)
         state = role.quorum_state()
         if role.epoch < self.role.epoch:
             raise RaftError(f"node {self.key.id} would go back from epoch {self.role.epoch} to {role.epoch}")
@@ -123,35 +125,38 @@ class Replica:
             log.info("quorum.role_changed", role=type(role).__name__.lower(), epoch=role.epoch, leader=role.leader_id)
         self.role = role
 
-    def become_unattached(self, epoch: int, *, leader_id: NodeId = NO_NODE, voted: ReplicaKey | None = None) -> None:
+    def become_unattached(
+        self, epoch: int, event: RoleEvent, *, leader_id: NodeId = NO_NODE, voted: ReplicaKey | None = None
+    ) -> None:
         deadline = self.election_deadline()
         if self.is_voter:
-            self.become(Unattached(epoch, leader_id, voted, deadline))
+            self.become(Unattached(epoch, leader_id, voted, deadline), event)
         else:
-            self.become(Observer(epoch, leader_id, None, voted, deadline))
+            self.become(Observer(epoch, leader_id, None, voted, deadline), event)
 
-    def become_follower(self, epoch: int, leader_id: NodeId, leader: Address) -> None:
+    def become_follower(self, epoch: int, leader_id: NodeId, leader: Address, event: RoleEvent) -> None:
         voted = self.role.voted if self.role.epoch == epoch else None
         deadline = self.now_ms() + self.config.fetch_timeout_ms
         if self.is_voter:
-            self.become(Follower(epoch, leader_id, leader, voted, deadline))
+            self.become(Follower(epoch, leader_id, leader, voted, deadline), event)
         else:
-            self.become(Observer(epoch, leader_id, leader, voted, deadline))
+            self.become(Observer(epoch, leader_id, leader, voted, deadline), event)
 
     def become_prospective(self) -> None:
         role = self.role
-        leader = role.leader if isinstance(role, Follower | Prospective) else None
-        leader_id = NO_NODE if isinstance(role, Resigned) else role.leader_id
+        leader = role.leader if isinstance(role, Follower) else None
         ballot = Ballot.among(self.voters.ids, self.key.id)
-        self.become(Prospective(role.epoch, ballot, leader_id, leader, role.voted, self.election_deadline()))
+        deadline = self.election_deadline()
+        self.become(Prospective(role.epoch, ballot, role.leader_id, leader, role.voted, deadline), RoleEvent.TIMEOUT)
 
-    def become_candidate(self) -> None:
+    def become_candidate(self, event: RoleEvent) -> None:
         ballot = Ballot.among(self.voters.ids, self.key.id)
-        self.become(Candidate(self.epoch + 1, self.vote_key, ballot, self.election_deadline()))
+        self.become(Candidate(self.epoch + 1, self.vote_key, ballot, self.election_deadline()), event)
 
     def become_resigned(self, successors: tuple[ReplicaKey, ...] = ()) -> None:
         unaware = {key.id for key in successors}
-        self.become(Resigned(self.epoch, self.key.id, self.election_deadline(), unaware, successors))
+        role = Resigned(self.epoch, self.key.id, self.election_deadline(), unaware, successors)
+        self.become(role, RoleEvent.RESIGNATION)
 
     def observe(self, epoch: int, leader_id: NodeId, leader: Address | None) -> bool:
         """Another replica told of an epoch and its leader. Whether this one changed its role for it."""
@@ -162,9 +167,9 @@ class Replica:
         known = leader_id not in (NO_NODE, self.key.id) and leader is not None
         if epoch > role.epoch:
             if known and leader is not None:
-                self.become_follower(epoch, leader_id, leader)
+                self.become_follower(epoch, leader_id, leader, RoleEvent.HIGHER_EPOCH)
             else:
-                self.become_unattached(epoch)
+                self.become_unattached(epoch, RoleEvent.HIGHER_EPOCH)
             return True
         if epoch < role.epoch or not known or leader is None or isinstance(role, Leader | Resigned):
             return False
@@ -174,23 +179,22 @@ class Replica:
             return False
         if isinstance(role, Prospective) and role.leader_id == leader_id:
             return False  # this leader has gone silent; the answers to the pre-vote decide
-        self.become_follower(epoch, leader_id, leader)
+        self.become_follower(epoch, leader_id, leader, RoleEvent.LEADER_DISCOVERED)
         return True
 
     def adjust_to_voters(self) -> None:
         """The voter set changed: a follower may have become an observer, or the other way round."""
         role = self.role
+        target: Role | None = None
         if isinstance(role, Observer) and self.is_voter:
             if role.leader is not None:
-                follower = Follower(
-                    role.epoch, role.leader_id, role.leader, role.voted, role.deadline_ms, role.in_touch
-                )
-                self.become(follower)
+                target = Follower(role.epoch, role.leader_id, role.leader, role.voted, role.deadline_ms, role.in_touch)
             else:
-                self.become(Unattached(role.epoch, role.leader_id, role.voted, self.election_deadline()))
+                target = Unattached(role.epoch, role.leader_id, role.voted, self.election_deadline())
         elif isinstance(role, Follower) and not self.is_voter:
-            observer = Observer(role.epoch, role.leader_id, role.leader, role.voted, role.deadline_ms, role.in_touch)
-            self.become(observer)
+            target = Observer(role.epoch, role.leader_id, role.leader, role.voted, role.deadline_ms, role.in_touch)
+        if target is not None:
+            self.become(target, RoleEvent.VOTERS_CHANGED)
 
     # ------------------------------------------------------------------------------------------------------------- log
 

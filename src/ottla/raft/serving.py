@@ -173,7 +173,7 @@ class Serving:
 
     # -------------------------------------------------------------------------------------------------------- snapshot
 
-    def on_fetch_snapshot(self, request: FetchSnapshotRequest, reply: Reply) -> None:
+    def on_fetch_snapshot(self, request: FetchSnapshotRequest, _version: int, reply: Reply) -> None:
         replica = self._replica
         asked = metadata_partition(request)
         if wrong_cluster(replica, request.cluster_id) or asked is None:

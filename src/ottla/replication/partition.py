@@ -15,6 +15,13 @@ from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import LeaderEpoch, NodeId, Offset, TimestampMs, TopicPartition, Uuid
 from ottla.replication import following
 from ottla.replication.leading import Leading, Proposal
+from ottla.replication.partition_states import (
+    FIRST_STATE,
+    PartitionEvent,
+    PartitionState,
+    metadata_event,
+    next_state,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -30,22 +37,23 @@ READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 
 _NO_LEADER_EPOCH = -1
+_LEADER = PartitionState.LEADER
 
 
 class Partition:
     __slots__ = (
-        "_node_id", "_tail_waiters", "_waiters", "context", "isr", "leader_epoch", "leader_id", "leading", "log",
-        "partition_epoch", "replicas", "topic_id", "topic_partition",
+        "_tail_waiters", "_waiters", "context", "isr", "leader_epoch", "leader_id", "leading", "log",
+        "partition_epoch", "replicas", "state", "topic_id", "topic_partition",
     )  # fmt: skip
 
     def __init__(
         self, context: ReplicaContext, topic_partition: TopicPartition, topic_id: Uuid, log: PartitionLog
     ) -> None:
         self.context = context
-        self._node_id = context.node_id
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.log = log
+        self.state = FIRST_STATE
         self.leader_id: NodeId = -1
         self.leader_epoch: LeaderEpoch = -1
         self.partition_epoch = -1
@@ -62,19 +70,20 @@ class Partition:
         if epoch < self.partition_epoch or (epoch == self.partition_epoch and self.leader_id == registration.leader):
             return
         new_epoch = registration.leader_epoch != self.leader_epoch
-        led = self.leader_id == self._node_id
+        was_leader = self.is_leader
+        self.state = next_state(self.state, metadata_event(registration, self.context.node_id))
         self.leader_id = registration.leader
         self.leader_epoch = registration.leader_epoch
         self.partition_epoch = epoch
         self.isr = registration.isr
         self.replicas = registration.replicas
-        if self.leader_id != self._node_id or len(self.replicas) == 1:
+        if not self.is_leader or len(self.replicas) == 1:
             self.leading = None
         elif self.leading is None or new_epoch:
             self.leading = Leading(self)
         else:
             self.leading.committed_changed()
-        if led and (new_epoch or not self.is_leader):
+        if was_leader and (new_epoch or not self.is_leader):
             # Who waits for this epoch's commits, or for more of its records, must look again.
             self._notify()
             self._wake_tail()
@@ -96,7 +105,7 @@ class Partition:
 
     @property
     def is_leader(self) -> bool:
-        return self.leader_id == self._node_id
+        return self.state is _LEADER
 
     @property
     def under_replicated(self) -> bool:
@@ -117,7 +126,7 @@ class Partition:
             if current_leader_epoch < self.leader_epoch:
                 raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
-        if self.leader_id != self._node_id:
+        if self.state is not _LEADER:
             self.log.log_dir.check_online()
 
     def require_leader(self, current_leader_epoch: LeaderEpoch = _NO_LEADER_EPOCH) -> None:
@@ -126,7 +135,7 @@ class Partition:
             if current_leader_epoch < self.leader_epoch:
                 raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
-        if self.leader_id != self._node_id:
+        if self.state is not _LEADER:
             self.log.log_dir.check_online()
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
@@ -144,7 +153,7 @@ class Partition:
         """Append what a Produce request of `version` carries; `batches` is patched in place. `validated` and
         `on_loop` as the log's.
         """
-        if self.leader_id != self._node_id:
+        if self.state is not _LEADER:
             self.require_leader()
         if required_acks == -1 and len(self.isr) < len(self.replicas):
             self._require_min_isr()
@@ -295,7 +304,7 @@ class Partition:
                 self.log.advance_high_watermark(committed)
                 if self._waiters:
                     self._notify()
-        elif len(self.isr) == 1 and self.leader_id == self._node_id:
+        elif len(self.isr) == 1 and self.state is _LEADER:
             end = self.log.log_end_offset
             if end > self.log.high_watermark:
                 self.log.advance_high_watermark(end)
@@ -367,8 +376,9 @@ class Partition:
         for callback in list(self._waiters.values()):
             callback()
 
-    def gone(self) -> None:
-        """The partition is deleted, moved away or its disk failed: whoever waits must look again and get an error."""
+    def stop(self, event: PartitionEvent) -> None:
+        """The replica is removed or its disk failed: every waiter checks the partition again and gets an error."""
+        self.state = next_state(self.state, event)
         self.leader_id = -1
         self.leading = None
         self._notify()

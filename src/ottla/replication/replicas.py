@@ -16,6 +16,7 @@ from ottla.replication.fetcher import FetcherSettings
 from ottla.replication.fetchers import Fetchers
 from ottla.replication.moves import ReplicaMoves
 from ottla.replication.partition import Partition
+from ottla.replication.partition_states import PartitionEvent
 
 if TYPE_CHECKING:
     from ottla.env.config import TopicConfig
@@ -293,7 +294,7 @@ class Replicas:
     def _drop(self, partition: Partition) -> None:
         self.fetchers.forget(partition)
         self.moves.forget(partition)
-        partition.gone()
+        partition.stop(PartitionEvent.REPLICA_REMOVED)
         for callback in self._on_removed:
             callback(partition)
         try:
@@ -308,7 +309,7 @@ class Replicas:
             partition = self.by_name.get(tp.topic, {}).get(tp.partition)
             if partition is not None:
                 self.fetchers.forget(partition)
-                partition.gone()
+                partition.stop(PartitionEvent.DIRECTORY_FAILED)
         self.moves.on_directory_failed()
 
     def shrink_isrs(self) -> None:
