@@ -29,11 +29,11 @@ class KafkasMap:
         self.entities: list[QuotaEntity] = []
 
     def apply(self, changes: dict[str, bool]) -> None:
-        gone = {(("user", name),) for name, remove in changes.items() if remove}
-        kept = [entity for entity in self.entities if entity not in gone]
+        removed_entities = {(("user", name),) for name, remove in changes.items() if remove}
+        former_entities = [entity for entity in self.entities if entity not in removed_entities]
         added = [(("user", name),) for name, remove in changes.items() if not remove]
-        listed = [*kept, *(entity for entity in added if entity not in kept)]
-        self.entities = maps_by_bucket(listed, map_capacity(len(listed), max(1, len(self.entities))))
+        entities = [*former_entities, *(entity for entity in added if entity not in former_entities)]
+        self.entities = maps_by_bucket(entities, map_capacity(len(entities), max(1, len(self.entities))))
 
 
 @pytest.mark.parametrize("seed", range(20))

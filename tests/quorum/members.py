@@ -136,9 +136,9 @@ def until(condition: Callable[[], Any], timeout: float = 45) -> Any:
     """What the condition gives once it is true; AssertionError when it never is."""
     deadline = time.monotonic() + timeout
     while True:
-        found = condition()
-        if found:
-            return found
+        value = condition()
+        if value:
+            return value
         assert time.monotonic() < deadline, "it did not come about in time"
         time.sleep(0.05)
 
@@ -153,18 +153,18 @@ def view_of(members: list[Member]) -> tuple[Member, Any] | None:
 
 
 def leader_of(members: list[Member]) -> Any:
-    found = view_of(members)
-    return None if found is None else found[0]
+    leader_view = view_of(members)
+    return None if leader_view is None else leader_view[0]
 
 
 def caught_up(members: list[Member]) -> tuple[Member, Any] | None:
     """As `view_of`, once every voter has everything that is committed."""
-    found = view_of(members)
-    if found is None:
+    leader_view = view_of(members)
+    if leader_view is None:
         return None
-    _, view = found
+    _, view = leader_view
     lowest = min(voter.log_end_offset for voter in view.current_voters)
-    return found if 0 < view.high_watermark <= lowest else None
+    return leader_view if 0 < view.high_watermark <= lowest else None
 
 
 def active_of(members: list[Member]) -> Member | None:

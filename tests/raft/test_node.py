@@ -170,7 +170,7 @@ def test_a_snapshot_is_due_by_bytes_or_by_time(tmp_path: Path) -> None:
     assert not node.snapshots.due()
     node.append([b"x" * 200])
     assert node.snapshots.due()
-    node.snapshots.begun()
+    node.snapshots.reset_new_bytes()
     assert not node.snapshots.due()
     soon = make(tmp_path / "soon", max_interval_ms=-1)
     soon.start()

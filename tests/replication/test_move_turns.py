@@ -93,8 +93,8 @@ def test_no_more_than_one_promotion_a_turn_on_a_slow_disk(tmp_path: Path, clock:
     for partition in node.replicas:
         log = partition.log
         assert log.log_end_offset == log.high_watermark == RECORDS
-        known = topic.partitions[partition.topic_partition.partition].directory(node.id)
-        assert known == log.log_dir.directory_id
+        directory_id = topic.partitions[partition.topic_partition.partition].directory(node.id)
+        assert directory_id == log.log_dir.directory_id
 
 
 def _watched(node: VirtualNode) -> tuple[list[int], list[int]]:

@@ -148,7 +148,9 @@ class VirtualNode:
         self.publisher = MetadataPublisher()
         self.position = 0
         names = SeededRandom(self.id if cluster.log_dirs == 1 else self.id * 1000 + self.generation)
-        self.logs = LogStore(self.storage, names, self.paths, on_directory_failed=lambda _, gone: self._failed(gone))
+        self.logs = LogStore(
+            self.storage, names, self.paths, on_directory_failed=lambda _, partitions: self._failed(partitions)
+        )
         self.logs.open_directories(self.directory_ids)
         self.previous_epoch = self.logs.previous_broker_epoch
         self.context = ReplicaContext(self.id, cluster.time)
@@ -319,11 +321,11 @@ class VirtualNode:
             fetcher.on_response(response)
             for followed in fetcher.out_of_range():
                 tp = followed.partition.topic_partition
-                found = [
+                offsets = [
                     source.offset(self.id, tp, followed.leader_epoch, timestamp) if not source.down else -1
                     for timestamp in (-2, -1)
                 ]
-                fetcher.on_offsets(followed, *found)
+                fetcher.on_offsets(followed, *offsets)
             self._fetch(fetcher)
 
         self._later(self.cluster.random.uniform(0.1, 5), arrive)
@@ -381,8 +383,8 @@ class VirtualNode:
             DeleteRecordsTopic,
         )
 
-        wanted = DeleteRecordsTopic(topic, [DeleteRecordsPartition(0, offset)])
-        return self.handle(delete_records, DeleteRecordsRequest(topics=[wanted], timeout_ms=10_000))
+        delete_topic = DeleteRecordsTopic(topic, [DeleteRecordsPartition(0, offset)])
+        return self.handle(delete_records, DeleteRecordsRequest(topics=[delete_topic], timeout_ms=10_000))
 
     def bytes_below(self, topic: str, offset: int, partition: int = 0) -> bytes:
         log = self.replicas.get(topic, partition).log

@@ -85,7 +85,7 @@ def does_not_truncate(patch: pytest.MonkeyPatch) -> None:
 
 @mutation
 def serves_without_a_look_at_the_epoch(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(serving.Serving, "_elsewhere", lambda *_: None)
+    patch.setattr(serving.Serving, "_validate_offset_and_epoch", lambda *_: None)
 
 
 @mutation

@@ -59,7 +59,7 @@ class CommittedMetadata:
         if latest is not None and latest.end_offset > publisher.offset:
             return
         self._snapshotting = True
-        self._raft.snapshots.begun()
+        self._raft.snapshots.reset_new_bytes()
         image = publisher.image.copy()
         snapshot_id = self._raft.snapshot_id(publisher.offset)
         quorum = self._raft.quorum_at(snapshot_id)

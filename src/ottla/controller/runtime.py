@@ -125,7 +125,7 @@ class ControllerRuntime:
         """Everything before this epoch is in the published image: the decisions start from a copy of it."""
         self.state.image = self.publisher.image.copy()
         self.state.sessions.clear()
-        heard = self._raft.take_last_heard()
+        heard = self._raft.take_last_leader_contact()
         if heard is not None and heard[0] in self.state.image.brokers:
             # The leader before may hang with its broker: that one's session began when it was last heard.
             self.state.sessions[heard[0]] = BrokerSession(heard[1])

@@ -181,8 +181,8 @@ class MetadataImage:
         return map_capacity(len(self.client_quotas), max(1, self.client_quotas_before))
 
     def partition(self, topic: str, partition: int) -> PartitionRegistration | None:
-        found = self.topics_by_name.get(topic)
-        return None if found is None else found.partitions.get(partition)
+        topic_image = self.topics_by_name.get(topic)
+        return None if topic_image is None else topic_image.partitions.get(partition)
 
     def topic_config(self, topic: str) -> dict[str, str]:
         return self.configs.get((RESOURCE_TOPIC, topic), {})

@@ -68,11 +68,11 @@ def write_meta_properties(storage: Storage, log_dir: str, properties: MetaProper
 
 
 def verify_ensemble(
-    found: dict[str, MetaProperties], *, cluster_id: str | None = None, node_id: NodeId | None = None
+    properties_by_dir: dict[str, MetaProperties], *, cluster_id: str | None = None, node_id: NodeId | None = None
 ) -> None:
     """Refuse directories of another cluster or node, and directory ids that are reserved or used twice."""
     directories: dict[Uuid, str] = {}
-    for log_dir, properties in sorted(found.items()):
+    for log_dir, properties in sorted(properties_by_dir.items()):
         path = f"{log_dir}/{FILE_NAME}"
         cluster_id = cluster_id or properties.cluster_id
         node_id = properties.node_id if node_id is None else node_id
@@ -103,7 +103,7 @@ def load_ensemble(
     storage: Storage, log_dirs: Iterable[str], *, metadata_log_dir: str, node_id: NodeId
 ) -> dict[str, MetaProperties]:
     """What each log directory says, for a server that starts; every one must be formatted."""
-    found = {}
+    properties_by_dir = {}
     for log_dir in dict.fromkeys([metadata_log_dir, *log_dirs]):
         properties = read_meta_properties(storage, log_dir)
         if properties is None:
@@ -111,18 +111,18 @@ def load_ensemble(
                 f"No `meta.properties` found in {log_dir} (have you run `ottla storage format` to format the "
                 "directory?)"
             )
-        found[log_dir] = properties
-    verify_ensemble(found, node_id=node_id)
-    return found
+        properties_by_dir[log_dir] = properties
+    verify_ensemble(properties_by_dir, node_id=node_id)
+    return properties_by_dir
 
 
 def complete_directory_ids(
-    storage: Storage, found: dict[str, MetaProperties], new_directory_id: Callable[[], Uuid], now_ms: int
+    storage: Storage, properties_by_dir: dict[str, MetaProperties], new_directory_id: Callable[[], Uuid], now_ms: int
 ) -> dict[str, MetaProperties]:
     """Give an id to each directory that an older Kafka formatted without one, as Kafka does when it starts."""
-    complete = dict(found)
-    for log_dir, properties in found.items():
+    completed = dict(properties_by_dir)
+    for log_dir, properties in properties_by_dir.items():
         if properties.directory_id is None:
-            complete[log_dir] = replace(properties, directory_id=new_directory_id())
-            write_meta_properties(storage, log_dir, complete[log_dir], now_ms)
-    return complete
+            completed[log_dir] = replace(properties, directory_id=new_directory_id())
+            write_meta_properties(storage, log_dir, completed[log_dir], now_ms)
+    return completed

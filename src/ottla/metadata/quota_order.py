@@ -31,8 +31,8 @@ def on_entity_removed(image: MetadataImage, limits_before: Mapping[QuotaEntity, 
 
 
 def _settle(image: MetadataImage, limits_before: Mapping[QuotaEntity, tuple[str, ...]]) -> None:
-    new = [entity for entity in image.client_quotas if limits_before.get(entity) == ()]
-    there = [entity for entity in image.client_quotas if limits_before.get(entity) != ()]
-    in_order = [*maps_by_bucket(there, image.client_quotas_former_capacity), *new]
+    new_entities = [entity for entity in image.client_quotas if limits_before.get(entity) == ()]
+    former_entities = [entity for entity in image.client_quotas if limits_before.get(entity) != ()]
+    in_order = [*maps_by_bucket(former_entities, image.client_quotas_former_capacity), *new_entities]
     image.client_quotas = {entity: image.client_quotas[entity] for entity in in_order}
     image.client_quotas_former_capacity = 0

@@ -59,7 +59,7 @@ class MetadataLog:
         bases = _segment_bases(storage, self.log_dir)
         entries: list[tuple[int, int]] = []
         for base in bases:
-            headers = self._open_segment(base, entries, last=base == bases[-1])
+            headers = self._open_segment(base, entries, is_last=base == bases[-1])
             self.bytes_past_snapshot += sum(h.size for h in headers if h.base_offset >= first_offset)
         last_epoch = entries[-1][0] if entries else 0
         if self._segments and (self.end_offset < first_offset or last_epoch < first_epoch):
@@ -74,10 +74,10 @@ class MetadataLog:
         self.start_offset = self._segments[0].base_offset
         self.epochs.rebuild(entries)
 
-    def _open_segment(self, base: int, entries: list[tuple[int, int]], *, last: bool) -> list[BatchHeader]:
+    def _open_segment(self, base: int, entries: list[tuple[int, int]], *, is_last: bool) -> list[BatchHeader]:
         segment = Segment(self._storage, self.log_dir, base)
         headers, excess = segment.scan()
-        if excess and not last:
+        if excess and not is_last:
             raise MetadataLogError(
                 f"{segment.file.path} is damaged at byte {segment.size} and is not the last segment of the log"
             )

@@ -81,7 +81,7 @@ class RaftNode:
         if replica.log.start_offset > 0:
             # The log begins where a snapshot ends: only there is the epoch of the record before it known.
             replica.log.delete_before(replica.snapshots.ids[0].end_offset)
-        replica.snapshots.grown(replica.log.bytes_past_snapshot, replica.clock.time_ms())
+        replica.snapshots.add_new_bytes(replica.log.bytes_past_snapshot, replica.clock.time_ms())
         self._load_history(snapshot, base)
         self._check_voters()
         # A process that died leaves bytes that are in the page cache and nowhere else: they count when they are synced.
@@ -156,8 +156,8 @@ class RaftNode:
         """The answer to a request that `ready` gave, or None: it failed. `gone`: nobody listens there any more. A second
         answer to the same request is nobody's.
         """
-        if outbound in self.replica.waiting:
-            self.replica.waiting.remove(outbound)
+        if outbound in self.replica.in_flight:
+            self.replica.in_flight.remove(outbound)
             outbound.on_response(response, gone)
 
     def tick(self) -> None:
@@ -190,8 +190,8 @@ class RaftNode:
 
     def take_loaded(self) -> tuple[Snapshot, SnapshotId] | None:
         """A snapshot that has replaced the log since the last call."""
-        loaded, self.fetching.loaded = self.fetching.loaded, None
-        return loaded
+        snapshot, self.fetching.loaded_snapshot = self.fetching.loaded_snapshot, None
+        return snapshot
 
     # ------------------------------------------------------------------------------------------------------- what it is
 
@@ -232,10 +232,10 @@ class RaftNode:
         """To 1, with the voters in the log; why not, when it cannot be. `pump` follows."""
         return self.membership.upgrade.upgrade(validate_only=validate_only)
 
-    def take_last_heard(self) -> tuple[NodeId, float] | None:
+    def take_last_leader_contact(self) -> tuple[NodeId, float] | None:
         """For a new leader, once: who led before it, and when that one was last heard."""
-        heard, self.replica.last_heard = self.replica.last_heard, None
-        return heard
+        contact, self.replica.last_leader_contact = self.replica.last_leader_contact, None
+        return contact
 
     @property
     def epoch_start_offset(self) -> int | None:
@@ -269,7 +269,7 @@ class RaftNode:
             records = [SimpleRecord(now, None, frame) for frame in group]
             batch = build_batch(records, base_offset=self.log.end_offset, leader_epoch=self.role.epoch)
             last_offset = self.log.append(batch)
-            self.snapshots.grown(len(batch), now)
+            self.snapshots.add_new_bytes(len(batch), now)
         return last_offset
 
     def unflushed(self) -> int | None:

@@ -45,7 +45,7 @@ class Replica:
         self.role: Role = Unattached(0)
         self.id_taken = False
         """A node that only follows was told that its own id leads."""
-        self.last_heard: tuple[NodeId, float] | None = None
+        self.last_leader_contact: tuple[NodeId, float] | None = None
         """The leader that answered last, and when."""
         self.stored: QuorumState | None = None
         self.high_watermark = -1
@@ -53,7 +53,7 @@ class Replica:
         self.durable_end_offset = 0
         """Everything below is on disk."""
         self.outbox: list[Outbound] = []
-        self.waiting: set[Outbound] = set()
+        self.in_flight: set[Outbound] = set()
 
     # ----------------------------------------------------------------------------------------------------- what it is
 
@@ -98,11 +98,11 @@ class Replica:
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """The largest epoch up to `epoch` in the log and its end offset; where the log begins when all are later."""
-        found, end = self.log.epochs.end_offset_for(epoch, self.log.end_offset)
-        if end < 0:
+        largest_epoch, end_offset = self.log.epochs.end_offset_for(epoch, self.log.end_offset)
+        if end_offset < 0:
             oldest = self.snapshots.ids[0] if self.snapshots.ids else SnapshotId(0, 0)
             return oldest.epoch, self.log.start_offset
-        return found, end
+        return largest_epoch, end_offset
 
     # ----------------------------------------------------------------------------------------------------- transitions
 
@@ -164,14 +164,14 @@ class Replica:
         if leader_id == self.key.id and not self.config.controller:
             self.id_taken = True  # this one never stands for election: another node has its id
         leader = leader or self.address_of(leader_id)
-        known = leader_id not in (NO_NODE, self.key.id) and leader is not None
+        leader_reachable = leader_id not in (NO_NODE, self.key.id) and leader is not None
         if epoch > role.epoch:
-            if known and leader is not None:
+            if leader_reachable and leader is not None:
                 self.become_follower(epoch, leader_id, leader, RoleEvent.HIGHER_EPOCH)
             else:
                 self.become_unattached(epoch, RoleEvent.HIGHER_EPOCH)
             return True
-        if epoch < role.epoch or not known or leader is None or isinstance(role, Leader | Resigned):
+        if epoch < role.epoch or not leader_reachable or leader is None or isinstance(role, Leader | Resigned):
             return False
         if role.leader_id not in (NO_NODE, leader_id):
             raise RaftError(f"epoch {epoch} has two leaders, {role.leader_id} and {leader_id}")
@@ -207,7 +207,7 @@ class Replica:
 
     def append_fetched(self, data: bytes | memoryview) -> int:
         """As follower: every whole batch, checked before it is written. How many bytes were taken."""
-        taken = 0
+        appended_bytes = 0
         view = memoryview(data)
         for position, header in iterate_batches(view):
             if header.base_offset != self.log.end_offset or not crc_matches(view, position, header.size):
@@ -216,11 +216,11 @@ class Replica:
                 raise RaftError(f"a batch of epoch {header.leader_epoch} cannot follow epoch {self.last_epoch}")
             batch = bytes(view[position : position + header.size])
             self.log.append(batch)
-            self.snapshots.grown(header.size, self.clock.time_ms())
+            self.snapshots.add_new_bytes(header.size, self.clock.time_ms())
             if header.is_control and self.history.load_batch(batch):
                 self.adjust_to_voters()
-            taken += header.size
-        return taken
+            appended_bytes += header.size
+        return appended_bytes
 
     def truncate(self, end_offset: int) -> None:
         if end_offset < self.high_watermark:
@@ -249,5 +249,5 @@ class Replica:
     def send(self, address: Address, node_id: NodeId, request: Message, on_response: OnResponse) -> Outbound:
         outbound = Outbound(address, node_id, request, self.config.request_timeout_ms, on_response)
         self.outbox.append(outbound)
-        self.waiting.add(outbound)
+        self.in_flight.add(outbound)
         return outbound

@@ -34,10 +34,10 @@ _FIRST_REPLICA_STATE_VERSION = 15
 
 
 @dataclass(slots=True, eq=False)
-class _Parked:
+class _ParkedFetch:
     role: Leader
     key: ReplicaKey
-    asked: FetchPartition
+    partition: FetchPartition
     max_bytes: int
     deadline_ms: float
     reply: Reply
@@ -46,32 +46,32 @@ class _Parked:
 class Serving:
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
-        self._parked: list[_Parked] = []
+        self._parked: list[_ParkedFetch] = []
 
     # ----------------------------------------------------------------------------------------------------------- fetch
 
     def on_fetch(self, request: FetchRequest, version: int, reply: Reply) -> None:
         replica = self._replica
-        asked = metadata_partition(request)
-        if wrong_cluster(replica, request.cluster_id) or asked is None:
-            code = ErrorCode.INVALID_REQUEST if asked is None else ErrorCode.INCONSISTENT_CLUSTER_ID
+        partition = metadata_partition(request)
+        if wrong_cluster(replica, request.cluster_id) or partition is None:
+            code = ErrorCode.INVALID_REQUEST if partition is None else ErrorCode.INCONSISTENT_CLUSTER_ID
             reply(FetchResponse(error_code=int(code)))
             return
         replica_id = request.replica_state.replica_id if version >= _FIRST_REPLICA_STATE_VERSION else request.replica_id
-        code = epoch_error(replica, asked.current_leader_epoch)
-        if code is ErrorCode.NONE and (asked.fetch_offset < 0 or asked.last_fetched_epoch < 0):
+        code = epoch_error(replica, partition.current_leader_epoch)
+        if code is ErrorCode.NONE and (partition.fetch_offset < 0 or partition.last_fetched_epoch < 0):
             code = ErrorCode.INVALID_REQUEST
         role = replica.role
         if code is not ErrorCode.NONE or not isinstance(role, Leader) or replica_id == replica.key.id:
             reply(self._response(self._partition(code or ErrorCode.INVALID_REQUEST)))
             return
-        answer = self._elsewhere(asked)
+        answer = self._validate_offset_and_epoch(partition)
         if answer is not None:
             reply(self._response(answer))
             return
-        key = ReplicaKey(replica_id, asked.replica_directory_id)
-        self._note(role, key, asked.fetch_offset)
-        parked = _Parked(role, key, asked, request.max_bytes, replica.now_ms() + request.max_wait_ms, reply)
+        key = ReplicaKey(replica_id, partition.replica_directory_id)
+        self._note(role, key, partition.fetch_offset)
+        parked = _ParkedFetch(role, key, partition, request.max_bytes, replica.now_ms() + request.max_wait_ms, reply)
         if len(self._parked) >= MAX_PARKED:
             parked.deadline_ms = 0.0
         self._parked.append(parked)
@@ -93,10 +93,10 @@ class Serving:
             return False
         return replica.raise_high_watermark(role.high_watermark)
 
-    def _elsewhere(self, asked: FetchPartition) -> PartitionData | None:
+    def _validate_offset_and_epoch(self, partition: FetchPartition) -> PartitionData | None:
         """The answer when the replica cannot go on from where it is: its log has parted, or it needs a snapshot."""
         replica = self._replica
-        offset, epoch = asked.fetch_offset, asked.last_fetched_epoch
+        offset, epoch = partition.fetch_offset, partition.last_fetched_epoch
         start = replica.log.start_offset
         if start == 0 and offset == 0 and epoch == 0:
             return None
@@ -117,24 +117,24 @@ class Serving:
     def wake(self) -> None:
         """Answer every fetch that has something to be told, or whose time is up."""
         now = self._replica.now_ms()
-        waiting, self._parked = self._parked, []
-        for parked in waiting:
+        parked_fetches, self._parked = self._parked, []
+        for parked in parked_fetches:
             answer = self._try(parked, now)
             if answer is None:
                 self._parked.append(parked)
             else:
                 parked.reply(answer)
 
-    def _try(self, parked: _Parked, now: float) -> FetchResponse | None:
+    def _try(self, parked: _ParkedFetch, now: float) -> FetchResponse | None:
         replica = self._replica
         if replica.role is not parked.role:
-            return self._response(self._partition(epoch_error(replica, parked.asked.current_leader_epoch)))
-        asked = parked.asked
-        news = replica.log.end_offset > asked.fetch_offset or replica.high_watermark > asked.high_watermark
+            return self._response(self._partition(epoch_error(replica, parked.partition.current_leader_epoch)))
+        partition = parked.partition
+        news = replica.log.end_offset > partition.fetch_offset or replica.high_watermark > partition.high_watermark
         if not news and now < parked.deadline_ms:
             return None
         data = self._partition(ErrorCode.NONE)
-        data.records = self._read(asked.fetch_offset, min(parked.max_bytes, asked.partition_max_bytes))
+        data.records = self._read(partition.fetch_offset, min(parked.max_bytes, partition.partition_max_bytes))
         return self._response(data)
 
     def _read(self, offset: int, max_bytes: int) -> bytes:
@@ -175,38 +175,38 @@ class Serving:
 
     def on_fetch_snapshot(self, request: FetchSnapshotRequest, _version: int, reply: Reply) -> None:
         replica = self._replica
-        asked = metadata_partition(request)
-        if wrong_cluster(replica, request.cluster_id) or asked is None:
-            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if asked is None else ErrorCode.INCONSISTENT_CLUSTER_ID
+        partition = metadata_partition(request)
+        if wrong_cluster(replica, request.cluster_id) or partition is None:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if partition is None else ErrorCode.INCONSISTENT_CLUSTER_ID
             reply(snapshot_messages.FetchSnapshotResponse(error_code=int(code)))
             return
-        reply(self._snapshot_response(self._snapshot_piece(request, asked)))
+        reply(self._snapshot_response(self._snapshot_piece(request, partition)))
 
     def _snapshot_piece(
-        self, request: FetchSnapshotRequest, asked: PartitionSnapshot
+        self, request: FetchSnapshotRequest, partition: PartitionSnapshot
     ) -> snapshot_messages.PartitionSnapshot:
         replica = self._replica
-        wanted = SnapshotId(asked.snapshot_id.end_offset, asked.snapshot_id.epoch)
+        snapshot_id = SnapshotId(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
         answer = snapshot_messages.PartitionSnapshot(
             index=0,
-            snapshot_id=snapshot_messages.SnapshotId(*wanted),
+            snapshot_id=snapshot_messages.SnapshotId(*snapshot_id),
             current_leader=snapshot_messages.LeaderIdAndEpoch(known_leader(replica)[0], replica.epoch),
             unaligned_records=b"",
         )
-        code = epoch_error(replica, asked.current_leader_epoch)
+        code = epoch_error(replica, partition.current_leader_epoch)
         role = replica.role
-        if code is ErrorCode.NONE and wanted not in replica.snapshots.ids:
+        if code is ErrorCode.NONE and snapshot_id not in replica.snapshots.ids:
             code = ErrorCode.SNAPSHOT_NOT_FOUND
         if code is ErrorCode.NONE and isinstance(role, Leader):
-            key = ReplicaKey(request.replica_id, asked.replica_directory_id)
-            known = role.replicas.get(key)
-            self._note(role, key, known.fetch_offset if known else -1)
+            key = ReplicaKey(request.replica_id, partition.replica_directory_id)
+            state = role.replicas.get(key)
+            self._note(role, key, state.fetch_offset if state else -1)
             limit = min(max(request.max_bytes, 0), replica.config.fetch_snapshot_max_bytes)
-            size, data = replica.snapshots.read(wanted, max(asked.position, 0), limit)
-            if not 0 <= asked.position < size:
+            size, data = replica.snapshots.read(snapshot_id, max(partition.position, 0), limit)
+            if not 0 <= partition.position < size:
                 code = ErrorCode.POSITION_OUT_OF_RANGE
             else:
-                answer.size, answer.position, answer.unaligned_records = size, asked.position, data
+                answer.size, answer.position, answer.unaligned_records = size, partition.position, data
         answer.error_code = int(code)
         return answer
 

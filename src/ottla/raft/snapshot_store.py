@@ -51,7 +51,7 @@ class SnapshotStore:
         path = f"{self._dir}/{name}"
         return decode_snapshot(self._storage.read_bytes(path), path)
 
-    def grown(self, record_bytes: int, now_ms: int) -> None:
+    def add_new_bytes(self, record_bytes: int, now_ms: int) -> None:
         """Count bytes that no snapshot holds yet."""
         if self._new_bytes == 0:
             self._first_new_ms = now_ms
@@ -99,7 +99,7 @@ class SnapshotStore:
         finally:
             file.close()
 
-    def begun(self) -> None:
+    def reset_new_bytes(self) -> None:
         """A snapshot of everything so far is being written: count anew."""
         self._new_bytes = 0
 
@@ -112,9 +112,9 @@ class SnapshotStore:
         """Remove what may go; the oldest that stays, or None when nothing went."""
         cleaned = False
         while len(self.ids) > 1 and self._may_go(log_size):
-            gone = self.ids.pop(0)
-            self._storage.remove(self._path(gone))
-            log.info("snapshot.deleted", snapshot=gone.file_name())
+            snapshot_id = self.ids.pop(0)
+            self._storage.remove(self._path(snapshot_id))
+            log.info("snapshot.deleted", snapshot=snapshot_id.file_name())
             cleaned = True
         return self.ids[0] if cleaned else None
 

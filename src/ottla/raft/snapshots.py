@@ -51,14 +51,14 @@ class Snapshot:
 
 def list_snapshots(storage: Storage, log_dir: str) -> list[SnapshotId]:
     """Oldest first. Files that a crash left half-written are removed."""
-    found = []
+    snapshot_ids = []
     for name in storage.list_dir(log_dir):
         match = _NAME.fullmatch(name)
         if match:
-            found.append(SnapshotId(int(match[1]), int(match[2])))
+            snapshot_ids.append(SnapshotId(int(match[1]), int(match[2])))
         elif name.endswith(_LEFTOVERS):
             storage.remove(f"{log_dir}/{name}")
-    return sorted(found)
+    return sorted(snapshot_ids)
 
 
 def encode_snapshot(
@@ -115,16 +115,16 @@ def _decode(data: bytes, name: str) -> Snapshot:
             snapshot.frames.extend(record.value or b"" for record in iterate_records(data, position))
         else:
             for record in iterate_records(data, position):
-                footer = _apply_control(snapshot, decode_control(record), first=record.offset == 0) or footer
+                footer = _apply_control(snapshot, decode_control(record), is_first=record.offset == 0) or footer
         end = position + header.size
     if not footer or end != len(data):
         raise SnapshotError(f"snapshot {name} is incomplete: it has no footer")
     return snapshot
 
 
-def _apply_control(snapshot: Snapshot, record: Message | None, *, first: bool) -> bool:
+def _apply_control(snapshot: Snapshot, record: Message | None, *, is_first: bool) -> bool:
     """Whether the record was the footer."""
-    if first != isinstance(record, SnapshotHeaderRecord):
+    if is_first != isinstance(record, SnapshotHeaderRecord):
         raise SnapshotError("a snapshot begins with its header record and has only one")
     if isinstance(record, SnapshotHeaderRecord):
         snapshot.last_contained_timestamp = record.last_contained_log_timestamp

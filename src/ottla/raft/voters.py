@@ -69,8 +69,8 @@ class VoterSet:
 
     def with_voter(self, voter: Voter) -> VoterSet:
         """With this voter in the place of the one with its id, or added."""
-        kept = tuple(voter if known.id == voter.id else known for known in self.voters)
-        return VoterSet(kept if self.get(voter.id) else (*kept, voter))
+        voters = tuple(voter if member.id == voter.id else member for member in self.voters)
+        return VoterSet(voters if self.get(voter.id) else (*voters, voter))
 
     def without(self, node_id: NodeId) -> VoterSet:
         return VoterSet(tuple(voter for voter in self.voters if voter.id != node_id))

@@ -27,8 +27,8 @@ class Fetchers:
     def assign(self, partition: Partition) -> None:
         """Follow the partition's leader, or nobody when we lead or nobody does."""
         leader = partition.leader_id
-        old = self._source_of.get(partition)
-        if old is not None and old != leader:
+        source = self._source_of.get(partition)
+        if source is not None and source != leader:
             self.forget(partition)
         if leader < 0 or leader == self._context.node_id:
             return

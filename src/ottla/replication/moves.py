@@ -133,14 +133,14 @@ class ReplicaMoves:
         """Copy up to about `max_bytes` of all moves together, promote those that are assigned; whether there is more to
         do at once. Assigned moves come first and are not limited: the metadata is ahead of them.
         """
-        copied, until_ms = self._logs.moves.copied_bytes, self._clock.monotonic_ms() + TURN_MS
+        copied_before, until_ms = self._logs.moves.copied_bytes, self._clock.monotonic_ms() + TURN_MS
         busy = False
-        for move in sorted(self, key=lambda each: each.stage is not Stage.ASSIGNED):
-            left = max_bytes - (self._logs.moves.copied_bytes - copied)
-            if self._clock.monotonic_ms() > until_ms or (left <= 0 and move.stage is not Stage.ASSIGNED):
+        for move in sorted(self, key=lambda move: move.stage is not Stage.ASSIGNED):
+            remaining_bytes = max_bytes - (self._logs.moves.copied_bytes - copied_before)
+            if self._clock.monotonic_ms() > until_ms or (remaining_bytes <= 0 and move.stage is not Stage.ASSIGNED):
                 return True
             if self._check_directories(move) and move.paused_until_ms <= self._clock.monotonic_ms():
-                self._try(move, LAST_PIECE_BYTES if move.stage is Stage.ASSIGNED else left)
+                self._try(move, LAST_PIECE_BYTES if move.stage is Stage.ASSIGNED else remaining_bytes)
                 busy |= self._comes_last(move) and not move.paused
         return busy
 
@@ -175,19 +175,19 @@ class ReplicaMoves:
         partition = move.partition
         if not self._logs.moves.copy(partition.topic_partition, max_bytes, self._clock.time_ms()):
             return
-        directories = self._directories_to_tell(move)
+        directories = self._directories_to_notify(move)
         if move.stage is Stage.ASSIGNED or directories is None:
             self._promote(move)
         elif move.stage is Stage.COPYING:
             move.stage = Stage.ASSIGNING
             directories.assign(partition, move.target_id, partial(self._on_accepted, move))
 
-    def _directories_to_tell(self, move: Move) -> DirectoryAssignments | None:
+    def _directories_to_notify(self, move: Move) -> DirectoryAssignments | None:
         """None where the metadata has no directories: before metadata.version 17."""
         partition = move.partition
         registration = partition.context.image.partition(*partition.topic_partition)
-        known = registration is not None and bool(registration.directories) and move.target_id != ZERO_UUID
-        return self._directories() if known else None
+        has_directories = registration is not None and bool(registration.directories) and move.target_id != ZERO_UUID
+        return self._directories() if has_directories else None
 
     def _on_accepted(self, move: Move) -> None:
         """The next turn promotes it. Not here: the controller's answer may be about two thousand replicas."""

@@ -1,7 +1,7 @@
 """One partition on this node: its log, its leadership, and those who wait for its high watermark.
 
 The high watermark moves only here. With this node as the only replica it follows the log's end, with followers it is
-what `Leading` finds committed, and as a follower it is the leader's word. Appends, reads and offset look-ups check
+what `LeaderState` finds committed, and as a follower it is the leader's word. Appends, reads and offset look-ups check
 leadership and epoch first, so that no caller has to.
 """
 
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from ottla.log.validation import AppendOrigin
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import LeaderEpoch, NodeId, Offset, TimestampMs, TopicPartition, Uuid
-from ottla.replication import following
-from ottla.replication.leading import Leading, Proposal
+from ottla.replication import follower_log
+from ottla.replication.leader_state import LeaderState, Proposal
 from ottla.replication.partition_states import (
     FIRST_STATE,
     PartitionEvent,
@@ -42,7 +42,7 @@ _LEADER = PartitionState.LEADER
 
 class Partition:
     __slots__ = (
-        "_tail_waiters", "_waiters", "context", "isr", "leader_epoch", "leader_id", "leading", "log",
+        "_tail_waiters", "_waiters", "context", "isr", "leader_epoch", "leader_id", "leader_state", "log",
         "partition_epoch", "replicas", "state", "topic_id", "topic_partition",
     )  # fmt: skip
 
@@ -59,7 +59,7 @@ class Partition:
         self.partition_epoch = -1
         self.isr: tuple[NodeId, ...] = ()
         self.replicas: tuple[NodeId, ...] = ()
-        self.leading: Leading | None = None
+        self.leader_state: LeaderState | None = None
         """Set while we lead a partition that has other replicas."""
         self._waiters: dict[object, Callable[[], None]] = {}
         self._tail_waiters: dict[object, Callable[[], None]] = {}
@@ -78,11 +78,11 @@ class Partition:
         self.isr = registration.isr
         self.replicas = registration.replicas
         if not self.is_leader or len(self.replicas) == 1:
-            self.leading = None
-        elif self.leading is None or new_epoch:
-            self.leading = Leading(self)
+            self.leader_state = None
+        elif self.leader_state is None or new_epoch:
+            self.leader_state = LeaderState(self)
         else:
-            self.leading.committed_changed()
+            self.leader_state.committed_changed()
         if was_leader and (new_epoch or not self.is_leader):
             # Who waits for this epoch's commits, or for more of its records, must look again.
             self._notify()
@@ -93,14 +93,14 @@ class Partition:
         self, proposal: Proposal, isr: tuple[NodeId, ...], leader_epoch: LeaderEpoch, partition_epoch: int
     ) -> None:
         """The controller has taken our proposal; its answer may come before the metadata or after."""
-        leading = self.leading
-        if leading is None or leading.pending is not proposal or leader_epoch != self.leader_epoch:
+        leader_state = self.leader_state
+        if leader_state is None or leader_state.pending is not proposal or leader_epoch != self.leader_epoch:
             return
         if partition_epoch < self.partition_epoch:
             return
         self.isr = isr
         self.partition_epoch = partition_epoch
-        leading.committed_changed()
+        leader_state.committed_changed()
         self._advance_high_watermark()
 
     @property
@@ -118,7 +118,7 @@ class Partition:
     @property
     def high_watermark_lags(self) -> bool:
         """We lead since a moment ago, and the leader before us may have told clients a higher one (KIP-207)."""
-        return self.leading is not None and self.leading.epoch_start_offset > self.log.high_watermark
+        return self.leader_state is not None and self.leader_state.epoch_start_offset > self.log.high_watermark
 
     def require_epoch(self, current_leader_epoch: LeaderEpoch = _NO_LEADER_EPOCH) -> None:
         """KafkaError unless the client's leader epoch is ours: for readers that any replica may serve (KIP-392)."""
@@ -146,7 +146,7 @@ class Partition:
         now_ms: int,
         required_acks: int = -1,
         version: int = 13,
-        guard: Verification | None = None,
+        verification_guard: Verification | None = None,
         validated: ValidatedBatches | None = None,
         on_loop: bool = False,
     ) -> AppendResult:
@@ -158,7 +158,7 @@ class Partition:
         if required_acks == -1 and len(self.isr) < len(self.replicas):
             self._require_min_isr()
         result = self.log.append_as_leader(
-            batches, leader_epoch=self.leader_epoch, now_ms=now_ms, version=version, guard=guard,
+            batches, leader_epoch=self.leader_epoch, now_ms=now_ms, version=version, guard=verification_guard,
             validated=validated, on_loop=on_loop,
         )  # fmt: skip
         if result.flush_due:
@@ -174,7 +174,7 @@ class Partition:
         batches: bytearray | memoryview,
         *,
         now_ms: int,
-        guard: Verification | None = None,
+        verification_guard: Verification | None = None,
         transaction_version: int = 0,
     ) -> AppendResult:
         """Append a coordinator's own batch (group metadata, offsets, transaction state, markers)."""
@@ -185,7 +185,7 @@ class Partition:
             leader_epoch=self.leader_epoch,
             now_ms=now_ms,
             origin=AppendOrigin.COORDINATOR,
-            guard=guard,
+            guard=verification_guard,
             transaction_version=transaction_version,
         )
         self._advance_high_watermark()
@@ -195,8 +195,8 @@ class Partition:
 
     def _require_min_isr(self) -> None:
         # A topic never needs more replicas in sync than it has.
-        wanted = min(self.log.config.min_insync_replicas, len(self.replicas))
-        if len(self.isr) < wanted:
+        min_isr = min(self.log.config.min_insync_replicas, len(self.replicas))
+        if len(self.isr) < min_isr:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"The size of the current ISR {set(self.isr)} is insufficient to satisfy the min.isr requirement of "
@@ -222,8 +222,8 @@ class Partition:
         if epoch == self.leader_epoch:
             return epoch, self.log.log_end_offset
         latest = self.log.latest_epoch
-        untold = epoch != _NO_LEADER_EPOCH and (latest < 0 or latest < epoch)
-        if untold and epoch < self.leader_epoch and self.is_leader:
+        is_unwritten = epoch != _NO_LEADER_EPOCH and (latest < 0 or latest < epoch)
+        if is_unwritten and epoch < self.leader_epoch and self.is_leader:
             # As if our own epoch stood in the log, at its end: what was before it ends there too.
             return (epoch if latest < 0 else latest), self.log.log_end_offset
         return self.log.end_offset_for_epoch(epoch) or (-1, -1)
@@ -242,10 +242,10 @@ class Partition:
     @property
     def low_watermark(self) -> Offset:
         """The log start offset that every replica that is alive has reached."""
-        if self.leading is None:
+        if self.leader_state is None:
             return self.log.log_start_offset
         brokers = self.context.image.brokers
-        return self.leading.low_watermark(r for r in self.replicas if r in brokers and not brokers[r].fenced)
+        return self.leader_state.low_watermark(r for r in self.replicas if r in brokers and not brokers[r].fenced)
 
     # Followers
 
@@ -253,17 +253,17 @@ class Partition:
         self, follower_id: NodeId, broker_epoch: int, offset: Offset, log_start_offset: Offset, now_ms: float
     ) -> None:
         """A follower asks for `offset`: note its progress, maybe let it into the ISR, maybe commit."""
-        leading = self.leading
-        follower = leading.followers.get(follower_id) if leading is not None else None
-        if leading is None or follower is None:
+        leader_state = self.leader_state
+        follower = leader_state.followers.get(follower_id) if leader_state is not None else None
+        if leader_state is None or follower is None:
             # Its metadata may be ahead of ours; if it is not, it has no business here.
             raise KafkaError(
                 ErrorCode.UNKNOWN_LEADER_EPOCH, f"{follower_id} is not a replica of {self.topic_partition}"
             )
         before, before_start = follower.log_end_offset, follower.log_start_offset
         follower.fetched(offset, log_start_offset, broker_epoch, self.log.log_end_offset, now_ms)
-        if leading.pending is None and follower_id not in self.isr:
-            leading.maybe_expand(follower)
+        if leader_state.pending is None and follower_id not in self.isr:
+            leader_state.maybe_expand(follower)
         if offset != before:
             self._advance_high_watermark()
         if log_start_offset != before_start and self._waiters:
@@ -272,7 +272,7 @@ class Partition:
     def append_as_follower(self, batches: Buffer, *, leader_epoch: LeaderEpoch, now_ms: TimestampMs) -> None:
         """Append what the leader of `leader_epoch` sent."""
         self.require_following(leader_epoch)
-        result = following.append(self.log, batches, leader_epoch, now_ms)
+        result = follower_log.append(self.log, batches, leader_epoch, now_ms)
         if result is not None and result.flush_due:
             self.log.flush(now_ms)
 
@@ -289,7 +289,7 @@ class Partition:
     ) -> None:
         """Our log left the leader's: its `epoch` ends at `end_offset`."""
         self.require_following(leader_epoch)
-        self.log.truncate_to(following.truncation_offset(self.log, epoch, end_offset), now_ms)
+        self.log.truncate_to(follower_log.truncation_offset(self.log, epoch, end_offset), now_ms)
 
     def require_following(self, leader_epoch: LeaderEpoch) -> None:
         if self.leader_epoch != leader_epoch or self.is_leader:
@@ -298,8 +298,8 @@ class Partition:
     # The high watermark and those who wait for it
 
     def _advance_high_watermark(self) -> None:
-        if self.leading is not None:
-            committed = self.leading.committed_offset()
+        if self.leader_state is not None:
+            committed = self.leader_state.committed_offset()
             if committed > self.log.high_watermark:
                 self.log.advance_high_watermark(committed)
                 if self._waiters:
@@ -346,8 +346,8 @@ class Partition:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if self.log.high_watermark < offset:
             return None
-        leading = self.leading
-        if leading is not None and len(leading.maximal_isr) < leading.min_isr:
+        leader_state = self.leader_state
+        if leader_state is not None and len(leader_state.maximal_isr) < leader_state.min_isr:
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return ErrorCode.NONE
 
@@ -380,7 +380,7 @@ class Partition:
         """The replica is removed or its disk failed: every waiter checks the partition again and gets an error."""
         self.state = next_state(self.state, event)
         self.leader_id = -1
-        self.leading = None
+        self.leader_state = None
         self._notify()
         self._wake_tail()
         self._waiters.clear()

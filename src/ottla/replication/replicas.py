@@ -55,9 +55,9 @@ class Replicas:
         self.by_id: dict[Uuid, dict[int, Partition]] = {}
         self.names: dict[Uuid, str] = {}
         self.moves = ReplicaMoves(logs, clock, lambda: self.directories)
-        self._removed = False
+        self._checkpoint_due = False
         """Replicas were taken away since the checkpoints were written."""
-        self._unmade: set[tuple[Uuid, int]] = set()
+        self._missing_logs: set[tuple[Uuid, int]] = set()
         """Replicas of this node whose log could not be made: the disk was full, or their directory is offline."""
         self._verification_enabled = False
         self._on_added: list[Callable[[Partition], None]] = []
@@ -75,23 +75,23 @@ class Replicas:
             added(partition)
 
     def get(self, topic: str, partition: int) -> Partition:
-        found = self.by_name.get(topic)
-        if found is None or partition not in found:
+        partitions = self.by_name.get(topic)
+        if partitions is None or partition not in partitions:
             if self.context.image.partition(topic, partition) is not None:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return found[partition]
+        return partitions[partition]
 
     def get_by_id(self, topic_id: Uuid, partition: int) -> Partition:
-        found = self.by_id.get(topic_id)
-        if found is None or partition not in found:
+        partitions = self.by_id.get(topic_id)
+        if partitions is None or partition not in partitions:
             topic = self.context.image.topics_by_id.get(topic_id)
             if topic is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
             if partition in topic.partitions:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return found[partition]
+        return partitions[partition]
 
     def verify_transactions(self, *, enabled: bool) -> None:
         """transaction.partition.verification.enable, for the logs there are and those to come."""
@@ -127,7 +127,7 @@ class Replicas:
 
     def _destroy_keys_of_deleted(self, image: MetadataImage) -> None:
         """Topics that were deleted while the node was down, or as it died, whether there is a namesake now or not."""
-        dead: dict[str, list[TopicPartition]] = {}
+        deleted_partitions: dict[str, list[TopicPartition]] = {}
         for topic in self._logs.keyed_topics() - image.topics_by_name.keys():
             self._logs.destroy_keys(topic)
         for tp, partition_log in (*self._logs.logs().items(), *self._logs.moves.orphans.items()):
@@ -136,8 +136,8 @@ class Replicas:
                 and partition_log.topic_id != ZERO_UUID
                 and partition_log.topic_id not in image.topics_by_id
             ):
-                dead.setdefault(tp.topic, []).append(tp)
-        for topic, partitions in dead.items():
+                deleted_partitions.setdefault(tp.topic, []).append(tp)
+        for topic, partitions in deleted_partitions.items():
             with contextlib.suppress(KafkaError):  # `_log_of` asks again before a namesake gets a log
                 self._logs.destroy_keys(topic, partitions)
 
@@ -162,11 +162,11 @@ class Replicas:
         """A snapshot takes the place of records that we did not see: any topic may be gone, any setting another."""
         for topic_id in set(self.by_id) - set(image.topics_by_id):
             self._remove_topic(topic_id)
-        held = list(self.by_name)
+        topics = list(self.by_name)
         for topic in image.topics_by_id.values():
             self._apply_topic(topic, topic.partitions)
         self._checkpoint_removals()
-        for name in held:
+        for name in topics:
             self._on_topic_config(name)
 
     def _on_topic_config(self, topic: str) -> None:
@@ -185,7 +185,7 @@ class Replicas:
             if self._node_id not in registration.replicas:
                 if partition is not None:
                     self._remove(partition)
-                    self._removed = True
+                    self._checkpoint_due = True
                 continue
             added = partition is None
             if partition is None:
@@ -195,26 +195,26 @@ class Replicas:
             partition.apply(registration)
             if not partition.log.log_dir.offline:
                 self.fetchers.assign(partition)
-                self._tell_directory(partition, registration)
+                self._report_directory(partition, registration)
             if added:
                 for callback in self._on_added:
                     callback(partition)
 
     def _checkpoint_removals(self) -> None:
-        if self._removed:
-            self._removed = False
+        if self._checkpoint_due:
+            self._checkpoint_due = False
             self._logs.checkpoint_deletion()
 
-    def keep_log_starts(self) -> None:
+    def checkpoint_log_start_offsets(self) -> None:
         """After a DeleteRecords: a kill or a power cut must not bring the deleted records back."""
         self._logs.checkpoint_log_start_offsets()
 
-    def _tell_directory(self, partition: Partition, registration: PartitionRegistration) -> None:
+    def _report_directory(self, partition: Partition, registration: PartitionRegistration) -> None:
         """The controller must know which disk the replica is on."""
-        known = registration.directory(self._node_id)
-        if self.directories is None or not registration.directories or self.moves.is_ahead(partition, known):
+        directory_id = registration.directory(self._node_id)
+        if self.directories is None or not registration.directories or self.moves.is_ahead(partition, directory_id):
             return
-        if known != partition.log.log_dir.directory_id:
+        if directory_id != partition.log.log_dir.directory_id:
             self.directories.assign(partition)
 
     def _add(self, topic: TopicImage, index: int, directory_id: Uuid) -> Partition | None:
@@ -222,11 +222,11 @@ class Replicas:
         try:
             partition_log = self._log_of(tp, topic, directory_id)
         except KafkaError as error:
-            if (topic.id, index) not in self._unmade:
+            if (topic.id, index) not in self._missing_logs:
                 log.error("partition.offline", partition=str(tp), reason=error.message)
-            self._unmade.add((topic.id, index))
+            self._missing_logs.add((topic.id, index))
             return None
-        self._unmade.discard((topic.id, index))
+        self._missing_logs.discard((topic.id, index))
         partition_log.verification_enabled = self._verification_enabled
         partition = Partition(self.context, tp, topic.id, partition_log)
         partitions = self.by_id.setdefault(topic.id, {})
@@ -241,31 +241,31 @@ class Replicas:
         directory that is offline. A namesake of a deleted topic is put aside first.
         """
         config = self._topic_config(topic.name)
-        found = self._logs.get(tp)
-        if found is not None and found.topic_id not in (ZERO_UUID, topic.id):
+        partition_log = self._logs.get(tp)
+        if partition_log is not None and partition_log.topic_id not in (ZERO_UUID, topic.id):
             log.warning("log.set_aside", partition=str(tp), reason="it belongs to another topic of the same name")
             self._logs.destroy_keys(tp.topic, [tp])
             self._logs.mark_stray(tp, self._clock.time_ms())
-            found = None
-        if found is None:
+            partition_log = None
+        if partition_log is None:
             self._logs.check_not_elsewhere(directory_id)
-            found = self._logs.moves.adopt(tp, topic.id, self._clock.time_ms())
-        if found is None:
+            partition_log = self._logs.moves.adopt(tp, topic.id, self._clock.time_ms())
+        if partition_log is None:
             return self._logs.create(tp, topic.id, config, self._clock.time_ms())
-        if found.log_dir.directory_id != directory_id:
+        if partition_log.log_dir.directory_id != directory_id:
             # A promotion is recorded before it happens: a log elsewhere is older than the one that cannot be read now.
             self._logs.check_not_offline(directory_id)
-        if found.topic_id == ZERO_UUID:
-            found.assign_topic_id(topic.id)
-        found.config = config
-        return found
+        if partition_log.topic_id == ZERO_UUID:
+            partition_log.assign_topic_id(topic.id)
+        partition_log.config = config
+        return partition_log
 
-    def make_unmade(self) -> None:
+    def create_missing_logs(self) -> None:
         """Once more: there may be space again."""
-        for topic_id, index in list(self._unmade):
+        for topic_id, index in list(self._missing_logs):
             topic = self.context.image.topics_by_id.get(topic_id)
             if topic is None or index not in topic.partitions:
-                self._unmade.discard((topic_id, index))
+                self._missing_logs.discard((topic_id, index))
             else:
                 self._apply_topic(topic, {index})
 
@@ -315,5 +315,5 @@ class Replicas:
     def shrink_isrs(self) -> None:
         """Propose to take out followers that lag; called every half of replica.lag.time.max.ms."""
         for partition in list(self):
-            if partition.leading is not None:
-                partition.leading.maybe_shrink()
+            if partition.leader_state is not None:
+                partition.leader_state.maybe_shrink()

@@ -15,9 +15,9 @@ class Ballot:
     rejected: set[NodeId] = field(default_factory=set)
 
     @classmethod
-    def among(cls, voters: Iterable[NodeId], own: NodeId) -> Ballot:
+    def among(cls, voters: Iterable[NodeId], own_id: NodeId) -> Ballot:
         """An election that begins with one's own vote."""
-        return cls(frozenset(voters), {own})
+        return cls(frozenset(voters), {own_id})
 
     @property
     def majority(self) -> int:

@@ -37,7 +37,7 @@ class Proposal(NamedTuple):
     leader_epoch: int
 
 
-class Leading:
+class LeaderState:
     __slots__ = ("_partition", "epoch_start_offset", "followers", "maximal_isr", "pending")
 
     def __init__(self, partition: Partition) -> None:
@@ -100,8 +100,10 @@ class Leading:
         partition = self._partition
         if self.pending is not None or follower.id in partition.isr:
             return
-        needed = max(partition.log.high_watermark, self.epoch_start_offset)
-        if follower.log_end_offset >= needed and partition.context.eligible(follower.id, follower.broker_epoch):
+        required_offset = max(partition.log.high_watermark, self.epoch_start_offset)
+        if follower.log_end_offset >= required_offset and partition.context.eligible(
+            follower.id, follower.broker_epoch
+        ):
             self._propose((*partition.isr, follower.id))
 
     def maybe_shrink(self) -> None:
@@ -111,13 +113,13 @@ class Leading:
             return
         end, now_ms = partition.log.log_end_offset, partition.context.clock.monotonic_ms()
         lag_ms = partition.context.lag_time_max_ms
-        out = {
+        lagging_replicas = {
             replica
             for replica in partition.isr
             if replica in self.followers and not self.followers[replica].is_caught_up(end, now_ms, lag_ms)
         }
-        if out:
-            self._propose(tuple(replica for replica in partition.isr if replica not in out))
+        if lagging_replicas:
+            self._propose(tuple(replica for replica in partition.isr if replica not in lagging_replicas))
 
     def _propose(self, isr: tuple[NodeId, ...]) -> None:
         partition = self._partition
@@ -146,6 +148,6 @@ class Leading:
 
     def low_watermark(self, alive: Iterable[NodeId]) -> Offset:
         """The lowest log start offset of the replicas that are there."""
-        living = set(alive)
-        starts = [f.log_start_offset for f in self.followers.values() if f.id in living]
-        return min([self._partition.log.log_start_offset, *starts])
+        alive_replicas = set(alive)
+        log_start_offsets = [f.log_start_offset for f in self.followers.values() if f.id in alive_replicas]
+        return min([self._partition.log.log_start_offset, *log_start_offsets])

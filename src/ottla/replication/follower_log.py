@@ -42,10 +42,10 @@ def truncation_offset(log: PartitionLog, epoch: LeaderEpoch, end_offset: Offset)
         return min(log.high_watermark, end)
     if epoch == _UNDEFINED:
         return min(end_offset, end)
-    known = log.end_offset_for_epoch(epoch)
-    if known is None:
+    epoch_end = log.end_offset_for_epoch(epoch)
+    if epoch_end is None:
         return min(end_offset, end)
-    own_epoch, own_end = known
+    own_epoch, own_end = epoch_end
     if own_epoch != epoch:
         # We never had that epoch: go back to the end of the one before and ask again.
         return min(own_end, end)
