@@ -1,4 +1,4 @@
-"""Between registration records and registration values: brokers and controllers, both ways."""
+"""Conversion between registration records and registration values, for brokers and controllers."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The only place where a metadata image changes: one function for each record.
+"""The only module that changes a metadata image, with a function for each record.
 
 Replay is total and deterministic: the same records give the same image on every node and after every restart. A
-record that contradicts the image raises MetadataError. Records between BeginTransaction and EndTransaction are kept
-aside and applied together, or dropped by AbortTransaction (KIP-868).
+record that contradicts the image raises MetadataError. Records between BeginTransaction and EndTransaction are stored
+and applied together, or dropped by AbortTransaction (KIP-868).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _NOBODY: tuple[int, ...] = ()
 
 
 def replay(image: MetadataImage, delta: MetadataDelta, record: Message) -> None:
-    """Apply one record, or keep it for the end of the open transaction."""
+    """Apply a record, or store it until the end of the open transaction."""
     if image.transaction is None:
         _APPLY[type(record)](image, delta, record)
     elif type(record) in _TRANSACTION_ENDS:
@@ -222,7 +222,7 @@ def _producer_ids(image: MetadataImage, delta: MetadataDelta, record: ProducerId
 
 
 def _client_quota(image: MetadataImage, delta: MetadataDelta, record: ClientQuotaRecord) -> None:
-    """The limits of an entity stand in the order of Kafka's map, as the entities do (`quota_order.py`)."""
+    """The limits of an entity have the order of Kafka's map, as the entities have (`quota_order.py`)."""
     entity = tuple(sorted((part.entity_type, part.entity_name) for part in record.entity))
     if not delta.client_quotas:
         quota_order.begin_delta(image)
@@ -285,7 +285,7 @@ _SHARED_LIMIT = 4096
 
 
 def _interned(values: Iterable[Any]) -> Any:
-    """One tuple for all equal replica lists: ten thousand partitions have few different ones."""
+    """A shared tuple for all equal replica lists: ten thousand partitions have few different lists."""
     values = tuple(values)
     shared = _SHARED.get(values)
     if shared is None:

@@ -1,9 +1,8 @@
-"""Changes of the voter set (KIP-853): one voter at a time, and the next only when the last is committed.
+"""Changes of the voter set (KIP-853): a change concerns a single voter and begins when the last change is committed.
 
-Two majorities of voter sets that differ in one voter always meet, so each set may be in force as soon as it is in the
-leader's log. A new voter must have caught up as an observer before it counts, and must have fetched since it was asked
-for: one that has just died is not counted (Kafka asks it for its ApiVersions first). A leader that removes itself goes on
-until that is committed and then steps down.
+Majorities of voter sets that differ in a single voter overlap, so a set is in force as soon as the leader's log has it.
+A new voter must have caught up as an observer, and must have fetched since the request: a dead voter must not count
+(Kafka sends it ApiVersions first). A leader that removes itself leads until its removal is committed, then resigns.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _LAGGING = "the new voter has not caught up with the leader"
 
 
 class _VoterAddition:
-    """A change that is asked for: until the new voter has caught up, then until it is committed."""
+    """A requested voter: first the new voter catches up, then the new voter set is committed."""
 
     def __init__(
         self, role: Leader, voter: Voter, fetched_after_ms: float, deadline_ms: float, reply: Reply | None
@@ -58,14 +57,14 @@ class Membership:
         self._addition: _VoterAddition | None = None
         self._removal: tuple[Leader, int, Reply] | None = None
         self._introduced_role: object = None
-        """The role in which this voter has told the leader of its listeners."""
+        """The role in which this voter has sent its listeners to the leader."""
         self._request_in_flight = False
         self._next_request_ms = 0.0
 
     # ------------------------------------------------------------------------------------------------------------ time
 
     def tick(self) -> None:
-        """Answer changes that are committed, or can never be; introduce this replica where that is its task."""
+        """Answer changes that are committed or have failed; send the request of this replica that is due."""
         self._follow_add()
         self._follow_remove()
         self._step_down_when_removed()
@@ -79,7 +78,7 @@ class Membership:
         return None
 
     def _refusal(self, cluster_id: str | None) -> tuple[ErrorCode, str] | None:
-        """Why no change can begin now."""
+        """The reason why no change can begin now, or None."""
         replica = self._replica
         role = replica.role
         if wrong_cluster(replica, cluster_id):
@@ -127,7 +126,8 @@ class Membership:
         addition = _VoterAddition(role, voter, now_ms, now_ms + max(request.timeout_ms, 1), reply)
         early = version >= 1 and not request.ack_when_committed
         if early:
-            # The voter itself asks (auto join), and Kafka's fetches wait behind the answer on one connection: now or never.
+            # The voter sent the request itself (auto join). Kafka's fetches wait behind this response on the same
+            # connection, so the voter cannot catch up while the leader waits.
             addition.fetched_after_ms = now_ms - 2 * replica.config.fetch_timeout_ms
             if not _caught_up(addition):
                 reply(AddRaftVoterResponse(error_code=int(ErrorCode.REQUEST_TIMED_OUT), error_message=_LAGGING))
@@ -179,7 +179,7 @@ class Membership:
             reply(RemoveRaftVoterResponse(error_code=int(code), error_message=message))
             return
         if len(replica.voters.voters) == 2 and voter is not None and voter.key.matches(replica.key):
-            # If it died before the other has the change, neither could be elected: the other has to do it.
+            # If this leader died before the second voter has the change, neither could be elected.
             self._elections.resign()
             message = "The leader of two voters hands over before it leaves: ask the new leader"
             reply(RemoveRaftVoterResponse(error_code=int(ErrorCode.NOT_LEADER_OR_FOLLOWER), error_message=message))
@@ -209,7 +209,7 @@ class Membership:
     # ----------------------------------------------------------------------------------------------------------- update
 
     def on_update_raft_voter(self, request: UpdateRaftVoterRequest, _version: int, reply: Reply) -> None:
-        """A voter tells where it listens and which kraft.versions it knows; static voters only in memory."""
+        """A voter reports its listeners and its kraft.versions; for static voters they stay in memory."""
         replica = self._replica
         code = epoch_error(replica, request.current_leader_epoch)
         if wrong_cluster(replica, request.cluster_id):
@@ -258,7 +258,7 @@ class Membership:
         host, port = ("", -1) if address is None else address
         return CurrentLeader(leader_id, self._replica.epoch, host, port)
 
-    # ------------------------------------------------------------------------------------------- what this replica asks
+    # --------------------------------------------------------------------------------------- requests of this replica
 
     def _has_request(self) -> bool:
         replica = self._replica
@@ -304,7 +304,7 @@ class Membership:
         )
 
     def _join_request(self) -> AddRaftVoterRequest | RemoveRaftVoterRequest:
-        """With a new disk this node is another voter: the old one goes first."""
+        """A node with a new disk is a new voter: the former voter with its id is removed first."""
         replica = self._replica
         former_voter = replica.voters.get(replica.key.id)
         if former_voter is not None and former_voter.id != NO_NODE:

@@ -1,7 +1,7 @@
 """The state of one replica: its log, its snapshots, its voters, its role; the transitions between roles.
 
-Every transition goes through `become`, which has the election state on disk before the role acts. The high watermark
-never falls and nothing below it is ever truncated: either would be a bug, and stops the node.
+Every transition goes through `become`, which checks it against `transitions.py` and stores the election state before the
+role acts. The high watermark never falls, and no batch below it is truncated: a violation is a bug and stops the node.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ class Replica:
         self.history = QuorumHistory(config.static_voters)
         self.role: Role = Unattached(0)
         self.id_taken = False
-        """A node that only follows was told that its own id leads."""
+        """A broker that cannot lead has received its own id as the leader's id."""
         self.last_leader_contact: tuple[NodeId, float] | None = None
-        """The leader that answered last, and when."""
+        """The last leader that responded, and the time of the response."""
         self.stored: QuorumState | None = None
         self.high_watermark = -1
-        """The first offset that is not known to be committed; -1 when nothing is known."""
+        """The first offset that may not be committed; -1 while it is unknown."""
         self.durable_end_offset = 0
-        """Everything below is on disk."""
+        """All batches below this offset are on disk."""
         self.outbox: list[Outbound] = []
         self.in_flight: set[Outbound] = set()
 
-    # ----------------------------------------------------------------------------------------------------- what it is
+    # ---------------------------------------------------------------------------------------------------------- state
 
     @property
     def epoch(self) -> int:
@@ -71,7 +71,7 @@ class Replica:
 
     @property
     def vote_key(self) -> ReplicaKey:
-        """How this replica signs: static voters have no directory ids."""
+        """The key of this replica in a vote: static voters have no directory ids."""
         return self.key if self.history.kraft_version else ReplicaKey(self.key.id, ZERO_UUID)
 
     def now_ms(self) -> float:
@@ -86,18 +86,18 @@ class Replica:
 
     @property
     def last_epoch(self) -> int:
-        """The epoch of the last record; of the snapshot where the log is empty."""
+        """The epoch of the last record, or of the snapshot while the log is empty."""
         latest = self.snapshots.latest
         if latest is not None and latest.end_offset >= self.log.end_offset:
             return max(latest.epoch, self.log.epochs.last_epoch())
         return self.log.epochs.last_epoch()
 
     def up_to_date(self, last_epoch: int, end_offset: int) -> bool:
-        """Whether a log that ends so has everything that may be committed, as far as this replica knows."""
+        """Whether a log with this end holds every record that this replica may count as committed."""
         return (last_epoch, end_offset) >= (self.last_epoch, self.log.end_offset)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """The largest epoch up to `epoch` in the log and its end offset; where the log begins when all are later."""
+        """The largest epoch of the log up to `epoch`, and its end offset; the start of the log when all epochs are later."""
         largest_epoch, end_offset = self.log.epochs.end_offset_for(epoch, self.log.end_offset)
         if end_offset < 0:
             oldest = self.snapshots.ids[0] if self.snapshots.ids else SnapshotId(0, 0)
@@ -159,10 +159,10 @@ class Replica:
         self.become(role, RoleEvent.RESIGNATION)
 
     def observe(self, epoch: int, leader_id: NodeId, leader: Address | None) -> bool:
-        """Another replica told of an epoch and its leader. Whether this one changed its role for it."""
+        """A message names an epoch and its leader. Returns whether this replica changed its role."""
         role = self.role
         if leader_id == self.key.id and not self.config.controller:
-            self.id_taken = True  # this one never stands for election: another node has its id
+            self.id_taken = True  # this broker never stands for election: a second node has its id
         leader = leader or self.address_of(leader_id)
         leader_reachable = leader_id not in (NO_NODE, self.key.id) and leader is not None
         if epoch > role.epoch:
@@ -178,12 +178,12 @@ class Replica:
         if isinstance(role, Follower) or (isinstance(role, Observer) and role.leader is not None):
             return False
         if isinstance(role, Prospective) and role.leader_id == leader_id:
-            return False  # this leader has gone silent; the answers to the pre-vote decide
+            return False  # this leader is silent; the responses to the pre-vote decide
         self.become_follower(epoch, leader_id, leader, RoleEvent.LEADER_DISCOVERED)
         return True
 
     def adjust_to_voters(self) -> None:
-        """The voter set changed: a follower may have become an observer, or the other way round."""
+        """The voter set has changed: a follower that left the set becomes an observer, an observer in the set a voter."""
         role = self.role
         target: Role | None = None
         if isinstance(role, Observer) and self.is_voter:
@@ -199,14 +199,14 @@ class Replica:
     # ------------------------------------------------------------------------------------------------------------- log
 
     def append_control(self, records: list[Any]) -> int:
-        """As leader; the last offset."""
+        """Append control records as leader; returns the last offset."""
         batch = control_batch(records, base_offset=self.log.end_offset, epoch=self.epoch, now_ms=self.clock.time_ms())
         last_offset = self.log.append(batch)
         self.history.load_batch(batch)
         return last_offset
 
     def append_fetched(self, data: bytes | memoryview) -> int:
-        """As follower: every whole batch, checked before it is written. How many bytes were taken."""
+        """Append the whole batches of a fetch; each batch is checked first. Returns the number of bytes."""
         appended_bytes = 0
         view = memoryview(data)
         for position, header in iterate_batches(view):

@@ -1,7 +1,7 @@
-"""The leader's side of Fetch and FetchSnapshot: what a replica has is learned from what it asks for.
+"""The leader's side of Fetch and FetchSnapshot: a replica's fetch offset is its progress.
 
-A fetch with nothing new is held back until there is a record, a newer high watermark, or its time is up; when the
-leader steps down, everybody who waits is told at once.
+A fetch without new data is parked until a record, a higher high watermark or its deadline. When the leader steps down,
+all parked fetches are answered at once.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Serving:
         self.advance()
 
     def advance(self) -> bool:
-        """Move the high watermark to what a majority has on disk. Whether it moved."""
+        """Move the high watermark to the offset that a majority has on disk. Returns whether it moved."""
         replica = self._replica
         role = replica.role
         if not isinstance(role, Leader) or not role.advance(replica.voters, replica.durable_end_offset):
@@ -94,7 +94,7 @@ class Serving:
         return replica.raise_high_watermark(role.high_watermark)
 
     def _validate_offset_and_epoch(self, partition: FetchPartition) -> PartitionData | None:
-        """The answer when the replica cannot go on from where it is: its log has parted, or it needs a snapshot."""
+        """The response when the fetch offset is not usable: the log diverges, or the replica needs a snapshot."""
         replica = self._replica
         offset, epoch = partition.fetch_offset, partition.last_fetched_epoch
         start = replica.log.start_offset
@@ -115,7 +115,7 @@ class Serving:
         return data
 
     def wake(self) -> None:
-        """Answer every fetch that has something to be told, or whose time is up."""
+        """Answer every parked fetch that has new data or has reached its deadline."""
         now = self._replica.now_ms()
         parked_fetches, self._parked = self._parked, []
         for parked in parked_fetches:
@@ -138,7 +138,7 @@ class Serving:
         return self._response(data)
 
     def _read(self, offset: int, max_bytes: int) -> bytes:
-        """Whole batches, at least one."""
+        """Whole batches up to the limit, at least a single batch."""
         limit = min(max_bytes, self._replica.config.fetch_max_bytes)
         pieces: list[bytes] = []
         size = 0

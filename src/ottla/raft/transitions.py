@@ -1,4 +1,4 @@
-"""The roles of a replica as one table: which event leads from which role to which roles.
+"""The roles of a replica as a table: which event leads from which role to which roles.
 
 Every change of role goes through `Replica.become`, which refuses a transition that this table does not list. Only
 classes of roles stand here; epochs, votes and files belong to `Replica`. `make docs` draws the table in docs/cluster.md.

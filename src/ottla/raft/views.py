@@ -1,4 +1,4 @@
-"""What the quorum shows of itself: committed batches, and the progress of its replicas (DescribeQuorum)."""
+"""Values that the quorum returns: committed batches, and the progress of its replicas (DescribeQuorum)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ReplicaProgress:
 
 @dataclass(frozen=True, slots=True)
 class QuorumView:
-    """What DescribeQuorum tells."""
+    """The content of a DescribeQuorum response."""
 
     leader_id: NodeId
     leader_epoch: int

@@ -1,7 +1,7 @@
-"""Telling the controller in which log directory each replica lies (KIP-858), so that it knows what a failed disk took.
+"""Reports of the log directory of each replica to the controller (KIP-858), which needs them when a disk fails.
 
-One AssignReplicasToDirs request at a time, with all that wait; of one partition only the latest assignment is sent. A
-refusal is tried again, unless the controller does not know the replica.
+One AssignReplicasToDirs request is in flight at a time and carries all pending assignments, the latest of each partition.
+A refused assignment is retried, unless the controller does not have the replica.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class DirectoryAssignments:
     def assign(
         self, partition: Partition, directory_id: Uuid | None = None, on_accepted: Callable[[], None] | None = None
     ) -> None:
-        """Tell the controller where the partition's log lies, or that it is `directory_id`'s from now on, which may also
-        be the directory that failed. `on_accepted` is called when the controller has recorded it.
+        """Report the directory of the partition's log, or `directory_id`, which may be a directory that failed.
+        `on_accepted` is called when the controller has recorded the assignment.
         """
         self._pending[partition] = _Assignment(directory_id, on_accepted)
         if not self._busy:
@@ -101,7 +101,7 @@ class DirectoryAssignments:
                 assignment.on_accepted()
 
     def _refused(self, response: AssignReplicasToDirsResponse | None) -> list[Partition]:
-        """Those to send again; those that the controller does not know are forgotten."""
+        """The partitions to send again. Partitions that the controller does not have are dropped."""
         if response is None or response.error_code:
             if response is not None:
                 log.warning("directories.not_assigned", reason=ErrorCode(response.error_code).name)

@@ -22,13 +22,13 @@ class FollowerSession:
         self._partitions: dict[Key, FetchPartition] = {}
 
     def reset(self) -> None:
-        """The next request opens a new session with everything in it."""
+        """The next request opens a new session with all partitions."""
         self.id = 0
         self.epoch = INITIAL_EPOCH
         self._partitions = {}
 
     def update(self, partitions: dict[Key, FetchPartition]) -> tuple[list[FetchTopic], list[ForgottenTopic]]:
-        """What to name and what to take out so that the leader's session holds exactly `partitions`."""
+        """The topics to add and to remove so that the leader's session holds exactly `partitions`."""
         changed_partitions = [
             (key, partition) for key, partition in partitions.items() if not _same(self._partitions.get(key), partition)
         ]
@@ -43,7 +43,7 @@ class FollowerSession:
         if self.epoch == INITIAL_EPOCH:
             self.id = session_id
             if session_id == 0:
-                self._partitions = {}  # the leader keeps no session for us: name everything each time
+                self._partitions = {}  # the leader keeps no session: every request names all partitions
                 return
         self.epoch = self.epoch % _MAX_EPOCH + 1
 

@@ -1,8 +1,8 @@
-"""What a follower asks one leader for, and what it does with the answer. No I/O: a driver carries both.
+"""The fetch requests of a follower to a leader, and the handling of the responses. No I/O: a driver sends and receives.
 
-One request is in flight at a time. A partition whose fetch failed rests for replica.fetch.backoff.ms; one whose leader
-has not heard of its leadership yet is asked again after some milliseconds, then ever more seldom; one that is fenced
-rests until the metadata names a newer epoch. An answer counts only for the epoch and offset that were asked.
+One request is in flight at a time. After a failed fetch, a partition backs off for replica.fetch.backoff.ms. If the
+leader has older metadata, the first backoff is 10 ms and doubles. A fenced partition waits until the metadata names a
+newer epoch. A response counts only for the epoch and offset of its request.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _QUIET = frozenset(
         ErrorCode.FENCED_LEADER_EPOCH,
     }
 )
-"""Metadata travels at its own speed: these pass by themselves."""
+"""Errors that end when the metadata arrives; they are logged at debug level."""
 _UNAWARE = _QUIET - {ErrorCode.FENCED_LEADER_EPOCH}
-"""The leader has older metadata than we have. Producers with acks=all wait for us, so a second would be long."""
+"""The leader has older metadata. Producers with acks=all wait for this follower, so the backoff is short."""
 FIRST_BACKOFF_MS = 10.0
 
 
@@ -70,12 +70,12 @@ class FollowedPartition:
         self.leader_epoch: LeaderEpoch = partition.leader_epoch
         self.backoff_until_ms = 0.0
         self.next_backoff_ms = FIRST_BACKOFF_MS
-        """How long to rest after the next refusal of a leader that is not aware of its leadership."""
+        """The backoff after the next refusal of a leader with older metadata."""
         self.asked_offset: Offset = -1
         self.log_prepared = False
-        """`follower_log.begin` was done: the log holds nothing that it may not keep."""
+        """`follower_log.begin` has run: the log holds only records that it may keep."""
         self.out_of_range = False
-        """The leader's log does not hold our end: `ReplicaFetcher.on_offsets` settles it."""
+        """The leader's log does not cover this log's end: `ReplicaFetcher.on_offsets` resolves it."""
 
 
 class ReplicaFetcher:
@@ -92,7 +92,7 @@ class ReplicaFetcher:
     # ---------------------------------------------------------------------------------------------- which partitions
 
     def add(self, partition: Partition) -> None:
-        """Follow a partition in its present epoch."""
+        """Follow a partition in its current leader epoch."""
         key = (partition.topic_id, partition.topic_partition.partition)
         current = self.followed.get(key)
         if current is not None and current.leader_epoch == partition.leader_epoch and current.partition is partition:
@@ -101,7 +101,7 @@ class ReplicaFetcher:
         self._prepare_log(followed)
 
     def _prepare_log(self, followed: FollowedPartition) -> None:
-        """Once an epoch, before its first fetch; a log that the disk does not let be cut now is asked again later."""
+        """Once in an epoch, before the first fetch. A truncation that the disk refuses is retried later."""
         try:
             follower_log.begin(followed.partition.log, self._context.clock.time_ms())
             followed.log_prepared = True
@@ -115,7 +115,7 @@ class ReplicaFetcher:
     # ---------------------------------------------------------------------------------------------- asking
 
     def request(self) -> FetchRequest | None:
-        """The next fetch, or None while there is nothing to ask for (`rest_ms` returns how long)."""
+        """The next fetch, or None while no partition is due (`rest_ms` returns for how long)."""
         now_ms = self._context.clock.monotonic_ms()
         partitions: dict[Key, FetchPartition] = {}
         for key, followed in list(self.followed.items()):
@@ -154,12 +154,12 @@ class ReplicaFetcher:
         )
 
     def _longest_wait_ms(self, now_ms: float) -> int:
-        """A partition that rests must not wait for the long poll of those that have nothing new."""
+        """A partition in backoff must not wait for the long poll of the other partitions."""
         rests = (f.backoff_until_ms - now_ms for f in self.followed.values() if f.backoff_until_ms > now_ms)
         return ceil(min(self.settings.max_wait_ms, min(rests, default=_NEVER_MS)))
 
     def _throttled(self, partition: Partition) -> bool:
-        """A throttled replica that is not in sync waits while the rate is used up."""
+        """Whether the partition waits for the throttle: it is not in sync, and the rate is exceeded."""
         throttle = self._throttle
         return (
             throttle is not None
@@ -169,7 +169,7 @@ class ReplicaFetcher:
         )
 
     def rest_ms(self) -> float:
-        """How long until `request` may have something to ask for."""
+        """The time until a partition may be due for a fetch."""
         now_ms = self._context.clock.monotonic_ms()
         wakes = [f.backoff_until_ms for f in self.followed.values() if not f.out_of_range]
         return max(min(wakes, default=_NEVER_MS) - now_ms, 0.0)
@@ -177,7 +177,7 @@ class ReplicaFetcher:
     # ---------------------------------------------------------------------------------------------- the answer
 
     def on_failure(self) -> None:
-        """No answer: the session is void, and all rest."""
+        """The request failed: reset the session; all partitions back off."""
         self._session.reset()
         until_ms = self._context.clock.monotonic_ms() + self.settings.backoff_ms
         for followed in self.followed.values():
@@ -231,7 +231,7 @@ class ReplicaFetcher:
         log_event = log.debug if code in _QUIET else log.warning
         log_event("follower.refused", partition=str(followed.partition.topic_partition), reason=code.name)
         if code is ErrorCode.FENCED_LEADER_EPOCH:
-            followed.backoff_until_ms = _NEVER_MS  # the metadata will name the new epoch
+            followed.backoff_until_ms = _NEVER_MS  # until the metadata names the new epoch
         elif code in _UNAWARE:
             self._back_off(followed, min(followed.next_backoff_ms, self.settings.backoff_ms))
             followed.next_backoff_ms = min(followed.next_backoff_ms * 2, self.settings.backoff_ms)
@@ -245,11 +245,11 @@ class ReplicaFetcher:
     # ---------------------------------------------------------------------------------------------- out of range
 
     def out_of_range(self) -> list[FollowedPartition]:
-        """Those whose leader must be asked where its log begins and ends."""
+        """The partitions that need the start and end offsets of the leader's log."""
         return [followed for followed in self.followed.values() if followed.out_of_range]
 
     def on_offsets(self, followed: FollowedPartition, earliest: Offset, latest: Offset) -> None:
-        """Where the leader's log begins and ends; -1 when it would not say."""
+        """The start and end offsets of the leader's log; -1 after a refusal."""
         followed.out_of_range = False
         partition, now_ms = followed.partition, self._context.clock.time_ms()
         if earliest < 0 or latest < 0:
@@ -259,7 +259,7 @@ class ReplicaFetcher:
             partition.require_following(followed.leader_epoch)
             end = partition.log.log_end_offset
             if latest < end:
-                # Our leader has less than we: an unclean election took what we have beyond it.
+                # The leader's log is shorter: an unclean election has dropped the records beyond its end.
                 log.warning("follower.ahead", partition=str(partition.topic_partition), end=end, leader_end=latest)
                 partition.log.truncate_to(latest, now_ms)
             elif earliest > end:

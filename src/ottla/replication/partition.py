@@ -1,8 +1,8 @@
-"""One partition on this node: its log, its leadership, and those who wait for its high watermark.
+"""A partition on this node: its log, its state, and the waiters for its high watermark.
 
-The high watermark moves only here. With this node as the only replica it follows the log's end, with followers it is
-what `LeaderState` finds committed, and as a follower it is the leader's word. Appends, reads and offset look-ups check
-leadership and epoch first, so that no caller has to.
+The high watermark moves only here. For an only replica it follows the log's end; with followers it is the offset that
+`LeaderState` counts as committed; a follower uses the leader's value. The state changes only by `partition_states.py`.
+Appends check leadership and epoch here; for a read the caller first calls `require_leader` or `require_epoch`.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ class Partition:
         self.isr: tuple[NodeId, ...] = ()
         self.replicas: tuple[NodeId, ...] = ()
         self.leader_state: LeaderState | None = None
-        """Set while we lead a partition that has other replicas."""
+        """Set while this node leads a partition with followers."""
         self._waiters: dict[object, Callable[[], None]] = {}
         self._tail_waiters: dict[object, Callable[[], None]] = {}
 
     def apply(self, registration: PartitionRegistration) -> None:
-        """Take leadership and ISR from the metadata."""
+        """Apply leader, replicas and ISR of the metadata."""
         epoch = registration.partition_epoch
         if epoch < self.partition_epoch or (epoch == self.partition_epoch and self.leader_id == registration.leader):
             return
@@ -84,7 +84,7 @@ class Partition:
         else:
             self.leader_state.committed_changed()
         if was_leader and (new_epoch or not self.is_leader):
-            # Who waits for this epoch's commits, or for more of its records, must look again.
+            # Waiters for commits or records of the former epoch check the partition again.
             self._notify()
             self._wake_tail()
         self._advance_high_watermark()
@@ -92,7 +92,7 @@ class Partition:
     def isr_altered(
         self, proposal: Proposal, isr: tuple[NodeId, ...], leader_epoch: LeaderEpoch, partition_epoch: int
     ) -> None:
-        """The controller has taken our proposal; its answer may come before the metadata or after."""
+        """The controller has accepted the proposal; its response may arrive before the metadata or after."""
         leader_state = self.leader_state
         if leader_state is None or leader_state.pending is not proposal or leader_epoch != self.leader_epoch:
             return
@@ -117,11 +117,11 @@ class Partition:
 
     @property
     def high_watermark_lags(self) -> bool:
-        """We lead since a moment ago, and the leader before us may have told clients a higher one (KIP-207)."""
+        """This node is a new leader, and clients may have seen a higher value of the former leader (KIP-207)."""
         return self.leader_state is not None and self.leader_state.epoch_start_offset > self.log.high_watermark
 
     def require_epoch(self, current_leader_epoch: LeaderEpoch = _NO_LEADER_EPOCH) -> None:
-        """KafkaError unless the client's leader epoch is ours: for readers that any replica may serve (KIP-392)."""
+        """Raises KafkaError unless the client's leader epoch is current: for reads from any replica (KIP-392)."""
         if current_leader_epoch not in (_NO_LEADER_EPOCH, self.leader_epoch):
             if current_leader_epoch < self.leader_epoch:
                 raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
@@ -130,7 +130,7 @@ class Partition:
             self.log.log_dir.check_online()
 
     def require_leader(self, current_leader_epoch: LeaderEpoch = _NO_LEADER_EPOCH) -> None:
-        """KafkaError unless we lead, and at the epoch that the client believes in (KIP-320)."""
+        """Raises KafkaError unless this node leads, in the client's leader epoch (KIP-320)."""
         if current_leader_epoch not in (_NO_LEADER_EPOCH, self.leader_epoch):
             if current_leader_epoch < self.leader_epoch:
                 raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
@@ -150,8 +150,8 @@ class Partition:
         validated: ValidatedBatches | None = None,
         on_loop: bool = False,
     ) -> AppendResult:
-        """Append what a Produce request of `version` carries; `batches` is patched in place. `validated` and
-        `on_loop` as the log's.
+        """Append the batches of a Produce request of `version`; `batches` is patched in place. `validated` and `on_loop`
+        have the meaning of the log's parameters.
         """
         if self.state is not _LEADER:
             self.require_leader()
@@ -162,7 +162,7 @@ class Partition:
             validated=validated, on_loop=on_loop,
         )  # fmt: skip
         if result.flush_due:
-            # flush.messages asks for a sync before the answer; whoever sets it pays for it here, on the loop.
+            # flush.messages requires a sync before the response; the sync blocks the loop here.
             self.log.flush(now_ms)
         self._advance_high_watermark()
         if self._tail_waiters:
@@ -194,7 +194,7 @@ class Partition:
         return result
 
     def _require_min_isr(self) -> None:
-        # A topic never needs more replicas in sync than it has.
+        # At most the number of replicas.
         min_isr = min(self.log.config.min_insync_replicas, len(self.replicas))
         if len(self.isr) < min_isr:
             raise KafkaError(
@@ -208,28 +208,28 @@ class Partition:
         return self.log.last_stable_offset if isolation_level == READ_COMMITTED else self.log.high_watermark
 
     def read(self, offset: Offset, max_bytes: int, *, isolation_level: int, min_one_batch: bool) -> LogSlice:
-        """Batches from `offset`, up to what the isolation level allows; OFFSET_OUT_OF_RANGE outside the log."""
+        """Batches from `offset`, up to `readable_end`. Raises OFFSET_OUT_OF_RANGE outside the log."""
         return self.log.read(
             offset, max_bytes, max_offset=self.readable_end(isolation_level), min_one_batch=min_one_batch
         )
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
-        """The largest epoch <= `epoch` and where it ends; (-1, -1) when that is unknown.
+        """The largest epoch <= `epoch` and its end offset; (-1, -1) when that is unknown.
 
-        The log learns an epoch with its first batch, so that a start with 10,000 partitions does not write as many
-        files; an epoch without a batch ends where it began, at the log's end.
+        The log stores an epoch with its first batch, so that a start with 10,000 partitions does not write as many files.
+        An epoch without a batch ends where it began, at the log's end.
         """
         if epoch == self.leader_epoch:
             return epoch, self.log.log_end_offset
         latest = self.log.latest_epoch
         is_unwritten = epoch != _NO_LEADER_EPOCH and (latest < 0 or latest < epoch)
         if is_unwritten and epoch < self.leader_epoch and self.is_leader:
-            # As if our own epoch stood in the log, at its end: what was before it ends there too.
+            # As if the current epoch were stored at the log's end: the epoch before ends there too.
             return (epoch if latest < 0 else latest), self.log.log_end_offset
         return self.log.end_offset_for_epoch(epoch) or (-1, -1)
 
     def delete_records_before(self, offset: Offset) -> Offset:
-        """Move the log's start up to `offset` (-1: the high watermark); the new low watermark."""
+        """Move the log's start up to `offset` (-1: the high watermark); returns the new low watermark."""
         self.require_leader()
         if offset == -1:
             offset = self.high_watermark
@@ -241,7 +241,7 @@ class Partition:
 
     @property
     def low_watermark(self) -> Offset:
-        """The log start offset that every replica that is alive has reached."""
+        """The log start offset that all replicas of active brokers have reached."""
         if self.leader_state is None:
             return self.log.log_start_offset
         brokers = self.context.image.brokers
@@ -252,11 +252,11 @@ class Partition:
     def follower_fetched(
         self, follower_id: NodeId, broker_epoch: int, offset: Offset, log_start_offset: Offset, now_ms: float
     ) -> None:
-        """A follower asks for `offset`: note its progress, maybe let it into the ISR, maybe commit."""
+        """A follower fetches from `offset`: record its progress, propose it for the ISR, move the high watermark."""
         leader_state = self.leader_state
         follower = leader_state.followers.get(follower_id) if leader_state is not None else None
         if leader_state is None or follower is None:
-            # Its metadata may be ahead of ours; if it is not, it has no business here.
+            # The follower may have newer metadata; otherwise the request is wrong.
             raise KafkaError(
                 ErrorCode.UNKNOWN_LEADER_EPOCH, f"{follower_id} is not a replica of {self.topic_partition}"
             )
@@ -270,14 +270,14 @@ class Partition:
             self._notify()
 
     def append_as_follower(self, batches: Buffer, *, leader_epoch: LeaderEpoch, now_ms: TimestampMs) -> None:
-        """Append what the leader of `leader_epoch` sent."""
+        """Append batches of the leader of `leader_epoch`."""
         self.require_following(leader_epoch)
         result = follower_log.append(self.log, batches, leader_epoch, now_ms)
         if result is not None and result.flush_due:
             self.log.flush(now_ms)
 
     def follow_watermarks(self, high_watermark: Offset, log_start_offset: Offset) -> None:
-        """The leader's word on what is committed and what is deleted, as far as our log reaches."""
+        """Apply the leader's high watermark and log start offset, within this log."""
         log = self.log
         if high_watermark > log.high_watermark and log.advance_high_watermark(high_watermark) and self._waiters:
             self._notify()
@@ -287,7 +287,7 @@ class Partition:
     def truncate_by(
         self, epoch: LeaderEpoch, end_offset: Offset, *, leader_epoch: LeaderEpoch, now_ms: TimestampMs
     ) -> None:
-        """Our log left the leader's: its `epoch` ends at `end_offset`."""
+        """The logs diverge: the leader's `epoch` ends at `end_offset`."""
         self.require_following(leader_epoch)
         self.log.truncate_to(follower_log.truncation_offset(self.log, epoch, end_offset), now_ms)
 
@@ -295,7 +295,7 @@ class Partition:
         if self.leader_epoch != leader_epoch or self.is_leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
-    # The high watermark and those who wait for it
+    # The high watermark and its waiters
 
     def _advance_high_watermark(self) -> None:
         if self.leader_state is not None:
@@ -312,7 +312,7 @@ class Partition:
                     self._notify()
 
     def watch_tail(self, key: object, callback: Callable[[], None]) -> None:
-        """As `watch`, for a follower: whenever the log grows, its start moves or we lead no more."""
+        """As `watch`, for a follower: whenever the log grows, its start moves or this node stops leading."""
         self._tail_waiters[key] = callback
 
     def unwatch_tail(self, key: object) -> None:
@@ -323,7 +323,7 @@ class Partition:
             callback()
 
     def when_committed(self, offset: Offset, callback: Callable[[ErrorCode], None]) -> object:
-        """Call `callback` once: NONE when everything below `offset` is committed by enough replicas, or why it is not.
+        """Call `callback` once: with NONE when enough replicas have committed the log below `offset`, or with the error.
 
         Returns the key to `unwatch` when the caller gives up.
         """
@@ -352,14 +352,14 @@ class Partition:
         return ErrorCode.NONE
 
     def watch(self, key: object, callback: Callable[[], None]) -> None:
-        """Call `callback` whenever the high watermark moves or the partition goes away, until `unwatch(key)`."""
+        """Call `callback` whenever the high watermark moves or the partition stops, until `unwatch(key)`."""
         self._waiters[key] = callback
 
     def unwatch(self, key: object) -> None:
         self._waiters.pop(key, None)
 
     def when_high_watermark(self, offset: Offset, callback: Callable[[], None]) -> None:
-        """Call `callback` once, when everything below `offset` is committed; at once when it already is."""
+        """Call `callback` once, as soon as the log below `offset` is committed."""
         if self.high_watermark >= offset:
             callback()
             return

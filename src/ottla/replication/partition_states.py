@@ -1,4 +1,4 @@
-"""The states of a partition on this broker as one table: which event leads from which state to which state.
+"""The states of a partition on this broker as a table: which event leads from which state to which state.
 
 `Partition` changes its state only by `next_state`. The metadata names leader and replicas, and any of its changes may be
 skipped (a snapshot replaces many records): only a removed partition is bound to its state. `make docs` draws the table
@@ -69,7 +69,7 @@ def next_state(state: PartitionState, event: PartitionEvent) -> PartitionState:
 
 
 def metadata_event(registration: PartitionRegistration, node_id: NodeId) -> PartitionEvent:
-    """What a registration means for the replica on this broker."""
+    """The event that a registration is for the replica on this broker."""
     if registration.leader == node_id:
         return PartitionEvent.LEADER_ELECTED
     if not registration.has_leader:

@@ -1,4 +1,4 @@
-"""ISR proposals on their way to the controller: one AlterPartition request at a time, all waiting ones in it."""
+"""ISR proposals to the controller: one AlterPartition request at a time, with all pending proposals."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ log = get_logger(__name__)
 RETRY_MS = 50
 
 Send = Callable[[AlterPartitionRequest, Callable[[AlterPartitionResponse | None], None]], None]
-"""Send to the active controller and call back with its answer, or with None when there was none."""
+"""Send to the active controller and call back with its response, or with None after a failure."""
 
 Key = tuple[Uuid, int]
 
@@ -43,7 +43,7 @@ class IsrProposals:
         self._busy = False
 
     def propose(self, partition: Partition) -> None:
-        """Send what the partition has pending, together with all that come in this turn of the loop."""
+        """Send the pending proposal of the partition, together with all proposals of this turn of the loop."""
         self._pending[partition.topic_id, partition.topic_partition.partition] = partition
         if not self._busy:
             self._busy = True
@@ -100,7 +100,7 @@ class IsrProposals:
             self._busy = False
 
     def _settle(self, partition: Partition, proposal: Proposal, answer: AlteredPartition) -> bool:
-        """Take one answer; whether to send the proposal again."""
+        """Handle the response for a partition. Returns whether to send the proposal again."""
         if not answer.error_code:
             partition.isr_altered(proposal, tuple(answer.isr), answer.leader_epoch, answer.partition_epoch)
             return False

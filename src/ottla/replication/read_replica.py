@@ -1,4 +1,4 @@
-"""Which replica a consumer should read from (KIP-392): one in its own rack, when replica.selector.class asks for it."""
+"""The replica that a consumer should read from (KIP-392): with a rack-aware replica.selector.class, a replica in its rack."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 def preferred_read_replica(partition: Partition, selector: str | None, rack: str, offset: Offset) -> NodeId:
-    """A follower in `rack` that has `offset`, the most caught-up one; -1 to go on reading here."""
+    """The follower in `rack` that has `offset` and the highest end offset; -1 to read from the leader."""
     leader_state = partition.leader_state
     if leader_state is None or not rack or selector != RACK_AWARE:
         return -1

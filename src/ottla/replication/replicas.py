@@ -1,4 +1,4 @@
-"""All partitions of this node, kept as the metadata says: logs are created and deleted only here."""
+"""All partitions of this node, as in the metadata. Logs are created and deleted only here."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ class Replicas:
         self.names: dict[Uuid, str] = {}
         self.moves = ReplicaMoves(logs, clock, lambda: self.directories)
         self._checkpoint_due = False
-        """Replicas were taken away since the checkpoints were written."""
+        """Replicas were removed since the checkpoints were written."""
         self._missing_logs: set[tuple[Uuid, int]] = set()
-        """Replicas of this node whose log could not be made: the disk was full, or their directory is offline."""
+        """Replicas of this node without a log: the disk was full, or their directory is offline."""
         self._verification_enabled = False
         self._on_added: list[Callable[[Partition], None]] = []
         self._on_removed: list[Callable[[Partition], None]] = []
@@ -68,7 +68,7 @@ class Replicas:
             yield from partitions.values()
 
     def subscribe(self, *, added: Callable[[Partition], None], removed: Callable[[Partition], None]) -> None:
-        """Hear of partitions that this node now holds or no longer holds; those it has come first."""
+        """Get a call for each partition that this node adds or removes; the present partitions come first."""
         self._on_added.append(added)
         self._on_removed.append(removed)
         for partition in self:
@@ -102,11 +102,11 @@ class Replicas:
     # Metadata
 
     def load(self, image: MetadataImage) -> None:
-        """Load every log of the disk; what the metadata does not give to this node is put aside. Before `on_metadata`."""
+        """Load every log of the disk, before `on_metadata`. A log that the metadata does not assign to this node is stray."""
         now_ms = self._clock.time_ms()
         self._logs.load(self._topic_config, now_ms, lambda tp: self._assignment(image, tp))
         if not self._logs.logs():
-            self._logs.checkpoint_recovery_points(sync=False)  # nothing is synced: known from now on, and not lost
+            self._logs.checkpoint_recovery_points(sync=False)  # an empty file: a missing file would later count as lost
         self._destroy_keys_of_deleted(image)
         strays = [tp for tp in self._logs.logs() if self._assignment(image, tp) == NO_ASSIGNMENT]
         strays += [
@@ -126,7 +126,7 @@ class Replicas:
         return Assignment(topic.id, registration.directory(self._node_id))
 
     def _destroy_keys_of_deleted(self, image: MetadataImage) -> None:
-        """Topics that were deleted while the node was down, or as it died, whether there is a namesake now or not."""
+        """Destroy the keys of topics that were deleted while the node was down, also if a new topic has the same name."""
         deleted_partitions: dict[str, list[TopicPartition]] = {}
         for topic in self._logs.keyed_topics() - image.topics_by_name.keys():
             self._logs.destroy_keys(topic)
@@ -159,7 +159,7 @@ class Replicas:
                 self._on_broker_config()
 
     def _reload(self, image: MetadataImage) -> None:
-        """A snapshot takes the place of records that we did not see: any topic may be gone, any setting another."""
+        """A snapshot replaces records that this node has not replayed: any topic or setting may have changed."""
         for topic_id in set(self.by_id) - set(image.topics_by_id):
             self._remove_topic(topic_id)
         topics = list(self.by_name)
@@ -206,11 +206,11 @@ class Replicas:
             self._logs.checkpoint_deletion()
 
     def checkpoint_log_start_offsets(self) -> None:
-        """After a DeleteRecords: a kill or a power cut must not bring the deleted records back."""
+        """After DeleteRecords: a kill or a power cut must not restore the deleted records."""
         self._logs.checkpoint_log_start_offsets()
 
     def _report_directory(self, partition: Partition, registration: PartitionRegistration) -> None:
-        """The controller must know which disk the replica is on."""
+        """Report the directory of the replica to the controller when the metadata differs."""
         directory_id = registration.directory(self._node_id)
         if self.directories is None or not registration.directories or self.moves.is_ahead(partition, directory_id):
             return
@@ -237,8 +237,8 @@ class Replicas:
         return partition
 
     def _log_of(self, tp: TopicPartition, topic: TopicImage, directory_id: Uuid) -> PartitionLog:
-        """The log that was found on disk, or a copy without its log, or a new log. KafkaError while the metadata names a
-        directory that is offline. A namesake of a deleted topic is put aside first.
+        """The log on disk, or an orphaned copy of a move, or a new log. Raises KafkaError while the metadata names an
+        offline directory. The log of a deleted topic of the same name is marked stray first.
         """
         config = self._topic_config(topic.name)
         partition_log = self._logs.get(tp)
@@ -253,7 +253,7 @@ class Replicas:
         if partition_log is None:
             return self._logs.create(tp, topic.id, config, self._clock.time_ms())
         if partition_log.log_dir.directory_id != directory_id:
-            # A promotion is recorded before it happens: a log elsewhere is older than the one that cannot be read now.
+            # A promotion is recorded before it happens: a log in a different directory is older than the unreadable log.
             self._logs.check_not_offline(directory_id)
         if partition_log.topic_id == ZERO_UUID:
             partition_log.assign_topic_id(topic.id)
@@ -261,7 +261,7 @@ class Replicas:
         return partition_log
 
     def create_missing_logs(self) -> None:
-        """Once more: there may be space again."""
+        """Retry the logs that could not be created: the disk may have space again."""
         for topic_id, index in list(self._missing_logs):
             topic = self.context.image.topics_by_id.get(topic_id)
             if topic is None or index not in topic.partitions:
@@ -280,7 +280,7 @@ class Replicas:
             self._drop(partition)
 
     def _remove(self, partition: Partition) -> None:
-        """A reassignment took the replica away from this node; the others keep theirs."""
+        """A reassignment has removed the replica from this node; the other replicas stay."""
         name, index = partition.topic_partition
         partitions = self.by_id[partition.topic_id]
         del partitions[index]
@@ -300,11 +300,11 @@ class Replicas:
         try:
             self._logs.delete(partition.topic_partition, self._clock.time_ms())
         except KafkaError as error:
-            # The directory is offline now; the others must still hear of their partitions.
+            # The directory is offline now; the other partitions must still be handled.
             log.error("partition.not_deleted", partition=str(partition.topic_partition), reason=error.message)
 
     def on_directory_failed(self, partitions: Iterable[TopicPartition]) -> None:
-        """Their directory went offline: whoever waits must look again and get KAFKA_STORAGE_ERROR."""
+        """The directory of `partitions` is offline: their waiters get KAFKA_STORAGE_ERROR."""
         for tp in partitions:
             partition = self.by_name.get(tp.topic, {}).get(tp.partition)
             if partition is not None:
@@ -313,7 +313,7 @@ class Replicas:
         self.moves.on_directory_failed()
 
     def shrink_isrs(self) -> None:
-        """Propose to take out followers that lag; called every half of replica.lag.time.max.ms."""
+        """Propose ISRs without lagging followers; called every half of replica.lag.time.max.ms."""
         for partition in list(self):
             if partition.leader_state is not None:
                 partition.leader_state.maybe_shrink()

@@ -1,7 +1,7 @@
 """Replication throttles: bytes per second for the replicas that a topic names, measured over a few whole seconds.
 
 `leader.replication.throttled.replicas` and its follower twin list `partition:broker` pairs, or `*` for all; the rates
-are dynamic broker settings. Replicas in sync are never held back: only those that catch up are.
+are dynamic broker settings. Only replicas that catch up are throttled, never replicas in sync.
 """
 
 from __future__ import annotations
