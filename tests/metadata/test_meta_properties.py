@@ -95,7 +95,7 @@ def test_a_directory_of_an_older_kafka_gets_its_id_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_variants_start_or_are_refused_as_in_kafka(tmp_path: Path, name: str) -> None:
-    """`tests/interop/test_meta_properties_compared.py` (soak) shows the same ones to Apache Kafka."""
+    """`tests/interop/test_meta_properties_compared.py` (soak) shows the same files to Apache Kafka."""
     directories = tmp_path / "a", tmp_path / "b"
     write(directories, VARIANTS[name])
     paths = [str(path) for path in directories]

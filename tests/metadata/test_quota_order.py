@@ -23,7 +23,7 @@ def record(name: str, *, remove: bool = False) -> ClientQuotaRecord:
 
 
 class KafkasMap:
-    """As Kafka has it: a new map with each delta, made for as many entries as the old one has."""
+    """Kafka's quota map: each delta creates a new map, with the size of the old map as its capacity."""
 
     def __init__(self) -> None:
         self.entities: list[QuotaEntity] = []
@@ -37,7 +37,7 @@ class KafkasMap:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_order_is_that_of_a_map_made_anew_with_each_delta(seed: int) -> None:
+def test_the_order_is_that_of_a_new_map_with_each_delta(seed: int) -> None:
     random, image, kafka = Random(seed), MetadataImage(), KafkasMap()
     names: set[str] = set()
     for _ in range(120):

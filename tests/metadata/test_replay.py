@@ -1,4 +1,4 @@
-"""Replay: what each record does to the image and to the delta, transactions, contradictions, snapshot = replay."""
+"""Replay: the effect of each record on image and delta, transactions, contradictions, snapshot = replay."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def kill_until_both_have_led(members: list[Member], rounds: int) -> set[type[Mem
 
 
 def _goes_on(members: list[Member], before: Any) -> bool:
-    """Somebody leads, a later epoch, and what was committed is."""
+    """Whether a leader of a later epoch has the records that were committed before."""
     leader_view = view_of(members)
     if leader_view is None:
         return False

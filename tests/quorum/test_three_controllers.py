@@ -1,4 +1,4 @@
-"""Three controllers as real processes: they elect, they survive the death of any one, the log stays one."""
+"""Three controllers as real processes: elections, the death of each member, and a log that stays the same on all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of Apache Kafka 4.3.1 read back: log, snapshots, quorum-state; what we write of the same is the same bytes."""
+"""Ottla reads the log, snapshots and quorum-state of Apache Kafka 4.3.1, and writes the same bytes for the same content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The metadata log on disk: torn tails, rolling, truncating, deleting what snapshots cover."""
+"""The metadata log on disk: torn tails, rolls, truncation, deletion of segments that a snapshot covers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one-voter node: what is on disk before it leads, what counts as committed, snapshots and their retention."""
+"""A node as the only voter: its files before it leads, commits, snapshots and their retention."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def flush(node: RaftNode) -> None:
 
 
 class Recorded(DiskStorage):
-    """Keeps the order of what becomes durable."""
+    """Records the order of writes and syncs."""
 
     def __init__(self) -> None:
         self.events: list[str] = []

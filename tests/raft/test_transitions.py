@@ -1,4 +1,4 @@
-"""The table of roles: what it allows, what the replica refuses, and its drawing in the docs."""
+"""The table of roles: its completeness, the transitions that a replica refuses, and its drawing in the docs."""
 
 from __future__ import annotations
 

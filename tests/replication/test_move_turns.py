@@ -19,7 +19,7 @@ RECORDS = 6
 
 
 class SlowClock:
-    """The cluster's time, and what the syncs of this node have cost."""
+    """The cluster's time plus the duration of this node's syncs."""
 
     def __init__(self, time: VirtualTime) -> None:
         self._time = time
@@ -75,7 +75,7 @@ def move_all(node: VirtualNode) -> int:
 
 
 def test_no_more_than_one_promotion_a_turn_on_a_slow_disk(tmp_path: Path, clock: SlowClock) -> None:
-    """The controller accepts all of them in one answer."""
+    """The controller accepts all assignments in a single response."""
     node = node_with_topic(tmp_path, clock)
     moves = node.replicas.moves
     before = clock.synced_ms

@@ -1,5 +1,5 @@
-"""Moves between log directories of replicated partitions, with virtual time: leaders and followers, what the controller
-is told and when, and what is left after faults."""
+"""Moves between log directories of replicated partitions, with virtual time: leaders and followers, reports to the
+controller, and the files after faults."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def registration(cluster: VirtualCluster) -> PartitionRegistration:
 
 
 def directory_of(node: VirtualNode) -> Any:
-    """As the controller knows it."""
+    """The directory of the replica in the controller's image."""
     return registration(node.cluster).directory(node.id)
 
 
@@ -55,7 +55,7 @@ def move(node: VirtualNode, path: str) -> None:
 
 
 def leads(cluster: VirtualCluster) -> bool:
-    """Whether the leader of the present topic knows that it leads."""
+    """Whether the leader of the current topic has applied its leadership."""
     topic = cluster.state.image.topics_by_name["t"]
     node = cluster.nodes.get(topic.partitions[0].leader)
     partition = node.replicas.by_id.get(topic.id, {}).get(0) if node is not None else None
@@ -134,7 +134,7 @@ def _copied(node: VirtualNode) -> int:
 
 
 def held_back(node: VirtualNode) -> list[Any]:
-    """Hold AssignReplicasToDirs answers back; call them to let them go."""
+    """Hold AssignReplicasToDirs responses back; a call of an element delivers the response."""
     answers: list[Any] = []
     directories = node.replicas.directories
     assert directories is not None
@@ -155,7 +155,7 @@ def assigning(cluster: VirtualCluster, node: VirtualNode) -> list[Any]:
 
     def recorded() -> bool:
         if answers and directory_of(node) != target:
-            answers.pop()()  # of an assignment before this one
+            answers.pop()()  # the response to an earlier assignment
         return bool(answers)
 
     cluster.run_until(recorded)

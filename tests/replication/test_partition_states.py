@@ -1,4 +1,4 @@
-"""The table of partition states: what the metadata makes of a replica, and that a removed replica stays removed."""
+"""The table of partition states: the metadata decides on the state, and a removed replica stays removed."""
 
 from __future__ import annotations
 

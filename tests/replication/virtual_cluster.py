@@ -1,7 +1,7 @@
-"""Brokers with real logs and real handlers in one process, a real controller's decisions, a fake network and time.
+"""Brokers with real logs and real handlers in a process, a real controller's decisions, a fake network and fake time.
 
-Nodes may be cut off, crash (what was written stays, what was in memory goes) and come back; their metadata lags by a
-random delay. The controller itself does not fail here: that is the quorum's business.
+A node may be cut off, crash (its files stay, its memory is lost) and start again; its metadata lags by a random delay.
+The controller does not fail here: tests/quorum and tests/simulation cover that.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class VirtualCluster:
     def __init__(
         self, directory: Path, *, nodes: int = 3, seed: int = 0, racks: bool = False, log_dirs: int = 1
     ) -> None:
-        """With several `log_dirs` the nodes also tell the controller about them, and carry moves on."""
+        """With several `log_dirs` the nodes report their directories to the controller and continue moves."""
         self.log_dirs = log_dirs
         self.time = VirtualTime()
         self.random = random.Random(seed)
@@ -203,7 +203,7 @@ class VirtualNode:
         self._send_proposals(request, done)
 
     def crash(self) -> None:
-        """The process is gone; its files stay as they were written."""
+        """End the process; its files stay."""
         self.down = True
         self.generation += 1
         self.logs.abandon()

@@ -16,7 +16,7 @@ from ottla.protocol.primitives import Message
 from ottla.raft.node import RaftNode
 from ottla.raft.outbound import Outbound, Reply
 from ottla.raft.snapshots import Snapshot, SnapshotId
-from ottla.raft.views import Batch
+from ottla.raft.views import CommittedBatch
 
 log = get_logger(__name__)
 
@@ -38,10 +38,10 @@ def run_inline(work: Callable[[], None], on_done: Done) -> None:
         on_done(None)
 
 
-class Listener(Protocol):
+class RaftListener(Protocol):
     def on_snapshot(self, snapshot: Snapshot, snapshot_id: SnapshotId) -> None: ...
 
-    def on_committed(self, batch: Batch) -> None: ...
+    def on_committed(self, batch: CommittedBatch) -> None: ...
 
     def on_caught_up(self) -> None:
         """The listener has every committed batch: the time for a snapshot."""
@@ -60,7 +60,7 @@ class RaftDriver:
     def __init__(
         self,
         raft: RaftNode,
-        listener: Listener,
+        listener: RaftListener,
         *,
         blocking: Blocking = run_inline,
         send: Send | None = None,
@@ -104,11 +104,11 @@ class RaftDriver:
         ):
             self.pump()
 
-    def respond(self, outbound: Outbound, response: Message | None, *, gone: bool = False) -> None:
+    def respond(self, outbound: Outbound, response: Message | None, *, connection_refused: bool = False) -> None:
         if (
             not self.closed
             and self.failure is None
-            and self._run_or_fail(lambda: self.raft.respond(outbound, response, gone=gone))
+            and self._run_or_fail(lambda: self.raft.respond(outbound, response, connection_refused=connection_refused))
         ):
             self.pump()
 

@@ -167,7 +167,7 @@ class Elections:
         on_response = partial(self._on_response, voter_id, role)
         self._in_flight[voter_id] = role, self._replica.send(address, voter_id, request, on_response)
 
-    def _on_response(self, voter_id: NodeId, role: Role, response: object, _gone: bool) -> None:  # noqa: FBT001 - OnResponse
+    def _on_response(self, voter_id: NodeId, role: Role, response: object, _connection_refused: bool) -> None:  # noqa: FBT001 - OnResponse
         request = self._in_flight.get(voter_id)
         if request is not None and request[0] is role:
             del self._in_flight[voter_id]
@@ -255,7 +255,7 @@ class Elections:
         endpoints = replica.config.endpoints or (voter.endpoints if voter else ())
         return [begin_messages.LeaderEndpoint(e.name, e.host, e.port) for e in endpoints]
 
-    def _on_begun(self, role: Leader, response: object, _gone: bool) -> None:  # noqa: FBT001 - OnResponse
+    def _on_begun(self, role: Leader, response: object, _connection_refused: bool) -> None:  # noqa: FBT001 - OnResponse
         if isinstance(response, begun_messages.BeginQuorumEpochResponse) and self._replica.role is role:
             partition = metadata_partition(response)
             if partition is not None and partition.leader_epoch > role.epoch:
@@ -381,7 +381,7 @@ class Elections:
         backoff = min(place * replica.config.election_timeout_ms / 4, replica.config.election_backoff_max_ms)
         role.deadline_ms = min(role.deadline_ms, replica.now_ms() + backoff)
 
-    def leader_gone(self) -> None:
+    def on_leader_down(self) -> None:
         """The leader's port refuses connections: the process has ended, so an election may begin before the timeout. A
         leader that restarts at once does not lead again. All followers notice at the same moment, so they stand for
         election in the order of their ids: two candidates at once split the vote and cost a second.

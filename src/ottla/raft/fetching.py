@@ -129,7 +129,7 @@ class Fetching:
             topics=[FetchTopic(METADATA_TOPIC, METADATA_TOPIC_ID, [partition])],
         )
 
-    def _is_current(self, role: Role, response: object, *, gone: bool) -> bool:
+    def _is_current(self, role: Role, response: object, *, connection_refused: bool) -> bool:
         """Whether the response exists and belongs to the current role."""
         if self._requesting_role is role:
             self._requesting_role = None
@@ -138,14 +138,18 @@ class Fetching:
         if response is None:
             self._pause()
             if isinstance(role, Observer):
-                role.deadline_ms = min(role.deadline_ms, self._replica.now_ms()) if gone else role.deadline_ms
-            elif gone:
-                self._elections.leader_gone()
+                role.deadline_ms = (
+                    min(role.deadline_ms, self._replica.now_ms()) if connection_refused else role.deadline_ms
+                )
+            elif connection_refused:
+                self._elections.on_leader_down()
             return False
         return True
 
-    def _on_fetched(self, role: Role, response: object, gone: bool) -> None:  # noqa: FBT001 - OnResponse
-        if not self._is_current(role, response, gone=gone) or not isinstance(response, FetchResponse):
+    def _on_fetched(self, role: Role, response: object, connection_refused: bool) -> None:  # noqa: FBT001 - OnResponse
+        if not self._is_current(role, response, connection_refused=connection_refused) or not isinstance(
+            response, FetchResponse
+        ):
             return
         if response.error_code or len(response.responses) != 1 or len(response.responses[0].partitions) != 1:
             log.warning("metadata_fetch.refused", reason=ErrorCode(response.error_code).name)
@@ -216,8 +220,10 @@ class Fetching:
             topics=[snapshot_messages.TopicSnapshot(METADATA_TOPIC, [partition])],
         )
 
-    def _on_snapshot(self, role: Role, response: object, gone: bool) -> None:  # noqa: FBT001 - OnResponse
-        if not self._is_current(role, response, gone=gone) or not isinstance(response, FetchSnapshotResponse):
+    def _on_snapshot(self, role: Role, response: object, connection_refused: bool) -> None:  # noqa: FBT001 - OnResponse
+        if not self._is_current(role, response, connection_refused=connection_refused) or not isinstance(
+            response, FetchSnapshotResponse
+        ):
             return
         partition = None if response.error_code else metadata_partition(response)
         download = self._download

@@ -49,7 +49,7 @@ class _VoterAddition:
         self.offset: int | None = None
 
 
-class Membership:
+class VoterChanges:
     def __init__(self, replica: Replica, elections: Elections) -> None:
         self._replica = replica
         self._elections = elections
@@ -283,12 +283,12 @@ class Membership:
             self._request_in_flight = True
             replica.send(role.leader, role.leader_id, self._join_request(), self._on_response)
 
-    def _on_introduced(self, role: Follower, response: object, gone: bool) -> None:  # noqa: FBT001 - OnResponse
-        self._on_response(response, gone)
+    def _on_introduced(self, role: Follower, response: object, connection_refused: bool) -> None:  # noqa: FBT001 - OnResponse
+        self._on_response(response, connection_refused)
         if isinstance(response, UpdateRaftVoterResponse) and not response.error_code:
             self._introduced_role = role
 
-    def _on_response(self, _response: object, _gone: bool) -> None:  # noqa: FBT001 - OnResponse
+    def _on_response(self, _response: object, _connection_refused: bool) -> None:  # noqa: FBT001 - OnResponse
         self._request_in_flight = False
         self._next_request_ms = self._replica.now_ms() + RETRY_MS
 

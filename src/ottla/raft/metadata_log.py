@@ -16,7 +16,7 @@ from ottla.model.ids import METADATA_TOPIC_ID, uuid_to_str
 from ottla.protocol.records import BatchHeader, parse_header
 from ottla.raft.epochs import LeaderEpochs
 from ottla.raft.errors import MetadataLogError
-from ottla.raft.segment import Segment, segment_path
+from ottla.raft.segment import MetadataSegment, segment_path
 
 _PARTITION_METADATA = f"version: 0\ntopic_id: {uuid_to_str(METADATA_TOPIC_ID)}"
 
@@ -40,7 +40,7 @@ class MetadataLog:
         self._clock = clock
         self._config = config
         self.epochs = LeaderEpochs(storage, log_dir)
-        self._segments: list[Segment] = []
+        self._segments: list[MetadataSegment] = []
         self._plain: set[int] = set()
         """Base offsets of the segments that hold plain text while encryption at rest is on."""
         self.start_offset = 0
@@ -75,7 +75,7 @@ class MetadataLog:
         self.epochs.rebuild(entries)
 
     def _open_segment(self, base: int, entries: list[tuple[int, int]], *, is_last: bool) -> list[BatchHeader]:
-        segment = Segment(self._storage, self.log_dir, base)
+        segment = MetadataSegment(self._storage, self.log_dir, base)
         headers, excess = segment.scan()
         if excess and not is_last:
             raise MetadataLogError(
@@ -162,7 +162,7 @@ class MetadataLog:
         self._segments = []
 
     @staticmethod
-    def _close_active(segment: Segment) -> None:
+    def _close_active(segment: MetadataSegment) -> None:
         try:
             segment.finish()
         except OSError as error:
@@ -170,20 +170,20 @@ class MetadataLog:
             log.warning("metadata_log.unfinished", path=segment.file.path, error=str(error))
         segment.file.close()
 
-    def _is_full(self, active: Segment, incoming: int) -> bool:
+    def _is_full(self, active: MetadataSegment, incoming: int) -> bool:
         if active.base_offset in self._plain or active.size + incoming > self._config.segment_bytes:
             return True
         return self._clock.time_ms() - active.first_timestamp > self._config.segment_ms
 
-    def _roll(self) -> Segment:
+    def _roll(self) -> MetadataSegment:
         active = self._segments[-1]
         active.finish()
         segment = self._new_segment(active.next_offset)
         log.info("metadata_log.rolled", base_offset=segment.base_offset, size=active.size)
         return segment
 
-    def _new_segment(self, base_offset: int) -> Segment:
-        segment = Segment(self._storage, self.log_dir, base_offset)
+    def _new_segment(self, base_offset: int) -> MetadataSegment:
+        segment = MetadataSegment(self._storage, self.log_dir, base_offset)
         self._storage.sync_dir(self.log_dir)
         self._segments.append(segment)
         return segment

@@ -20,7 +20,7 @@ from ottla.raft.config import RaftConfig
 from ottla.raft.elections import Elections
 from ottla.raft.errors import BatchTooLargeError, MetadataLogError, RaftError
 from ottla.raft.fetching import Fetching
-from ottla.raft.membership import Membership
+from ottla.raft.membership import VoterChanges
 from ottla.raft.metadata_log import MetadataLog
 from ottla.raft.outbound import Outbound, Reply
 from ottla.raft.quorum_state import QuorumState, load_quorum_state
@@ -30,7 +30,7 @@ from ottla.raft.serving import Serving
 from ottla.raft.snapshot_store import SnapshotStore
 from ottla.raft.snapshots import MAX_BATCH_BYTES, Snapshot, SnapshotId, frame_groups
 from ottla.raft.transitions import RoleEvent
-from ottla.raft.views import Batch, QuorumView, ReplicaProgress
+from ottla.raft.views import CommittedBatch, QuorumView, ReplicaProgress
 from ottla.raft.voters import Voter, VoterSet
 
 
@@ -48,7 +48,7 @@ class RaftNode:
         self.elections = Elections(self.replica)
         self.fetching = Fetching(self.replica, self.elections)
         self.serving = Serving(self.replica)
-        self.membership = Membership(self.replica, self.elections)
+        self.membership = VoterChanges(self.replica, self.elections)
         self.node_id = config.node_id
         self._receivers: dict[int, Callable[[Any, int, Reply], None]] = {
             ApiKey.VOTE: self.elections.on_vote,
@@ -152,13 +152,13 @@ class RaftNode:
         """Handle the request of a replica or a client. Raises KeyError for an API that the quorum does not serve."""
         self._receivers[request.API_KEY](request, version, reply)
 
-    def respond(self, outbound: Outbound, response: Message | None, *, gone: bool = False) -> None:
-        """Handle the response to a request of `ready`, or None after a failure. `gone`: the port of the replica refuses
-        connections. A second response to the same request is ignored.
+    def respond(self, outbound: Outbound, response: Message | None, *, connection_refused: bool = False) -> None:
+        """Handle the response to a request of `ready`, or None after a failure; `connection_refused` means that no
+        process listens there. A second response to the same request is ignored.
         """
         if outbound in self.replica.in_flight:
             self.replica.in_flight.remove(outbound)
-            outbound.on_response(response, gone)
+            outbound.on_response(response, connection_refused)
 
     def tick(self) -> None:
         """Do the work that is due after time has passed or an event. A call without due work changes nothing."""
@@ -289,7 +289,7 @@ class RaftNode:
             return self.serving.advance()
         return self.fetching.follow_high_watermark()
 
-    def committed(self, start_offset: int) -> Iterator[Batch]:
+    def committed(self, start_offset: int) -> Iterator[CommittedBatch]:
         """The committed batches from `start_offset` on."""
         if start_offset >= self.high_watermark:
             return
@@ -297,7 +297,9 @@ class RaftNode:
             if header.last_offset >= self.high_watermark:
                 return
             frames = [] if header.is_control else [record.value or b"" for record in iterate_records(data)]
-            yield Batch(header.base_offset, header.last_offset, header.leader_epoch, header.max_timestamp, frames)
+            yield CommittedBatch(
+                header.base_offset, header.last_offset, header.leader_epoch, header.max_timestamp, frames
+            )
 
     # ------------------------------------------------------------------------------------------- snapshots, describing
 

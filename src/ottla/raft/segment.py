@@ -22,7 +22,7 @@ def segment_path(log_dir: str, base_offset: int, suffix: str = "log") -> str:
     return f"{log_dir}/{base_offset:020d}.{suffix}"
 
 
-class Segment:
+class MetadataSegment:
     def __init__(self, storage: Storage, log_dir: str, base_offset: int) -> None:
         self._storage = storage
         self._dir = log_dir

@@ -8,7 +8,7 @@ from ottla.model.ids import NodeId, Uuid
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class CommittedBatch:
     """A committed batch of metadata frames; empty frames for a control batch."""
 
     base_offset: int

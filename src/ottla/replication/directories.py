@@ -36,7 +36,7 @@ _UNKNOWN_REPLICA = frozenset(
 Send = Callable[[AssignReplicasToDirsRequest, Callable[[AssignReplicasToDirsResponse | None], None]], None]
 
 
-class _Assignment(NamedTuple):
+class _DirectoryAssignment(NamedTuple):
     directory_id: Uuid | None
     """None: the directory of the partition's log at the time of sending."""
     on_accepted: Callable[[], None] | None
@@ -47,8 +47,8 @@ class DirectoryAssignments:
         self._context = context
         self._timers = timers
         self._send = send
-        self._pending: dict[Partition, _Assignment] = {}
-        self._in_flight: dict[Partition, _Assignment] = {}
+        self._pending: dict[Partition, _DirectoryAssignment] = {}
+        self._in_flight: dict[Partition, _DirectoryAssignment] = {}
         self._busy = False
 
     def assign(
@@ -57,7 +57,7 @@ class DirectoryAssignments:
         """Report the directory of the partition's log, or `directory_id`, which may be a directory that failed.
         `on_accepted` is called when the controller has recorded the assignment.
         """
-        self._pending[partition] = _Assignment(directory_id, on_accepted)
+        self._pending[partition] = _DirectoryAssignment(directory_id, on_accepted)
         if not self._busy:
             self._busy = True
             self._timers.call_soon(self._flush)
