@@ -143,7 +143,9 @@ def decode_frame(frame: Source) -> Message:
     except IndexError as error:
         raise DecodeError("a metadata record ends inside its frame") from error
     if frame_version != FRAME_VERSION:
-        raise DecodeError(f"a metadata record has frame version {frame_version}; only {FRAME_VERSION} is known")
+        raise DecodeError(
+            f"a metadata record has frame version {frame_version}; only version {FRAME_VERSION} is supported"
+        )
     record_class = RECORD_CLASSES.get(api_key)
     if record_class is None:
         raise DecodeError(f"unknown metadata record id {api_key}")

@@ -61,7 +61,7 @@ def replay(image: MetadataImage, delta: MetadataDelta, record: Message) -> None:
         if type(record) is EndTransactionRecord:
             replay_all(image, delta, records)
     elif type(record) is BeginTransactionRecord:
-        raise MetadataError("a metadata transaction begins inside another one")
+        raise MetadataError("a metadata transaction begins inside an open transaction")
     else:
         image.transaction.append(record)
 

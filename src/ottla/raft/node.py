@@ -76,7 +76,7 @@ class RaftNode:
         replica.log.open(base.end_offset, base.epoch)
         if replica.log.start_offset > base.end_offset:
             raise MetadataLogError(
-                f"{log_dir} begins at offset {replica.log.start_offset}, but no snapshot covers what came before"
+                f"{log_dir} begins at offset {replica.log.start_offset}, but no snapshot covers the offsets before"
             )
         if replica.log.start_offset > 0:
             # The log begins where a snapshot ends: only the snapshot has the epoch of the record before.

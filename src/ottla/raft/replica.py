@@ -224,7 +224,7 @@ class Replica:
 
     def truncate(self, end_offset: int) -> None:
         if end_offset < self.high_watermark:
-            raise RaftError(f"a truncation to {end_offset} would undo what is committed up to {self.high_watermark}")
+            raise RaftError(f"a truncation to {end_offset} is below the high watermark {self.high_watermark}")
         self.log.truncate(end_offset)
         self.history.truncate(self.log.end_offset)
         self.durable_end_offset = min(self.durable_end_offset, self.log.end_offset)

@@ -125,7 +125,7 @@ def _decode(data: bytes, name: str) -> Snapshot:
 def _apply_control(snapshot: Snapshot, record: Message | None, *, is_first: bool) -> bool:
     """Returns whether the record is the footer."""
     if is_first != isinstance(record, SnapshotHeaderRecord):
-        raise SnapshotError("a snapshot begins with its header record and has only one")
+        raise SnapshotError("a snapshot must begin with its header record and have no second header record")
     if isinstance(record, SnapshotHeaderRecord):
         snapshot.last_contained_timestamp = record.last_contained_log_timestamp
     elif isinstance(record, KRaftVersionRecord):

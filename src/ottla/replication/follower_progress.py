@@ -38,7 +38,9 @@ class FollowerProgress:
     ) -> None:
         """The follower fetches from `offset`: its log holds all records before. Raises KafkaError for an old broker epoch."""
         if broker_epoch < self.broker_epoch and broker_epoch != UNKNOWN_EPOCH:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker epoch {broker_epoch} of {self.id} is over")
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {self.id} has registered again since epoch {broker_epoch}"
+            )
         if offset >= leader_end:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
         elif offset >= self._last_fetch_leader_end:

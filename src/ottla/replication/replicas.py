@@ -243,7 +243,9 @@ class Replicas:
         config = self._topic_config(topic.name)
         partition_log = self._logs.get(tp)
         if partition_log is not None and partition_log.topic_id not in (ZERO_UUID, topic.id):
-            log.warning("log.set_aside", partition=str(tp), reason="it belongs to another topic of the same name")
+            log.warning(
+                "log.set_aside", partition=str(tp), reason="the log belongs to a deleted topic of the same name"
+            )
             self._logs.destroy_keys(tp.topic, [tp])
             self._logs.mark_stray(tp, self._clock.time_ms())
             partition_log = None
