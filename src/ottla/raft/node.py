@@ -19,14 +19,14 @@ from ottla.protocol.records import SimpleRecord, build_batch, iterate_records
 from ottla.raft.config import RaftConfig
 from ottla.raft.elections import Elections
 from ottla.raft.errors import BatchTooLargeError, MetadataLogError, RaftError
-from ottla.raft.fetching import Fetching
+from ottla.raft.fetch_server import FetchServer
 from ottla.raft.membership import VoterChanges
+from ottla.raft.metadata_fetcher import MetadataFetcher
 from ottla.raft.metadata_log import MetadataLog
 from ottla.raft.outbound import Outbound, Reply
 from ottla.raft.quorum_state import QuorumState, load_quorum_state
 from ottla.raft.replica import Replica
 from ottla.raft.roles import Leader, Observer, Resigned, Role, Unattached
-from ottla.raft.serving import Serving
 from ottla.raft.snapshot_store import SnapshotStore
 from ottla.raft.snapshots import MAX_BATCH_BYTES, Snapshot, SnapshotId, frame_groups
 from ottla.raft.transitions import RoleEvent
@@ -46,16 +46,16 @@ class RaftNode:
         """`log_dir` is the `__cluster_metadata-0` folder itself."""
         self.replica = Replica(storage, log_dir, clock, config, random)
         self.elections = Elections(self.replica)
-        self.fetching = Fetching(self.replica, self.elections)
-        self.serving = Serving(self.replica)
+        self.fetcher = MetadataFetcher(self.replica, self.elections)
+        self.fetch_server = FetchServer(self.replica)
         self.membership = VoterChanges(self.replica, self.elections)
         self.node_id = config.node_id
         self._receivers: dict[int, Callable[[Any, int, Reply], None]] = {
             ApiKey.VOTE: self.elections.on_vote,
             ApiKey.BEGIN_QUORUM_EPOCH: self.elections.on_begin_quorum_epoch,
             ApiKey.END_QUORUM_EPOCH: self.elections.on_end_quorum_epoch,
-            ApiKey.FETCH: self.serving.on_fetch,
-            ApiKey.FETCH_SNAPSHOT: self.serving.on_fetch_snapshot,
+            ApiKey.FETCH: self.fetch_server.on_fetch,
+            ApiKey.FETCH_SNAPSHOT: self.fetch_server.on_fetch_snapshot,
             ApiKey.ADD_RAFT_VOTER: self.membership.on_add_raft_voter,
             ApiKey.REMOVE_RAFT_VOTER: self.membership.on_remove_raft_voter,
             ApiKey.UPDATE_RAFT_VOTER: self.membership.on_update_raft_voter,
@@ -163,9 +163,9 @@ class RaftNode:
     def tick(self) -> None:
         """Do the work that is due after time has passed or an event. A call without due work changes nothing."""
         self.elections.tick()
-        self.fetching.tick()
+        self.fetcher.tick()
         self.membership.tick()
-        self.serving.wake()
+        self.fetch_server.wake()
 
     def ready(self) -> list[Outbound]:
         """The requests to send; each is returned once."""
@@ -175,11 +175,11 @@ class RaftNode:
     def next_deadline_ms(self) -> float | None:
         """The monotonic time at which the caller must call `tick` at the latest."""
         if len(self.voters.voters) == 1 and self.is_leader and not self.replica.config.bootstrap_servers:
-            return self.serving.next_deadline_ms()
+            return self.fetch_server.next_deadline_ms()
         deadlines = (
             self.elections.next_deadline_ms(),
-            self.fetching.next_deadline_ms(),
-            self.serving.next_deadline_ms(),
+            self.fetcher.next_deadline_ms(),
+            self.fetch_server.next_deadline_ms(),
             self.membership.next_deadline_ms(),
         )
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
@@ -190,7 +190,7 @@ class RaftNode:
 
     def take_loaded(self) -> tuple[Snapshot, SnapshotId] | None:
         """A snapshot that has replaced the log since the last call."""
-        snapshot, self.fetching.loaded_snapshot = self.fetching.loaded_snapshot, None
+        snapshot, self.fetcher.loaded_snapshot = self.fetcher.loaded_snapshot, None
         return snapshot
 
     # ------------------------------------------------------------------------------------------------------------ state
@@ -286,8 +286,8 @@ class RaftNode:
         replica = self.replica
         replica.durable_end_offset = max(replica.durable_end_offset, min(end_offset, replica.log.end_offset))
         if isinstance(self.role, Leader):
-            return self.serving.advance()
-        return self.fetching.follow_high_watermark()
+            return self.fetch_server.advance()
+        return self.fetcher.follow_high_watermark()
 
     def committed(self, start_offset: int) -> Iterator[CommittedBatch]:
         """The committed batches from `start_offset` on."""

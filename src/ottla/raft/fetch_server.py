@@ -43,7 +43,7 @@ class _ParkedFetch:
     reply: Reply
 
 
-class Serving:
+class FetchServer:
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
         self._parked: list[_ParkedFetch] = []

@@ -38,7 +38,7 @@ class _Download:
         self.data = bytearray()
 
 
-class Fetching:
+class MetadataFetcher:
     def __init__(self, replica: Replica, elections: Elections) -> None:
         self._replica = replica
         self._elections = elections
