@@ -24,7 +24,7 @@ from ottla.metadata.replay import replay_all
 from ottla.protocol.generated.broker_heartbeat_request import BrokerHeartbeatRequest
 from ottla.protocol.generated.broker_registration_request import BrokerRegistrationRequest, Feature, Listener
 from ottla.protocol.primitives import Message
-from ottla.raft.views import Batch
+from ottla.raft.views import CommittedBatch
 from ottla.runtime.clock import SystemClock, SystemRandom
 
 
@@ -39,7 +39,7 @@ class Quorum:
         return self.described
 
 
-def state_before(tmp_path: Path, batches: list[Batch], base_offset: int) -> ControllerState:
+def state_before(tmp_path: Path, batches: list[CommittedBatch], base_offset: int) -> ControllerState:
     state = ControllerState(
         settings=ControllerSettings(cluster_id=CLUSTER_ID, node_id=1),
         rules=ConfigRules(load(node_properties(tmp_path))),
@@ -54,7 +54,7 @@ def state_before(tmp_path: Path, batches: list[Batch], base_offset: int) -> Cont
 
 
 @pytest.fixture
-def batches(tmp_path: Path) -> list[Batch]:
+def batches(tmp_path: Path) -> list[CommittedBatch]:
     node = raft_node("static", copied("static", tmp_path))
     node.start()
     return list(node.committed(0))
@@ -104,7 +104,7 @@ def decided(state: ControllerState, kafka: list[Message]) -> list[Message]:
     return beat(state, cordoned=[] if cordons else None)
 
 
-def test_the_whole_life_of_a_broker(tmp_path: Path, batches: list[Batch]) -> None:
+def test_the_whole_life_of_a_broker(tmp_path: Path, batches: list[CommittedBatch]) -> None:
     compared = 0
     for batch in batches:
         # Kafka's appends linger: a NoOp of its timer may share the batch.

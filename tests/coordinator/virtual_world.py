@@ -113,7 +113,7 @@ class MemoryPartition:
         self._waiters: list[tuple[int, Callable[[], None]]] = []
 
     def append_internal(
-        self, batch: bytearray, *, now_ms: int, guard: object = None, transaction_version: int = 0
+        self, batch: bytearray, *, now_ms: int, verification_guard: object = None, transaction_version: int = 0
     ) -> AppendResult:
         if self.failure is not None:
             self.refusals += 1

@@ -16,7 +16,7 @@ class Variant(NamedTuple):
     refused_here: bool = False
     """Kafka starts without a directory whose file it cannot read; Ottla does not start (docs/differences.md)."""
     both: bool = False
-    """The first one has the same lines; else it is as it was formatted."""
+    """The first directory has the same lines; otherwise it has the lines of its format."""
 
 
 def _lines(*lines: str) -> str:

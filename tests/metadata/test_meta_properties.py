@@ -24,9 +24,9 @@ from .meta_variants import CLUSTER, VARIANTS, write
 
 
 def test_kafkas_file_and_ours(tmp_path: Path) -> None:
-    found = read_meta_properties(DiskStorage(), str(GOLDEN / "static"))
-    assert found == MetaProperties(cluster_id=CLUSTER, node_id=1, directory_id=directory_id("static"))
-    write_meta_properties(DiskStorage(), str(tmp_path), found, 1794740788000)
+    properties_read = read_meta_properties(DiskStorage(), str(GOLDEN / "static"))
+    assert properties_read == MetaProperties(cluster_id=CLUSTER, node_id=1, directory_id=directory_id("static"))
+    write_meta_properties(DiskStorage(), str(tmp_path), properties_read, 1794740788000)
     ours = (tmp_path / "meta.properties").read_text().splitlines()
     theirs = (GOLDEN / "static/meta.properties").read_text().splitlines()
     assert sorted(ours[2:]) == sorted(theirs[2:])
@@ -85,9 +85,9 @@ def test_a_server_wants_every_directory_formatted(tmp_path: Path) -> None:
 def test_a_directory_of_an_older_kafka_gets_its_id_once(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_text(f"version=1\ncluster.id={CLUSTER}\nnode.id=1\n")
     storage = DiskStorage()
-    found = load_ensemble(storage, [], metadata_log_dir=str(tmp_path), node_id=1)
+    loaded = load_ensemble(storage, [], metadata_log_dir=str(tmp_path), node_id=1)
     fresh = Uuid(b"f" * 16)
-    complete = complete_directory_ids(storage, found, lambda: fresh, 0)
+    complete = complete_directory_ids(storage, loaded, lambda: fresh, 0)
     assert complete[str(tmp_path)].directory_id == fresh
     again = load_ensemble(storage, [], metadata_log_dir=str(tmp_path), node_id=1)
     assert complete_directory_ids(storage, again, lambda: Uuid(b"g" * 16), 0) == complete
@@ -95,7 +95,7 @@ def test_a_directory_of_an_older_kafka_gets_its_id_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_variants_start_or_are_refused_as_in_kafka(tmp_path: Path, name: str) -> None:
-    """`tests/interop/test_meta_properties_compared.py` (soak) shows the same ones to Apache Kafka."""
+    """`tests/interop/test_meta_properties_compared.py` (soak) shows the same files to Apache Kafka."""
     directories = tmp_path / "a", tmp_path / "b"
     write(directories, VARIANTS[name])
     paths = [str(path) for path in directories]

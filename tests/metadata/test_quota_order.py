@@ -23,21 +23,21 @@ def record(name: str, *, remove: bool = False) -> ClientQuotaRecord:
 
 
 class KafkasMap:
-    """As Kafka has it: a new map with each delta, made for as many entries as the old one has."""
+    """Kafka's quota map: each delta creates a new map, with the size of the old map as its capacity."""
 
     def __init__(self) -> None:
         self.entities: list[QuotaEntity] = []
 
     def apply(self, changes: dict[str, bool]) -> None:
-        gone = {(("user", name),) for name, remove in changes.items() if remove}
-        kept = [entity for entity in self.entities if entity not in gone]
+        removed_entities = {(("user", name),) for name, remove in changes.items() if remove}
+        former_entities = [entity for entity in self.entities if entity not in removed_entities]
         added = [(("user", name),) for name, remove in changes.items() if not remove]
-        listed = [*kept, *(entity for entity in added if entity not in kept)]
-        self.entities = maps_by_bucket(listed, map_capacity(len(listed), max(1, len(self.entities))))
+        entities = [*former_entities, *(entity for entity in added if entity not in former_entities)]
+        self.entities = maps_by_bucket(entities, map_capacity(len(entities), max(1, len(self.entities))))
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_order_is_that_of_a_map_made_anew_with_each_delta(seed: int) -> None:
+def test_the_order_is_that_of_a_new_map_with_each_delta(seed: int) -> None:
     random, image, kafka = Random(seed), MetadataImage(), KafkasMap()
     names: set[str] = set()
     for _ in range(120):

@@ -1,4 +1,4 @@
-"""Frames: every record type round-trips in the version that Kafka would choose; what is not a frame is refused."""
+"""Frames: every record type round-trips in the version that Kafka would choose; bytes that are not a frame are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replay: what each record does to the image and to the delta, transactions, contradictions, snapshot = replay."""
+"""Replay: the effect of each record on image and delta, transactions, contradictions, snapshot = replay."""
 
 from __future__ import annotations
 
@@ -224,16 +224,16 @@ def test_transactions_apply_together_or_not_at_all() -> None:
 
 
 def test_the_publisher_tells_of_whole_transactions_only() -> None:
-    told: list[tuple[set[Uuid], bool]] = []
+    deltas: list[tuple[set[Uuid], bool]] = []
     publisher = MetadataPublisher()
-    publisher.subscribe(lambda delta, image: told.append((set(delta.topics_created), "t" in image.topics_by_name)))
+    publisher.subscribe(lambda delta, image: deltas.append((set(delta.topics_created), "t" in image.topics_by_name)))
     publisher.committed([BeginTransactionRecord("b"), *MADE], 3, 1)
     publisher.committed([NoOpRecord()], 4, 1)
-    assert told == []
+    assert deltas == []
     publisher.committed([EndTransactionRecord()], 5, 1)
-    assert told == [({T1}, True)]
+    assert deltas == [({T1}, True)]
     publisher.committed([NoOpRecord()], 6, 1)
-    assert (len(told), publisher.offset) == (1, 6)
+    assert (len(deltas), publisher.offset) == (1, 6)
     late: list[bool] = []
     publisher.subscribe(lambda delta, _image: late.append(delta.reloaded))
     assert late == [True]
@@ -268,9 +268,9 @@ def test_images_of_logs_that_kafka_wrote(kind: str, tmp_path: Path) -> None:
         assert whole.topic_config("t2") == {"cleanup.policy": "compact"}
         assert whole.broker_config(1) == {"min.insync.replicas": "1", "log.retention.ms": "77777"}
     else:
-        (found,) = whole.topics_by_name.values()
-        assert (found.name, found.id) == ("t1", uuid_from_str("iWb0hcd0T1u7S3FQ9Du6ew"))
-        assert {p.elr for p in found.partitions.values()} == {(1,)}
+        (topic,) = whole.topics_by_name.values()
+        assert (topic.name, topic.id) == ("t1", uuid_from_str("iWb0hcd0T1u7S3FQ9Du6ew"))
+        assert {p.elr for p in topic.partitions.values()} == {(1,)}
     assert replayed(*image_records(whole))[0] == whole
 
 
@@ -285,8 +285,8 @@ _records = st.one_of(
     st.builds(lambda i: RemoveTopicRecord(_TOPICS[i]), st.integers(0, 3)),
     st.builds(lambda i, n, r: partition(_TOPICS[i], n, *r), st.integers(0, 3), st.integers(0, 2), _replicas),
     st.builds(
-        lambda i, n, isr, leader, elr, known: PartitionChangeRecord(
-            n, _TOPICS[i], isr=isr, leader=leader, eligible_leader_replicas=elr, last_known_elr=known
+        lambda i, n, isr, leader, elr, last_known_elr: PartitionChangeRecord(
+            n, _TOPICS[i], isr=isr, leader=leader, eligible_leader_replicas=elr, last_known_elr=last_known_elr
         ),
         st.integers(0, 3),
         st.integers(0, 2),

@@ -1,7 +1,7 @@
-"""Controllers as real processes, Ottla's or Apache Kafka's own, and what they say of their quorum.
+"""Controllers as real processes, Ottla's or Apache Kafka's own, and their views of the quorum.
 
-A machine that stands still for some seconds makes the others elect another leader. So a test asks who leads where it needs
-to know and does not keep the answer, or gives the quorum UNHURRIED timeouts where nobody is to be replaced.
+If the machine stalls for some seconds, the voters elect a new leader. So a test looks for the leader each time it needs
+the leader, or gives the quorum UNHURRIED timeouts where the leader must stay.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def controller_properties(directory: Path, node_id: int, ports: dict[int, int], 
 
 
 class Member:
-    """One controller process in a folder of its own."""
+    """A controller process with a folder of its own."""
 
     def __init__(
         self, directory: Path, node_id: int, ports: dict[int, int], *, dynamic: bool = False, **more: str
@@ -96,7 +96,7 @@ class Member:
         return self.process is not None and self.process.poll() is None
 
     def ask(self, request: Message, *, timeout_ms: float = 30_000, version: int | None = None) -> Any:
-        """One request on a connection of its own; None when the member does not answer."""
+        """Send a request on a new connection; None without a response."""
 
         async def ask() -> Any:
             client = NodeClient("127.0.0.1", self.port, client_id="test", connect_timeout_ms=timeout_ms)
@@ -110,7 +110,7 @@ class Member:
         return asyncio.run(ask())
 
     def describe(self) -> Any:
-        """The metadata partition as the leader sees it; None from anybody else."""
+        """The metadata partition as the leader sees it; None from a member that does not lead."""
         request = DescribeQuorumRequest([TopicData(METADATA_TOPIC, [PartitionData(0)])])
         response = self.ask(request, timeout_ms=2_000)
         if response is None or response.error_code or not response.topics:
@@ -119,7 +119,7 @@ class Member:
         return None if partition.error_code else partition
 
     def create_topic(self, name: str, *, check_only: bool = True) -> int | None:
-        """The error code; 38 (INVALID_REPLICATION_FACTOR) where there is no broker, which only the active one says."""
+        """The error code. Without brokers, only the active controller returns 38 (INVALID_REPLICATION_FACTOR)."""
         request = CreateTopicsRequest([CreatableTopic(name, 1, 1)], timeout_ms=5_000, validate_only=check_only)
         response = self.ask(request)
         return None if response is None else response.topics[0].error_code
@@ -133,18 +133,18 @@ class KafkaMember(Member):
 
 
 def until(condition: Callable[[], Any], timeout: float = 45) -> Any:
-    """What the condition gives once it is true; AssertionError when it never is."""
+    """The first true value of the condition; AssertionError after the timeout."""
     deadline = time.monotonic() + timeout
     while True:
-        found = condition()
-        if found:
-            return found
+        value = condition()
+        if value:
+            return value
         assert time.monotonic() < deadline, "it did not come about in time"
         time.sleep(0.05)
 
 
 def view_of(members: list[Member]) -> tuple[Member, Any] | None:
-    """The one that leads and what it says; None while nobody does."""
+    """The leader and its view of the quorum; None without a leader."""
     for member in members:
         view = member.describe() if member.running else None
         if view is not None:
@@ -153,22 +153,22 @@ def view_of(members: list[Member]) -> tuple[Member, Any] | None:
 
 
 def leader_of(members: list[Member]) -> Any:
-    found = view_of(members)
-    return None if found is None else found[0]
+    leader_view = view_of(members)
+    return None if leader_view is None else leader_view[0]
 
 
 def caught_up(members: list[Member]) -> tuple[Member, Any] | None:
     """As `view_of`, once every voter has everything that is committed."""
-    found = view_of(members)
-    if found is None:
+    leader_view = view_of(members)
+    if leader_view is None:
         return None
-    _, view = found
+    _, view = leader_view
     lowest = min(voter.log_end_offset for voter in view.current_voters)
-    return found if 0 < view.high_watermark <= lowest else None
+    return leader_view if 0 < view.high_watermark <= lowest else None
 
 
 def active_of(members: list[Member]) -> Member | None:
-    """The one that decides, once every other says that it does not."""
+    """The active controller, once every other member returns NOT_CONTROLLER."""
     codes = [member.create_topic("t") for member in members]
     if sorted(map(str, codes)) != sorted(map(str, [INVALID_REPLICATION_FACTOR] + [NOT_CONTROLLER] * (len(codes) - 1))):
         return None

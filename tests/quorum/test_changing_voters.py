@@ -1,4 +1,4 @@
-"""A quorum that grows from one to three and shrinks again, with real processes: by request, by itself, by Kafka's tool."""
+"""A quorum that grows from 1 to 3 voters and shrinks again, with real processes: by request, by auto join, by Kafka's tool."""
 
 from __future__ import annotations
 

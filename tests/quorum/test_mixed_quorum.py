@@ -28,12 +28,12 @@ def kill_until_both_have_led(members: list[Member], rounds: int) -> set[type[Mem
 
 
 def _goes_on(members: list[Member], before: Any) -> bool:
-    """Somebody leads, a later epoch, and what was committed is."""
-    found = view_of(members)
-    if found is None:
+    """Whether a leader of a later epoch has the records that were committed before."""
+    leader_view = view_of(members)
+    if leader_view is None:
         return False
-    assert found[1].leader_epoch > before.leader_epoch
-    return bool(found[1].high_watermark >= before.high_watermark)
+    assert leader_view[1].leader_epoch > before.leader_epoch
+    return bool(leader_view[1].high_watermark >= before.high_watermark)
 
 
 @pytest.mark.timeout(400)

@@ -1,4 +1,4 @@
-"""Three controllers as real processes: they elect, they survive the death of any one, the log stays one."""
+"""Three controllers as real processes: elections, the death of each member, and a log that stays the same on all."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def test_what_does_not_belong_is_refused_and_changes_nothing(tmp_path: Path) -> 
         follower = next(member for member in members if member is not leader)
 
         def vote(cluster_id: str | None, voter_id: int, epoch: int, last_epoch: int = 0) -> VoteRequest:
-            asked = PartitionData(0, epoch, 99, last_offset_epoch=last_epoch, last_offset=10**9)
-            return VoteRequest(cluster_id, voter_id, [TopicData("__cluster_metadata", [asked])])
+            partition = PartitionData(0, epoch, 99, last_offset_epoch=last_epoch, last_offset=10**9)
+            return VoteRequest(cluster_id, voter_id, [TopicData("__cluster_metadata", [partition])])
 
         def answer(request: VoteRequest) -> tuple[int, int, bool]:
             response = follower.ask(request)

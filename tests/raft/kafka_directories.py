@@ -1,7 +1,8 @@
-"""Metadata directories that Apache Kafka 4.3.1 wrote (golden/), copied to where a test may change them.
+"""Metadata directories that Apache Kafka 4.3.1 wrote (golden/), copied to a folder that a test may change.
 
-static: controller.quorum.voters; topic t1 with two partitions, a kill -9, a restart, a clean stop, a restart, a clean
-stop. dynamic: formatted with --standalone, snapshots every kilobyte; t1 made and deleted, t2 grown and configured.
+- static: controller.quorum.voters; topic t1 with two partitions, a kill -9, a restart, a clean stop, a restart, a clean stop.
+- dynamic: formatted with --standalone, a snapshot every kilobyte; t1 created and deleted, t2 with added partitions and
+  settings.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files of Apache Kafka 4.3.1 read back: log, snapshots, quorum-state; what we write of the same is the same bytes."""
+"""Ottla reads the log, snapshots and quorum-state of Apache Kafka 4.3.1, and writes the same bytes for the same content."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_the_first_leader_of_a_dynamic_quorum_repeats_the_voters(tmp_path: Path)
     node.close()
     data = (metadata_dir / "00000000000000000000.log").read_bytes()
     golden = (GOLDEN / "dynamic/__cluster_metadata-0/00000000000000000000.log").read_bytes()
-    (_, ours), (_, theirs) = (next(iterate_batches(each)) for each in (data, golden))
+    (_, ours), (_, theirs) = (next(iterate_batches(log)) for log in (data, golden))
     assert [r.value for r in iterate_records(data)] == [r.value for r in iterate_records(golden)]
     assert ours._replace(crc=0, base_timestamp=0, max_timestamp=0) == theirs._replace(
         crc=0, base_timestamp=0, max_timestamp=0

@@ -1,4 +1,4 @@
-"""The metadata log on disk: torn tails, rolling, truncating, deleting what snapshots cover."""
+"""The metadata log on disk: torn tails, rolls, truncation, deletion of segments that a snapshot covers."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def test_a_new_log_has_kafkas_files(tmp_path: Path) -> None:
 def test_every_torn_tail_is_cut_back_to_the_last_whole_batch(tmp_path: Path) -> None:
     log = opened(tmp_path / "whole")
     append(log, b"kept" * 5)
-    kept = log.size
+    whole_size = log.size
     append(log, b"torn" * 5)
     log.close()
     data = (tmp_path / "whole" / FIRST).read_bytes()
-    for length in range(kept, len(data)):
+    for length in range(whole_size, len(data)):
         folder = tmp_path / f"cut-{length}"
         folder.mkdir()
         (folder / FIRST).write_bytes(data[:length])

@@ -1,4 +1,4 @@
-"""The one-voter node: what is on disk before it leads, what counts as committed, snapshots and their retention."""
+"""A node as the only voter: its files before it leads, commits, snapshots and their retention."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def flush(node: RaftNode) -> None:
 
 
 class Recorded(DiskStorage):
-    """Keeps the order of what becomes durable."""
+    """Records the order of writes and syncs."""
 
     def __init__(self) -> None:
         self.events: list[str] = []
@@ -170,7 +170,7 @@ def test_a_snapshot_is_due_by_bytes_or_by_time(tmp_path: Path) -> None:
     assert not node.snapshots.due()
     node.append([b"x" * 200])
     assert node.snapshots.due()
-    node.snapshots.begun()
+    node.snapshots.reset_new_bytes()
     assert not node.snapshots.due()
     soon = make(tmp_path / "soon", max_interval_ms=-1)
     soon.start()

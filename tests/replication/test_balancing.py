@@ -43,7 +43,7 @@ def test_balancing_leaves_no_two_more_on_one_broker(seed, brokers, partitions, f
     counts = spread(nodes, after)
     replicas = [count[0] for count in counts.values()]
     assert max(replicas) - min(replicas) <= 1
-    assert all(len(set(found)) == factor for found in after.values())
+    assert all(len(set(assignment)) == factor for assignment in after.values())
     before = spread(nodes, current)
     leaders = [count[1] for count in counts.values()]
     assert max(leaders) - min(leaders) <= max(

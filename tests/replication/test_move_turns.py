@@ -19,7 +19,7 @@ RECORDS = 6
 
 
 class SlowClock:
-    """The cluster's time, and what the syncs of this node have cost."""
+    """The cluster's time plus the duration of this node's syncs."""
 
     def __init__(self, time: VirtualTime) -> None:
         self._time = time
@@ -75,7 +75,7 @@ def move_all(node: VirtualNode) -> int:
 
 
 def test_no_more_than_one_promotion_a_turn_on_a_slow_disk(tmp_path: Path, clock: SlowClock) -> None:
-    """The controller accepts all of them in one answer."""
+    """The controller accepts all assignments in a single response."""
     node = node_with_topic(tmp_path, clock)
     moves = node.replicas.moves
     before = clock.synced_ms
@@ -93,8 +93,8 @@ def test_no_more_than_one_promotion_a_turn_on_a_slow_disk(tmp_path: Path, clock:
     for partition in node.replicas:
         log = partition.log
         assert log.log_end_offset == log.high_watermark == RECORDS
-        known = topic.partitions[partition.topic_partition.partition].directory(node.id)
-        assert known == log.log_dir.directory_id
+        directory_id = topic.partitions[partition.topic_partition.partition].directory(node.id)
+        assert directory_id == log.log_dir.directory_id
 
 
 def _watched(node: VirtualNode) -> tuple[list[int], list[int]]:

@@ -1,5 +1,5 @@
-"""Moves between log directories of replicated partitions, with virtual time: leaders and followers, what the controller
-is told and when, and what is left after faults."""
+"""Moves between log directories of replicated partitions, with virtual time: leaders and followers, reports to the
+controller, and the files after faults."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def registration(cluster: VirtualCluster) -> PartitionRegistration:
 
 
 def directory_of(node: VirtualNode) -> Any:
-    """As the controller knows it."""
+    """The directory of the replica in the controller's image."""
     return registration(node.cluster).directory(node.id)
 
 
@@ -55,7 +55,7 @@ def move(node: VirtualNode, path: str) -> None:
 
 
 def leads(cluster: VirtualCluster) -> bool:
-    """Whether the leader of the present topic knows that it leads."""
+    """Whether the leader of the current topic has applied its leadership."""
     topic = cluster.state.image.topics_by_name["t"]
     node = cluster.nodes.get(topic.partitions[0].leader)
     partition = node.replicas.by_id.get(topic.id, {}).get(0) if node is not None else None
@@ -105,27 +105,27 @@ def test_a_deposed_leader_that_truncates_while_it_moves(tmp_path: Path) -> None:
     """The copy had caught up with records that were never committed."""
     cluster = cluster_of(tmp_path, min_insync_replicas="2")
     write(cluster, 3)
-    old = cluster.nodes[cluster.leader("t")]
-    cluster.cut.add(old.id)
+    former_leader = cluster.nodes[cluster.leader("t")]
+    cluster.cut.add(former_leader.id)
     for number in range(3):
-        assert Result(old.produce("t", b"lost %d" % number, acks=1)).acked
-    target = other_of(old)
-    move(old, target)
-    cluster.run_until(lambda: _copied(old) == 6)
-    [under_way] = old.replicas.moves
+        assert Result(former_leader.produce("t", b"lost %d" % number, acks=1)).acked
+    target = other_of(former_leader)
+    move(former_leader, target)
+    cluster.run_until(lambda: _copied(former_leader) == 6)
+    [under_way] = former_leader.replicas.moves
     under_way.paused_until_ms = float("inf")
-    cluster.run_until(lambda: cluster.leader("t") != old.id)
-    new = cluster.nodes[cluster.leader("t")]
-    cluster.run_until(lambda: new.replicas.get("t", 0).is_leader)
-    kept = [Result(new.produce("t", b"kept %d" % number)) for number in range(3)]
-    cluster.run_until(lambda: all(result.acked for result in kept))
+    cluster.run_until(lambda: cluster.leader("t") != former_leader.id)
+    new_leader = cluster.nodes[cluster.leader("t")]
+    cluster.run_until(lambda: new_leader.replicas.get("t", 0).is_leader)
+    results = [Result(new_leader.produce("t", b"kept %d" % number)) for number in range(3)]
+    cluster.run_until(lambda: all(result.acked for result in results))
     cluster.cut.clear()
-    cluster.run_until(lambda: b"kept 2" in old.bytes_below("t", 6))
-    assert _copied(old) == 6, "the end offsets do not tell"
+    cluster.run_until(lambda: b"kept 2" in former_leader.bytes_below("t", 6))
+    assert _copied(former_leader) == 6, "the end offsets do not tell"
     under_way.paused_until_ms = 0.0
-    cluster.run_until(lambda: place_of(old) == target)
+    cluster.run_until(lambda: place_of(former_leader) == target)
     same_everywhere(cluster)
-    assert b"lost" not in old.bytes_below("t", 6)
+    assert b"lost" not in former_leader.bytes_below("t", 6)
 
 
 def _copied(node: VirtualNode) -> int:
@@ -134,7 +134,7 @@ def _copied(node: VirtualNode) -> int:
 
 
 def held_back(node: VirtualNode) -> list[Any]:
-    """Hold AssignReplicasToDirs answers back; call them to let them go."""
+    """Hold AssignReplicasToDirs responses back; a call of an element delivers the response."""
     answers: list[Any] = []
     directories = node.replicas.directories
     assert directories is not None
@@ -155,12 +155,12 @@ def assigning(cluster: VirtualCluster, node: VirtualNode) -> list[Any]:
 
     def recorded() -> bool:
         if answers and directory_of(node) != target:
-            answers.pop()()  # of an assignment before this one
+            answers.pop()()  # the response to an earlier assignment
         return bool(answers)
 
     cluster.run_until(recorded)
     assert directory_of(node) == target
-    assert [each.stage for each in node.replicas.moves] == [Stage.ASSIGNING]
+    assert [under_way.stage for under_way in node.replicas.moves] == [Stage.ASSIGNING]
     return answers
 
 
@@ -283,8 +283,8 @@ def test_a_full_target_delays_the_move_and_a_long_name_is_refused(tmp_path: Path
     move(node, target)
     storage.failure = lambda path: path.startswith(target) and path.endswith(".log")
     cluster.time.advance(5_000)
-    assert [each.paused for each in node.replicas.moves] == [True]
-    described = next(each for each in node.logs.describe() if each.path == target)
+    assert [under_way.paused for under_way in node.replicas.moves] == [True]
+    described = next(directory for directory in node.logs.describe() if directory.path == target)
     assert [(row.is_future, row.offset_lag) for row in described.replicas] == [(True, 20)]
     write(cluster, 3)
     storage.failure = None
@@ -399,8 +399,8 @@ def test_a_reassignment_takes_the_replica_away_during_a_move(tmp_path: Path) -> 
     move(node, other_of(node))
     node.replicas.moves.advance(200)
     stay = [n for n in cluster.nodes if n != node.id]
-    wanted = reassignment.ReassignableTopic("t", [reassignment.ReassignablePartition(0, stay)])
-    cluster.submit(reassignment.AlterPartitionReassignmentsRequest(topics=[wanted]))
+    topic = reassignment.ReassignableTopic("t", [reassignment.ReassignablePartition(0, stay)])
+    cluster.submit(reassignment.AlterPartitionReassignmentsRequest(topics=[topic]))
     cluster.run_until(lambda: "t" not in node.replicas.by_name)
     assert list(node.replicas.moves) == []
     cluster.time.advance(100_000)

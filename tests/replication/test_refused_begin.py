@@ -40,7 +40,7 @@ class Clock:
 
 
 def without_epochs(path: Path, disk: Disk) -> PartitionLog:
-    """Records of no known leader epoch, none of them committed: they must go before the first fetch."""
+    """A log whose records have no leader epoch and are not committed: the first fetch must not find them."""
     log = new_log(path, storage=disk)
     log.append_as_follower(batch(b"x", base_offset=0, leader_epoch=-1), now_ms=NOW)
     log.forget()

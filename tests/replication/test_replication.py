@@ -117,25 +117,25 @@ def test_below_min_isr_nothing_is_acked_or_committed(tmp_path: Path) -> None:
 def test_a_deposed_leader_drops_what_was_not_committed(tmp_path: Path) -> None:
     cluster = started(tmp_path)
     with_topic(cluster, min_insync_replicas="2")
-    old = cluster.nodes[cluster.leader("t")]
-    good = Result(old.produce("t", b"good"))
+    former_leader = cluster.nodes[cluster.leader("t")]
+    good = Result(former_leader.produce("t", b"good"))
     cluster.run_until(lambda: good.acked)
-    cluster.cut.add(old.id)
-    lost = Result(old.produce("t", b"lost", timeout_ms=120_000))
-    also = Result(old.produce("t", b"lost too", acks=1))
+    cluster.cut.add(former_leader.id)
+    lost = Result(former_leader.produce("t", b"lost", timeout_ms=120_000))
+    also = Result(former_leader.produce("t", b"lost too", acks=1))
     assert also.acked
-    cluster.run_until(lambda: cluster.leader("t") != old.id)
-    new = cluster.nodes[cluster.leader("t")]
-    cluster.run_until(lambda: new.replicas.get("t", 0).is_leader)
-    kept = Result(new.produce("t", b"kept"))
-    cluster.run_until(lambda: kept.acked)
+    cluster.run_until(lambda: cluster.leader("t") != former_leader.id)
+    new_leader = cluster.nodes[cluster.leader("t")]
+    cluster.run_until(lambda: new_leader.replicas.get("t", 0).is_leader)
+    committed = Result(new_leader.produce("t", b"kept"))
+    cluster.run_until(lambda: committed.acked)
     cluster.cut.clear()
     cluster.run_until(lambda: cluster.isr("t") == {1, 2, 3})
     assert lost.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     contents = {n.id: n.bytes_below("t", 2) for n in cluster.nodes.values()}
     assert len(set(contents.values())) == 1
-    assert b"lost" not in contents[old.id]
-    assert b"kept" in contents[old.id]
+    assert b"lost" not in contents[former_leader.id]
+    assert b"kept" in contents[former_leader.id]
 
 
 @pytest.mark.parametrize(("timestamp", "offset"), [(-1, 1), (-3, 0), (0, 0)])
@@ -148,25 +148,25 @@ def test_a_new_leader_does_not_tell_an_earlier_end_than_the_one_before(
 
     cluster = started(tmp_path)
     with_topic(cluster)
-    old = cluster.nodes[cluster.leader("t")]
-    result = Result(old.produce("t", b"x"))
+    former_leader = cluster.nodes[cluster.leader("t")]
+    result = Result(former_leader.produce("t", b"x"))
     cluster.run_until(lambda: result.acked)
-    old.crash()
-    alive = [node for node in cluster.nodes.values() if node is not old]
+    former_leader.crash()
+    alive = [node for node in cluster.nodes.values() if node is not former_leader]
     catch_up = {node.id: node._catch_up_now for node in alive}
     for node in alive:
         node._catch_up_now = lambda: None  # type: ignore[method-assign]
-    cluster.run_until(lambda: cluster.leader("t") != old.id)
-    new = cluster.nodes[cluster.leader("t")]
-    catch_up[new.id]()  # the other one, which would bring the high watermark forward, has not heard of it yet
-    partition = new.replicas.get("t", 0)
+    cluster.run_until(lambda: cluster.leader("t") != former_leader.id)
+    new_leader = cluster.nodes[cluster.leader("t")]
+    catch_up[new_leader.id]()  # the other one, which would bring the high watermark forward, has not heard of it yet
+    partition = new_leader.replicas.get("t", 0)
     assert partition.is_leader
     assert (partition.high_watermark, partition.log.log_end_offset) == (0, 1)
 
     def ask(version: int) -> tuple[int, int]:
-        wanted = [ListOffsetsTopic("t", [ListOffsetsPartition(0, timestamp=timestamp)])]
-        request = ListOffsetsRequest(replica_id=-1, topics=wanted)
-        answer = new.handle(list_offsets, request, version).topics[0].partitions[0]
+        topics = [ListOffsetsTopic("t", [ListOffsetsPartition(0, timestamp=timestamp)])]
+        request = ListOffsetsRequest(replica_id=-1, topics=topics)
+        answer = new_leader.handle(list_offsets, request, version).topics[0].partitions[0]
         return answer.error_code, answer.offset
 
     assert ask(11) == (ErrorCode.OFFSET_NOT_AVAILABLE, -1)
@@ -183,50 +183,50 @@ def test_followers_that_hear_of_a_leader_before_it_does_ask_again_soon(tmp_path:
     """Not after replica.fetch.backoff.ms (1 s), nor behind the long poll of a partition that has nothing new."""
     cluster = started(tmp_path)
     with_topic(cluster)
-    old = cluster.nodes[cluster.leader("t")]
-    new, other = (node for node in cluster.nodes.values() if node is not old)
+    former_leader = cluster.nodes[cluster.leader("t")]
+    new_leader, other = (node for node in cluster.nodes.values() if node is not former_leader)
     if idle_neighbour:
         cluster.create_topic("idle", factor=3)
-        move_leader(cluster, "idle", new.id)
+        move_leader(cluster, "idle", new_leader.id)
         cluster.run_until(lambda: all("idle" in n.replicas.by_name for n in cluster.nodes.values()))
         cluster.time.advance(3_000)
-    catch_up, new._catch_up_now = new._catch_up_now, lambda: None  # type: ignore[method-assign]
-    move_leader(cluster, "t", new.id)
-    cluster.run_until(lambda: all(n.replicas.get("t", 0).leader_id == new.id for n in (old, other)))
+    catch_up, new_leader._catch_up_now = new_leader._catch_up_now, lambda: None  # type: ignore[method-assign]
+    move_leader(cluster, "t", new_leader.id)
+    cluster.run_until(lambda: all(n.replicas.get("t", 0).leader_id == new_leader.id for n in (former_leader, other)))
     cluster.time.advance(100)
-    new._catch_up_now = catch_up  # type: ignore[method-assign]
-    cluster.run_until(lambda: new.replicas.get("t", 0).is_leader)
-    result = Result(new.produce("t", b"x"))
+    new_leader._catch_up_now = catch_up  # type: ignore[method-assign]
+    cluster.run_until(lambda: new_leader.replicas.get("t", 0).is_leader)
+    result = Result(new_leader.produce("t", b"x"))
     cluster.run_until(lambda: result.acked, 300)
 
 
 def test_a_leader_that_never_hears_of_it_is_asked_ever_more_seldom(tmp_path: Path) -> None:
     cluster = started(tmp_path)
     with_topic(cluster)
-    old = cluster.nodes[cluster.leader("t")]
-    new, other = (node for node in cluster.nodes.values() if node is not old)
-    new._catch_up_now = lambda: None  # type: ignore[method-assign]
-    move_leader(cluster, "t", new.id)
-    cluster.run_until(lambda: other.replicas.get("t", 0).leader_id == new.id)
-    fetcher = other.replicas.fetchers.by_source[new.id]
-    asked: list[float] = []
+    former_leader = cluster.nodes[cluster.leader("t")]
+    new_leader, other = (node for node in cluster.nodes.values() if node is not former_leader)
+    new_leader._catch_up_now = lambda: None  # type: ignore[method-assign]
+    move_leader(cluster, "t", new_leader.id)
+    cluster.run_until(lambda: other.replicas.get("t", 0).leader_id == new_leader.id)
+    fetcher = other.replicas.fetchers.by_source[new_leader.id]
+    request_times: list[float] = []
     request = fetcher.request
 
     def counted() -> Any:
-        found = request()
-        if found is not None and found.topics:
-            asked.append(cluster.time.now)
-        return found
+        next_request = request()
+        if next_request is not None and next_request.topics:
+            request_times.append(cluster.time.now)
+        return next_request
 
     fetcher.request = counted  # type: ignore[method-assign]
     cluster.time.advance(10_000)
-    assert 12 <= len(asked) <= 20, "at first often, then every replica.fetch.backoff.ms"
-    assert asked[-1] - asked[-2] >= 1_000
+    assert 12 <= len(request_times) <= 20, "at first often, then every replica.fetch.backoff.ms"
+    assert request_times[-1] - request_times[-2] >= 1_000
 
 
 def move_leader(cluster: VirtualCluster, topic: str, leader: int) -> None:
-    found = cluster.state.image.topics_by_name[topic]
-    cluster.append([PartitionChangeRecord(partition_id=0, topic_id=found.id, leader=leader)])
+    topic_image = cluster.state.image.topics_by_name[topic]
+    cluster.append([PartitionChangeRecord(partition_id=0, topic_id=topic_image.id, leader=leader)])
 
 
 def test_delete_records_reaches_every_replica(tmp_path: Path) -> None:
@@ -255,16 +255,16 @@ def test_a_consumer_is_sent_to_the_replica_in_its_rack(tmp_path: Path) -> None:
     cluster.run_until(lambda: result.acked)
     cluster.run_until(lambda: near.replicas.get("t", 0).high_watermark == 1)
 
-    def asked(node: Any, rack: str) -> Any:
+    def fetched(node: Any, rack: str) -> Any:
         topic_id = node.publisher.image.topics_by_name["t"].id
-        wanted = [FetchTopic(topic_id=topic_id, partitions=[FetchPartition(0, -1, 0, -1, -1, 1000)])]
-        request = FetchRequest(max_bytes=1000, min_bytes=1, topics=wanted, rack_id=rack, session_epoch=-1)
+        topics = [FetchTopic(topic_id=topic_id, partitions=[FetchPartition(0, -1, 0, -1, -1, 1000)])]
+        request = FetchRequest(max_bytes=1000, min_bytes=1, topics=topics, rack_id=rack, session_epoch=-1)
         return node.handle(fetch, request).responses[0].partitions[0]
 
     cluster.time.advance(1000)
-    assert asked(leader, near.rack).preferred_read_replica == near.id
-    assert asked(leader, leader.rack).preferred_read_replica == -1
-    read = asked(near, near.rack)
+    assert fetched(leader, near.rack).preferred_read_replica == near.id
+    assert fetched(leader, leader.rack).preferred_read_replica == -1
+    read = fetched(near, near.rack)
     assert read.error_code == 0
     assert b"x" in read.records
 
@@ -280,20 +280,20 @@ def test_a_made_up_replica_fetch_changes_nothing(tmp_path: Path, case: str) -> N
     leader = cluster.nodes[cluster.leader("t")]
     partition = leader.replicas.get("t", 0)
     follower = next(r for r in partition.replicas if r != leader.id)
-    other = next(i for i in cluster.nodes if i not in partition.replicas)
+    outsider = next(i for i in cluster.nodes if i not in partition.replicas)
     epochs = {i: b.epoch for i, b in cluster.state.image.brokers.items()}
     replica_id, epoch, expected = {
         "stranger": (77, 5, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
         "stale epoch": (follower, epochs[follower] - 1, ErrorCode.STALE_BROKER_EPOCH),
         "no epoch": (follower, -1, ErrorCode.STALE_BROKER_EPOCH),
-        "not a replica": (other, epochs[other], ErrorCode.UNKNOWN_LEADER_EPOCH),
+        "not a replica": (outsider, epochs[outsider], ErrorCode.UNKNOWN_LEADER_EPOCH),
     }[case]
     cluster.cut.add(follower)
     result = Result(leader.produce("t", b"x"))
     assert result.code is None
-    wanted = [FetchTopic(topic_id=partition.topic_id, partitions=[FetchPartition(0, 0, 1, 0, 0, 1000)])]
+    topics = [FetchTopic(topic_id=partition.topic_id, partitions=[FetchPartition(0, 0, 1, 0, 0, 1000)])]
     request = FetchRequest(
-        replica_state=ReplicaState(replica_id, epoch), max_bytes=1000, topics=wanted, session_epoch=-1
+        replica_state=ReplicaState(replica_id, epoch), max_bytes=1000, topics=topics, session_epoch=-1
     )
     response = leader.handle(fetch, request)
     code = response.error_code or response.responses[0].partitions[0].error_code
@@ -327,9 +327,9 @@ def test_random_faults_lose_nothing_that_was_acked(tmp_path: Path, seed: int) ->
                 value = b"<%d>" % number
                 results.append((value, Result(at.produce("t", value, timeout_ms=5_000))))
         cluster.time.advance(chance.choice([1, 5, 50, 500, 3_000]))
-        for each in cluster.nodes.values():
-            held = None if each.down else each.replicas.by_name.get("t", {}).get(0)
-            assert held is None or held.log.high_watermark <= held.log.log_end_offset
+        for member in cluster.nodes.values():
+            replica = None if member.down else member.replicas.by_name.get("t", {}).get(0)
+            assert replica is None or replica.log.high_watermark <= replica.log.log_end_offset
     cluster.cut.clear()
     for node in cluster.nodes.values():
         if node.down:
@@ -343,32 +343,32 @@ def test_random_faults_lose_nothing_that_was_acked(tmp_path: Path, seed: int) ->
 
 
 def all_caught_up(cluster: VirtualCluster) -> bool:
-    held = [n.replicas.get("t", 0) for n in cluster.nodes.values()]
-    ends = {p.log.log_end_offset for p in held}
-    return len(ends) == 1 and {p.log.high_watermark for p in held} == ends
+    partitions = [n.replicas.get("t", 0) for n in cluster.nodes.values()]
+    ends = {p.log.log_end_offset for p in partitions}
+    return len(ends) == 1 and {p.log.high_watermark for p in partitions} == ends
 
 
 def hold_proposals(node: Any) -> list[Any]:
     """Keep a leader's proposals from the controller."""
-    held: list[Any] = []
-    node.context.propose = held.append
-    return held
+    proposals: list[Any] = []
+    node.context.propose = proposals.append
+    return proposals
 
 
 def test_who_is_being_taken_out_still_counts_until_the_controller_says_so(tmp_path: Path) -> None:
     cluster = started(tmp_path)
     with_topic(cluster)
     leader = cluster.nodes[cluster.leader("t")]
-    held = hold_proposals(leader)
+    proposals = hold_proposals(leader)
     lagging = next(n for n in cluster.nodes.values() if n is not leader)
     lagging.replicas.fetchers.by_source[leader.id].request = lambda: None
     result = Result(leader.produce("t", b"x", timeout_ms=600_000))
-    cluster.run_until(lambda: bool(held))
+    cluster.run_until(lambda: bool(proposals))
     second = Result(leader.produce("t", b"y", timeout_ms=600_000))
     cluster.time.advance(5_000)
     partition = leader.replicas.get("t", 0)
-    assert partition.leading is not None
-    proposal = partition.leading.pending
+    assert partition.leader_state is not None
+    proposal = partition.leader_state.pending
     assert proposal is not None
     assert lagging.id not in proposal.isr
     assert second.code is None
@@ -385,22 +385,22 @@ def test_a_follower_joins_only_with_everything_committed(tmp_path: Path) -> None
     partition = leader.replicas.get("t", 0)
     results = [Result(leader.produce("t", b"x")) for _ in range(3)]
     cluster.run_until(lambda: all(r.acked for r in results))
-    held = hold_proposals(leader)
-    leading, outsider = partition.leading, next(i for i in cluster.nodes if i != leader.id)
-    assert leading is not None
+    proposals = hold_proposals(leader)
+    leader_state, outsider = partition.leader_state, next(i for i in cluster.nodes if i != leader.id)
+    assert leader_state is not None
     partition.isr = tuple(i for i in partition.isr if i != outsider)
-    leading.committed_changed()
+    leader_state.committed_changed()
     epoch = cluster.state.image.brokers[outsider].epoch
     now = cluster.time.now
     partition.follower_fetched(outsider, epoch, 2, 0, now)
-    assert not held
-    leading.epoch_start_offset = 4
+    assert not proposals
+    leader_state.epoch_start_offset = 4
     partition.follower_fetched(outsider, epoch, 3, 0, now)
-    assert not held
-    leading.epoch_start_offset = 3
+    assert not proposals
+    leader_state.epoch_start_offset = 3
     partition.follower_fetched(outsider, epoch, 3, 0, now)
-    assert held
-    assert leading.maximal_isr == {1, 2, 3}
+    assert proposals
+    assert leader_state.maximal_isr == {1, 2, 3}
 
 
 def test_a_snapshot_brings_the_settings_of_topics_and_takes_deleted_ones(tmp_path: Path) -> None:
@@ -413,9 +413,11 @@ def test_a_snapshot_brings_the_settings_of_topics_and_takes_deleted_ones(tmp_pat
     cluster.cut.add(node.id)
     cluster.append([ConfigRecord(RESOURCE_TOPIC, "t", "max.message.bytes", "1234")])
     cluster.submit(DeleteTopicsRequest(topics=[DeleteTopicState("gone")]))
-    told: list[str] = []
-    node.publisher.subscribe(lambda delta, _: told.extend(topic.name for topic in delta.topics_deleted.values()))
+    deleted_topics: list[str] = []
+    node.publisher.subscribe(
+        lambda delta, _: deleted_topics.extend(topic.name for topic in delta.topics_deleted.values())
+    )
     node.publisher.load(deepcopy(cluster.state.image), len(cluster.records) - 1, 1)
     assert node.replicas.get("t", 0).log.config.max_message_bytes == 1234
     assert "gone" not in node.replicas.by_name
-    assert told == ["gone"]
+    assert deleted_topics == ["gone"]

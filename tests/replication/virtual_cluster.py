@@ -1,7 +1,7 @@
-"""Brokers with real logs and real handlers in one process, a real controller's decisions, a fake network and time.
+"""Brokers with real logs and real handlers in a process, a real controller's decisions, a fake network and fake time.
 
-Nodes may be cut off, crash (what was written stays, what was in memory goes) and come back; their metadata lags by a
-random delay. The controller itself does not fail here: that is the quorum's business.
+A node may be cut off, crash (its files stay, its memory is lost) and start again; its metadata lags by a random delay.
+The controller does not fail here: tests/quorum and tests/simulation cover that.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class VirtualCluster:
     def __init__(
         self, directory: Path, *, nodes: int = 3, seed: int = 0, racks: bool = False, log_dirs: int = 1
     ) -> None:
-        """With several `log_dirs` the nodes also tell the controller about them, and carry moves on."""
+        """With several `log_dirs` the nodes report their directories to the controller and continue moves."""
         self.log_dirs = log_dirs
         self.time = VirtualTime()
         self.random = random.Random(seed)
@@ -148,7 +148,9 @@ class VirtualNode:
         self.publisher = MetadataPublisher()
         self.position = 0
         names = SeededRandom(self.id if cluster.log_dirs == 1 else self.id * 1000 + self.generation)
-        self.logs = LogStore(self.storage, names, self.paths, on_directory_failed=lambda _, gone: self._failed(gone))
+        self.logs = LogStore(
+            self.storage, names, self.paths, on_directory_failed=lambda _, partitions: self._failed(partitions)
+        )
         self.logs.open_directories(self.directory_ids)
         self.previous_epoch = self.logs.previous_broker_epoch
         self.context = ReplicaContext(self.id, cluster.time)
@@ -201,7 +203,7 @@ class VirtualNode:
         self._send_proposals(request, done)
 
     def crash(self) -> None:
-        """The process is gone; its files stay as they were written."""
+        """End the process; its files stay."""
         self.down = True
         self.generation += 1
         self.logs.abandon()
@@ -319,11 +321,11 @@ class VirtualNode:
             fetcher.on_response(response)
             for followed in fetcher.out_of_range():
                 tp = followed.partition.topic_partition
-                found = [
+                offsets = [
                     source.offset(self.id, tp, followed.leader_epoch, timestamp) if not source.down else -1
                     for timestamp in (-2, -1)
                 ]
-                fetcher.on_offsets(followed, *found)
+                fetcher.on_offsets(followed, *offsets)
             self._fetch(fetcher)
 
         self._later(self.cluster.random.uniform(0.1, 5), arrive)
@@ -381,8 +383,8 @@ class VirtualNode:
             DeleteRecordsTopic,
         )
 
-        wanted = DeleteRecordsTopic(topic, [DeleteRecordsPartition(0, offset)])
-        return self.handle(delete_records, DeleteRecordsRequest(topics=[wanted], timeout_ms=10_000))
+        delete_topic = DeleteRecordsTopic(topic, [DeleteRecordsPartition(0, offset)])
+        return self.handle(delete_records, DeleteRecordsRequest(topics=[delete_topic], timeout_ms=10_000))
 
     def bytes_below(self, topic: str, offset: int, partition: int = 0) -> bytes:
         log = self.replicas.get(topic, partition).log

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from ottla.controller import committed, runtime
-from ottla.raft import driver, elections, fetching, metadata_log, node, replica, serving
+from ottla.raft import driver, elections, fetch_server, metadata_fetcher, metadata_log, node, replica
 from ottla.raft.roles import Leader, ballot, observer, prospective, unattached
 from ottla.raft.snapshots import SnapshotId
+from ottla.raft.transitions import RoleEvent
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
 MUTATIONS: dict[str, Mutation] = {}
@@ -74,17 +75,17 @@ def truncates_below_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
         own.history.truncate(own.log.end_offset)
         own.durable_end_offset = min(own.durable_end_offset, own.log.end_offset)
 
-    patch.setattr(fetching.Fetching, "_truncate", truncate)
+    patch.setattr(metadata_fetcher.MetadataFetcher, "_truncate", truncate)
 
 
 @mutation
 def does_not_truncate(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(fetching.Fetching, "_truncate", lambda *_: None)
+    patch.setattr(metadata_fetcher.MetadataFetcher, "_truncate", lambda *_: None)
 
 
 @mutation
 def serves_without_a_look_at_the_epoch(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(serving.Serving, "_elsewhere", lambda *_: None)
+    patch.setattr(fetch_server.FetchServer, "_validate_offset_and_epoch", lambda *_: None)
 
 
 @mutation
@@ -111,12 +112,12 @@ def counts_itself_before_the_disk(patch: pytest.MonkeyPatch) -> None:
             return False
         return bool(own.raise_high_watermark(role.high_watermark))
 
-    patch.setattr(serving.Serving, "advance", advance)
+    patch.setattr(fetch_server.FetchServer, "advance", advance)
 
 
 @mutation
 def fetches_on_before_the_disk(patch: pytest.MonkeyPatch) -> None:
-    original = fetching.Fetching.tick
+    original = metadata_fetcher.MetadataFetcher.tick
 
     def tick(self: Any) -> None:
         kept = self._replica.durable_end_offset
@@ -124,15 +125,15 @@ def fetches_on_before_the_disk(patch: pytest.MonkeyPatch) -> None:
         original(self)
         self._replica.durable_end_offset = kept
 
-    patch.setattr(fetching.Fetching, "tick", tick)
+    patch.setattr(metadata_fetcher.MetadataFetcher, "tick", tick)
 
 
 @mutation
 def keeps_its_epoch_when_it_votes(patch: pytest.MonkeyPatch) -> None:
     original = replica.Replica.become_unattached
 
-    def become(self: Any, epoch: int, **more: Any) -> None:
-        original(self, epoch if more.get("voted") is None else self.epoch, **({} if more.get("voted") else more))
+    def become(self: Any, epoch: int, event: RoleEvent, **more: Any) -> None:
+        original(self, epoch if more.get("voted") is None else self.epoch, event, **({} if more.get("voted") else more))
 
     patch.setattr(replica.Replica, "become_unattached", become)
 
@@ -206,10 +207,10 @@ def skips_a_committed_batch(patch: pytest.MonkeyPatch) -> None:
 
 @mutation
 def grants_a_second_election_in_the_same_epoch(patch: pytest.MonkeyPatch) -> None:
-    def become(self: Any) -> None:
+    def become(self: Any, event: RoleEvent) -> None:
         own = ballot.Ballot.among(self.voters.ids, self.key.id)
         epoch = self.epoch or 1
-        self.become(elections.Candidate(epoch, self.vote_key, own, self.election_deadline()))
+        self.become(elections.Candidate(epoch, self.vote_key, own, self.election_deadline()), event)
 
     patch.setattr(replica.Replica, "become_candidate", become)
 
@@ -221,4 +222,4 @@ def believes_more_than_it_has(patch: pytest.MonkeyPatch) -> None:
     def follow(self: Any) -> bool:
         return bool(self._replica.raise_high_watermark(self.leader_high_watermark))
 
-    patch.setattr(fetching.Fetching, "follow_high_watermark", follow)
+    patch.setattr(metadata_fetcher.MetadataFetcher, "follow_high_watermark", follow)

@@ -11,7 +11,7 @@ from ottla.broker.handlers import replica_fetch
 from ottla.controller import brokers, partition_change
 from ottla.log import log_store, partition_log
 from ottla.model.errors import ErrorCode
-from ottla.replication import fetcher, following, leading, partition
+from ottla.replication import fetcher, follower_log, leader_state, partition
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
 REPLICA_MUTATIONS: dict[str, Mutation] = {}
@@ -32,12 +32,12 @@ def commits_what_one_follower_has(patch: pytest.MonkeyPatch) -> None:
     def committed(self: Any) -> int:
         return max((f.log_end_offset for f in self.followers.values()), default=-1)
 
-    patch.setattr(leading.Leading, "committed_offset", committed)
+    patch.setattr(leader_state.LeaderState, "committed_offset", committed)
 
 
 @mutation
 def commits_without_enough_replicas(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(leading.Leading, "min_isr", property(lambda _: 1))
+    patch.setattr(leader_state.LeaderState, "min_isr", property(lambda _: 1))
 
 
 @mutation
@@ -56,19 +56,19 @@ def shows_what_is_not_committed(patch: pytest.MonkeyPatch) -> None:
 @mutation
 def counts_a_proposal_as_answered(patch: pytest.MonkeyPatch) -> None:
     """Whoever is proposed to leave the ISR no longer holds the high watermark back."""
-    original = leading.Leading._propose
+    original = leader_state.LeaderState._propose
 
     def propose(self: Any, isr: tuple[int, ...]) -> None:
         original(self, isr)
         self.maximal_isr = frozenset(isr)
 
-    patch.setattr(leading.Leading, "_propose", propose)
+    patch.setattr(leader_state.LeaderState, "_propose", propose)
 
 
 @mutation
 def truncates_below_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
-    original = following.truncation_offset
-    patch.setattr(following, "truncation_offset", lambda *args: max(original(*args) - 20, 0))
+    original = follower_log.truncation_offset
+    patch.setattr(follower_log, "truncation_offset", lambda *args: max(original(*args) - 20, 0))
 
 
 @mutation

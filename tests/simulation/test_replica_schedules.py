@@ -13,7 +13,7 @@ from ottla.controller import alter_partition, brokers
 from ottla.env import logging
 from ottla.log import local_log, segment_recovery
 from ottla.model.errors import KafkaError
-from ottla.replication import context, leading
+from ottla.replication import context, leader_state
 from ottla.replication.fetch_session import Key
 from ottla.replication.partition import Partition
 from ottla.simulation.cluster import Shape, SimulatedCluster
@@ -116,11 +116,11 @@ def a_dead_incarnation_does_not_join_the_isr() -> None:
     for _ in range(500):
         stage.cluster.network.clogged[leader.node_id, stage.controller.node_id] = stage.cluster.world.now_ms + 1_800
         stage.run(5)
-        leading = stage.partition(leader).leading
-        if leading is not None and leading.pending is not None:
+        state = stage.partition(leader).leader_state
+        if state is not None and state.pending is not None:
             break
-    assert leading is not None
-    assert leading.pending is not None, "the leader has not proposed it"
+    assert state is not None
+    assert state.pending is not None, "the leader has not proposed it"
     stage.lose_everything(lost)
     stage.apart([lost], [leader, other])
     stage.run(2_500)
@@ -263,7 +263,7 @@ def _takes_anybody(patch: pytest.MonkeyPatch) -> None:
         if self.pending is None and follower.id not in self._partition.isr:
             self._propose((*self._partition.isr, follower.id))
 
-    patch.setattr(leading.Leading, "maybe_expand", expand)
+    patch.setattr(leader_state.LeaderState, "maybe_expand", expand)
 
 
 BUGS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {

@@ -23,6 +23,7 @@ from ottla.raft import elections, replica, segment
 from ottla.raft import node as raft_node
 from ottla.raft.errors import RaftError
 from ottla.raft.outbound import Outbound
+from ottla.raft.transitions import RoleEvent
 from ottla.simulation.cluster import Shape, SimulatedCluster
 from ottla.simulation.invariants import Violation, check_partitions
 from ottla.simulation.node import LOG_DIR, SimulatedNode
@@ -156,7 +157,8 @@ def a_voter_votes_once() -> None:
     third.start()
     for node in (first, second):
         assert node.raft is not None
-        node.raft.replica.become_candidate()
+        node.raft.replica.become_prospective()
+        node.raft.replica.become_candidate(RoleEvent.VOTES_WON)
         assert node.runtime is not None
         node.runtime.driver.pump()
     stage.run(300)
@@ -174,17 +176,17 @@ def late_answers_find_nobody_waiting() -> None:
     kept: list[tuple[Outbound, Message]] = []
     deliver = old.respond
 
-    def respond(outbound: Outbound, response: Message | None, *, gone: bool) -> None:
+    def respond(outbound: Outbound, response: Message | None, *, connection_refused: bool) -> None:
         if isinstance(response, FetchResponse) and response.responses[0].partitions[0].diverging_epoch.epoch >= 0:
             kept.append((outbound, response))
-        deliver(outbound, response, gone=gone)
+        deliver(outbound, response, connection_refused=connection_refused)
 
     old.respond = respond  # type: ignore[method-assign]  # the schedule listens in
     stage.heal()
     stage.run(3_000)
     assert kept, "the deposed leader was not sent back"
     for outbound, response in kept:
-        deliver(outbound, response, gone=False)
+        deliver(outbound, response, connection_refused=False)
     stage.run(1_000)
 
 
@@ -247,7 +249,9 @@ def _leaves_the_fenced_in_charge(patch: pytest.MonkeyPatch) -> None:
 
 def _takes_every_answer(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        raft_node.RaftNode, "respond", lambda _, outbound, response, *, gone=False: outbound.on_response(response, gone)
+        raft_node.RaftNode,
+        "respond",
+        lambda _, outbound, response, *, connection_refused=False: outbound.on_response(response, connection_refused),
     )
 
 
@@ -287,7 +291,7 @@ def test_voters_stand_one_after_the_other_when_their_leader_died() -> None:
         old.kill()
         for node in others:
             assert node.runtime is not None
-            node.runtime.driver.raft.elections.leader_gone()
+            node.runtime.driver.raft.elections.on_leader_down()
             node.runtime.driver.pump()
         stage.run(150)
         leaders = [node for node in others if node.raft is not None and node.raft.is_leader]
@@ -345,9 +349,9 @@ def test_static_voters_become_voters_of_the_log() -> None:
     for node in nodes:
         node.start()
     stage.run(6_000)
-    leader, gone = stage.leader, stage.followers()[0]
+    leader, removed = stage.leader, stage.followers()[0]
     answers: list[Any] = []
-    config = gone.spec.config
+    config = removed.spec.config
     leader.receive(RemoveRaftVoterRequest(config.cluster_id, config.node_id, config.directory_id), answers.append)
     stage.run(2_000)
     assert [answer.error_code for answer in answers] == [0]

@@ -14,7 +14,7 @@ from ottla.raft.driver import Blocking
 from ottla.raft.errors import MetadataLogError
 from ottla.raft.node import RaftNode
 from ottla.raft.snapshots import Snapshot, SnapshotId
-from ottla.raft.views import Batch
+from ottla.raft.views import CommittedBatch
 
 log = get_logger(__name__)
 
@@ -37,7 +37,7 @@ class CommittedMetadata:
         self._last_commit_ms = snapshot.last_contained_timestamp
         self.publisher.load(image, snapshot_id.end_offset - 1, snapshot_id.epoch)
 
-    def apply(self, batch: Batch, records: list[Message] | None = None) -> None:
+    def apply(self, batch: CommittedBatch, records: list[Message] | None = None) -> None:
         """One committed batch; `records` when they are at hand already."""
         try:
             if records is None:
@@ -59,7 +59,7 @@ class CommittedMetadata:
         if latest is not None and latest.end_offset > publisher.offset:
             return
         self._snapshotting = True
-        self._raft.snapshots.begun()
+        self._raft.snapshots.reset_new_bytes()
         image = publisher.image.copy()
         snapshot_id = self._raft.snapshot_id(publisher.offset)
         quorum = self._raft.quorum_at(snapshot_id)

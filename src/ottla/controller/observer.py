@@ -10,7 +10,7 @@ from ottla.metadata.publisher import MetadataPublisher
 from ottla.raft.driver import Blocking, RaftDriver, Send, run_inline
 from ottla.raft.node import RaftNode
 from ottla.raft.snapshots import Snapshot, SnapshotId
-from ottla.raft.views import Batch
+from ottla.raft.views import CommittedBatch
 
 
 class MetadataObserver:
@@ -36,7 +36,7 @@ class MetadataObserver:
     def on_snapshot(self, snapshot: Snapshot, snapshot_id: SnapshotId) -> None:
         self._committed.load(snapshot, snapshot_id)
 
-    def on_committed(self, batch: Batch) -> None:
+    def on_committed(self, batch: CommittedBatch) -> None:
         self._committed.apply(batch)
 
     def on_caught_up(self) -> None:

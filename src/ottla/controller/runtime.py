@@ -33,7 +33,7 @@ from ottla.raft.driver import Blocking, Done, RaftDriver, Send, run_inline
 from ottla.raft.errors import BatchTooLargeError
 from ottla.raft.node import RaftNode
 from ottla.raft.snapshots import Snapshot, SnapshotId
-from ottla.raft.views import Batch
+from ottla.raft.views import CommittedBatch
 
 __all__ = ["Answer", "Blocking", "ControllerRuntime", "Done", "run_inline"]
 
@@ -106,7 +106,7 @@ class ControllerRuntime:
     def on_snapshot(self, snapshot: Snapshot, snapshot_id: SnapshotId) -> None:
         self._committed.load(snapshot, snapshot_id)
 
-    def on_committed(self, batch: Batch) -> None:
+    def on_committed(self, batch: CommittedBatch) -> None:
         """In the order of the log. Own records are at hand; those of another leader are read from the log."""
         records = None
         if self._pending and self._pending[0].last_offset == batch.last_offset and self.active:
@@ -125,7 +125,7 @@ class ControllerRuntime:
         """Everything before this epoch is in the published image: the decisions start from a copy of it."""
         self.state.image = self.publisher.image.copy()
         self.state.sessions.clear()
-        heard = self._raft.take_last_heard()
+        heard = self._raft.take_last_leader_contact()
         if heard is not None and heard[0] in self.state.image.brokers:
             # The leader before may hang with its broker: that one's session began when it was last heard.
             self.state.sessions[heard[0]] = BrokerSession(heard[1])

@@ -254,7 +254,7 @@ class Shard(Generic[MachineT]):
                 base_sequence=0,
                 transactional=True,
             )
-            result = self.partition.append_internal(batch, now_ms=now_ms, guard=producer.guard)
+            result = self.partition.append_internal(batch, now_ms=now_ms, verification_guard=producer.guard)
         producer_id = NO_PRODUCER_ID if producer is None else producer.producer_id
         for offset, record in enumerate(records, result.first_offset):
             self.machine.replay(offset, producer_id, record)

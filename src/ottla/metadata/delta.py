@@ -1,4 +1,4 @@
-"""What a stretch of records changed, by name: subscribers look here first and then into the image."""
+"""The names of all objects that a range of records changed: a subscriber reads the delta, then the image."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from ottla.model.ids import NodeId, Uuid
 
 @dataclass(slots=True)
 class MetadataDelta:
-    """Accumulates while records are replayed. A topic made and removed within one delta appears in neither set."""
+    """Accumulates during replay. A topic that the same delta creates and deletes is in neither set."""
 
     topics_created: set[Uuid] = field(default_factory=set)
     topics_deleted: dict[Uuid, TopicImage] = field(default_factory=dict)
     partitions: dict[Uuid, set[int]] = field(default_factory=dict)
-    """topic id -> partitions that are new or changed; deleted topics are not in it."""
+    """topic id -> partitions that are new or changed, without deleted topics."""
     brokers: set[NodeId] = field(default_factory=set)
     controllers: set[NodeId] = field(default_factory=set)
     configs: set[ConfigResource] = field(default_factory=set)
     features: set[str] = field(default_factory=set)
     client_quotas: dict[QuotaEntity, tuple[str, ...]] = field(default_factory=dict)
-    """entity -> the limits that it had before."""
+    """entity -> its limits before the delta."""
     acls: set[Uuid] = field(default_factory=set)
     scram: set[tuple[int, str]] = field(default_factory=set)
     delegation_tokens: set[str] = field(default_factory=set)
     producer_ids: bool = False
     reloaded: bool = False
-    """The image was loaded anew (from a snapshot): take everything as changed."""
+    """The image was loaded again from a snapshot: every object may have changed."""
 
     @property
     def empty(self) -> bool:

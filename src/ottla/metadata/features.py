@@ -1,6 +1,6 @@
-"""Feature levels: which metadata.version is which, what this release supports, and what a record's version must be.
+"""Feature levels: the metadata.versions, the levels that this release supports, and the versions of records.
 
-A table of Kafka 4.3's facts. A cluster finalizes one level for each feature; records are written in the version that
+The tables are those of Kafka 4.3. A cluster finalizes a level for each feature. Records are written in the version that
 the finalized metadata.version allows, so that an older node can still read the log.
 """
 
@@ -91,7 +91,7 @@ def default_levels(metadata_version: int) -> dict[str, int]:
 
 
 def metadata_version_from_str(text: str) -> int | None:
-    """The level of "4.3-IV0", or of the last one of "4.3"; None when it is not known."""
+    """The level of "4.3-IV0", or the last level of "4.3"; None for an unknown version."""
     levels = [level for level, name in METADATA_VERSIONS.items() if name == text or name.startswith(f"{text}-")]
     return max(levels, default=None)
 

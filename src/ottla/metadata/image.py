@@ -1,8 +1,8 @@
-"""The metadata image: what the records of `__cluster_metadata` amount to.
+"""The metadata image: the state of the cluster after all records of `__cluster_metadata`.
 
 Only `ottla.metadata.replay` changes an image (for the order of quotas with `quota_order`). Registrations are values: a
-change makes a new one, so whoever held the old one can compare. A node keeps two images: the controller's (everything
-appended) and the published one (everything committed).
+change creates a new registration, so a holder of the former registration can compare. A node keeps two images: the
+controller's image with all appended records, and the published image with all committed records.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ QuotaEntity = tuple[tuple[str, str | None], ...]
 
 
 class MetadataError(Exception):
-    """A record that cannot be applied: the log and the image contradict each other. Nothing may go on after it."""
+    """A record cannot be applied: the log and the image contradict each other. The node must not continue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class PartitionRegistration:
         return bool(self.adding or self.removing)
 
     def directory(self, broker_id: NodeId) -> Uuid:
-        """Where `broker_id` keeps its replica; UNASSIGNED before metadata.version 17 or for a stranger."""
+        """The directory of the replica on `broker_id`; UNASSIGNED before metadata.version 17 or without a replica."""
         if broker_id in self.replicas and self.directories:
             return self.directories[self.replicas.index(broker_id)]
         return UNASSIGNED_DIRECTORY_ID
@@ -98,7 +98,7 @@ class BrokerRegistration:
 
     @property
     def active(self) -> bool:
-        """May lead and join an ISR."""
+        """Whether the broker may lead and join an ISR."""
         return not (self.fenced or self.in_controlled_shutdown)
 
 
@@ -112,7 +112,7 @@ class ControllerRegistration:
 
 @dataclass(slots=True)
 class MetadataImage:
-    """Read it freely, change it only by `replay`."""
+    """Any code may read the image; only `replay` changes it."""
 
     features: dict[str, int] = field(default_factory=dict)
     """Finalized levels above 0, metadata.version included (kraft.version lives in the raft log's control records)."""
@@ -124,9 +124,9 @@ class MetadataImage:
     next_producer_id: int = 0
     client_quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
     client_quotas_before: int = field(default=0, compare=False)
-    """Entities before the last change: Kafka's map of quotas is made for that many, which its order depends on."""
+    """The number of entities before the last change: it is the capacity of Kafka's quota map and decides on its order."""
     client_quotas_former_capacity: int = field(default=0, compare=False)
-    """Capacity of Kafka's map before the last change; 0: the order of that map is in `client_quotas` (`quota_order.py`)."""
+    """The capacity of Kafka's map before the last change; 0: `client_quotas` has that order (`quota_order.py`)."""
     acls: dict[Uuid, Any] = field(default_factory=dict)
     """id -> AccessControlEntryRecord"""
     scram: dict[tuple[int, str], Any] = field(default_factory=dict)
@@ -134,7 +134,7 @@ class MetadataImage:
     delegation_tokens: dict[str, Any] = field(default_factory=dict)
     """token id -> DelegationTokenRecord"""
     transaction: list[Any] | None = None
-    """Records of an open metadata transaction (KIP-868), not applied yet."""
+    """The records of an open metadata transaction (KIP-868), which are not applied."""
 
     @property
     def metadata_version(self) -> int:
@@ -146,11 +146,11 @@ class MetadataImage:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing was ever committed: the first controller then writes the bootstrap records."""
+        """Whether no record was ever committed: the first controller then writes the bootstrap records."""
         return not self.features and not self.brokers and not self.topics_by_id and not self.configs
 
     def copy(self) -> MetadataImage:
-        """An image that replay can change without touching this one; the registrations are shared."""
+        """A copy that replay can change without a change of this image; both share the registrations."""
         topics = {
             topic.id: TopicImage(topic.name, topic.id, dict(topic.partitions)) for topic in self.topics_by_id.values()
         }
@@ -172,23 +172,23 @@ class MetadataImage:
         )
 
     def quota_entities(self) -> list[QuotaEntity]:
-        """In the order of Kafka's map."""
+        """The entities in the order of Kafka's map."""
         return maps_by_bucket(self.client_quotas, self.quota_capacity)
 
     @property
     def quota_capacity(self) -> int:
-        """Of Kafka's map of quotas."""
+        """The capacity of Kafka's map of quotas."""
         return map_capacity(len(self.client_quotas), max(1, self.client_quotas_before))
 
     def partition(self, topic: str, partition: int) -> PartitionRegistration | None:
-        found = self.topics_by_name.get(topic)
-        return None if found is None else found.partitions.get(partition)
+        topic_image = self.topics_by_name.get(topic)
+        return None if topic_image is None else topic_image.partitions.get(partition)
 
     def topic_config(self, topic: str) -> dict[str, str]:
         return self.configs.get((RESOURCE_TOPIC, topic), {})
 
     def broker_config(self, broker_id: NodeId) -> dict[str, str]:
-        """The dynamic settings of one broker over the cluster-wide ones."""
+        """The dynamic settings of a broker, over the cluster-wide settings."""
         default = self.configs.get((RESOURCE_BROKER, ""), {})
         return {**default, **self.configs.get((RESOURCE_BROKER, str(broker_id)), {})}
 

@@ -1,7 +1,7 @@
-"""`meta.properties` in every log directory: which cluster, node and directory it belongs to.
+"""`meta.properties` in every log directory: the ids of its cluster, its node and the directory itself.
 
-A directory without the file is not formatted. Directories of one node agree on cluster and node and differ in their
-directory ids, which never change: the cluster's metadata names replicas by them.
+A directory without the file is not formatted. The directories of a node have the same cluster and node ids and different
+directory ids. A directory id never changes, because the cluster's metadata refers to it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _RESERVED = 100
 
 
 class MetaPropertiesError(Exception):
-    """A directory that does not belong here; the message is one clear line."""
+    """A directory does not belong to this node; the message is one clear line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class MetaProperties:
 
 
 def read_meta_properties(storage: Storage, log_dir: str) -> MetaProperties | None:
-    """None for a directory that is not formatted, or not there."""
+    """The content of the file; None for a directory that is missing or not formatted."""
     path = f"{log_dir}/{FILE_NAME}"
     if not storage.exists(path):
         return None
@@ -42,7 +42,7 @@ def read_meta_properties(storage: Storage, log_dir: str) -> MetaProperties | Non
     version = values.get("version", "0")
     if version not in ("0", "1"):
         raise MetaPropertiesError(f"{path}: Unknown meta.properties version number {version}")
-    # Kafka reads broker.id in files of version 0 (ZooKeeper's time) only, and node.id in the others only.
+    # Kafka reads broker.id only in files of version 0 (from ZooKeeper's time), and node.id only in later files.
     id_name = "broker.id" if version == "0" else "node.id"
     for name in ("cluster.id", id_name):
         if name not in values:
@@ -68,11 +68,11 @@ def write_meta_properties(storage: Storage, log_dir: str, properties: MetaProper
 
 
 def verify_ensemble(
-    found: dict[str, MetaProperties], *, cluster_id: str | None = None, node_id: NodeId | None = None
+    properties_by_dir: dict[str, MetaProperties], *, cluster_id: str | None = None, node_id: NodeId | None = None
 ) -> None:
-    """Refuse directories of another cluster or node, and directory ids that are reserved or used twice."""
+    """Refuse directories of a different cluster or node, and directory ids that are reserved or used twice."""
     directories: dict[Uuid, str] = {}
-    for log_dir, properties in sorted(found.items()):
+    for log_dir, properties in sorted(properties_by_dir.items()):
         path = f"{log_dir}/{FILE_NAME}"
         cluster_id = cluster_id or properties.cluster_id
         node_id = properties.node_id if node_id is None else node_id
@@ -102,8 +102,8 @@ def verify_ensemble(
 def load_ensemble(
     storage: Storage, log_dirs: Iterable[str], *, metadata_log_dir: str, node_id: NodeId
 ) -> dict[str, MetaProperties]:
-    """What each log directory says, for a server that starts; every one must be formatted."""
-    found = {}
+    """The properties of each log directory at the start of a server. All directories must be formatted."""
+    properties_by_dir = {}
     for log_dir in dict.fromkeys([metadata_log_dir, *log_dirs]):
         properties = read_meta_properties(storage, log_dir)
         if properties is None:
@@ -111,18 +111,18 @@ def load_ensemble(
                 f"No `meta.properties` found in {log_dir} (have you run `ottla storage format` to format the "
                 "directory?)"
             )
-        found[log_dir] = properties
-    verify_ensemble(found, node_id=node_id)
-    return found
+        properties_by_dir[log_dir] = properties
+    verify_ensemble(properties_by_dir, node_id=node_id)
+    return properties_by_dir
 
 
 def complete_directory_ids(
-    storage: Storage, found: dict[str, MetaProperties], new_directory_id: Callable[[], Uuid], now_ms: int
+    storage: Storage, properties_by_dir: dict[str, MetaProperties], new_directory_id: Callable[[], Uuid], now_ms: int
 ) -> dict[str, MetaProperties]:
-    """Give an id to each directory that an older Kafka formatted without one, as Kafka does when it starts."""
-    complete = dict(found)
-    for log_dir, properties in found.items():
+    """Give an id to each directory that an older Kafka formatted without an id, as Kafka does at its start."""
+    completed = dict(properties_by_dir)
+    for log_dir, properties in properties_by_dir.items():
         if properties.directory_id is None:
-            complete[log_dir] = replace(properties, directory_id=new_directory_id())
-            write_meta_properties(storage, log_dir, complete[log_dir], now_ms)
-    return complete
+            completed[log_dir] = replace(properties, directory_id=new_directory_id())
+            write_meta_properties(storage, log_dir, completed[log_dir], now_ms)
+    return completed

@@ -1,8 +1,8 @@
-"""Committed metadata on its way to the rest of the node: apply, then tell every subscriber.
+"""Applies committed metadata to the published image, then calls every subscriber.
 
 Records reach the published image only when they are below the high watermark. Subscribers run at once, in order of
-subscription, on the caller's thread; each gets the delta and the image as it is after the delta. A delta ends where no
-metadata transaction is open, so nobody sees half of one.
+subscription, on the caller's thread, with the delta and the image after the delta. A delta ends where no metadata
+transaction is open, so no subscriber sees half of a transaction.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class MetadataPublisher:
         self._delta = MetadataDelta()
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """From now on; what is already in the image comes first, as a delta that says `reloaded`."""
+        """Call `subscriber` for every delta; the present image comes first, as a delta with `reloaded`."""
         self._subscribers.append(subscriber)
         if self.offset >= 0:
             subscriber(MetadataDelta(reloaded=True), self.image)
 
     def load(self, image: MetadataImage, last_offset: int, epoch: int) -> None:
-        """Take a whole image: at start, or from a snapshot that replaced the log. The delta names the topics that the
-        snapshot has no more, because what others keep of those must go; all else is to be looked at anew."""
+        """Replace the image: at start, or by a snapshot that replaced the log. The delta names the topics that the
+        snapshot no longer has, so that subscribers drop them; subscribers check all other objects again."""
         deleted = {topic.id: topic for topic in self.image.topics_by_id.values() if topic.id not in image.topics_by_id}
         self.image = image
         self.offset = last_offset
@@ -43,7 +43,7 @@ class MetadataPublisher:
         self._publish()
 
     def committed(self, records: Iterable[Message], last_offset: int, epoch: int) -> None:
-        """One committed batch."""
+        """Apply a committed batch."""
         replay_all(self.image, self._delta, records)
         self.offset = last_offset
         self.epoch = epoch

@@ -1,7 +1,7 @@
 """Metadata records as bytes: a frame version, the record's id and version (unsigned varints), then the message.
 
-A record goes out in the version that the cluster's metadata.version allows (`record_version`) and comes in in whatever
-version its frame says.
+A record is written in the version that the cluster's metadata.version allows (`record_version`) and read in the version
+of its frame.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def record_version(record: Message, metadata_version: int) -> int:
     if kind is RegisterBrokerRecord:
         return register_broker_version(metadata_version)
     if isinstance(record, BrokerRegistrationChangeRecord):
-        # The lowest version that can hold the change, so that a mixed cluster reads what concerns it.
+        # The lowest version that can hold the change, so that older nodes of a mixed cluster can read it.
         if record.cordoned_log_dirs is not None:
             return 3
         if record.log_dirs:
@@ -135,7 +135,7 @@ def encode_frame(record: Message, metadata_version: int) -> bytes:
 
 
 def decode_frame(frame: Source) -> Message:
-    """DecodeError for a frame that this release cannot read; the log must not be used then."""
+    """Raises DecodeError for a frame that this release cannot read; the log must not be used then."""
     try:
         frame_version, pos = read_uvarint(frame, 0)
         api_key, pos = read_uvarint(frame, pos)
@@ -143,7 +143,9 @@ def decode_frame(frame: Source) -> Message:
     except IndexError as error:
         raise DecodeError("a metadata record ends inside its frame") from error
     if frame_version != FRAME_VERSION:
-        raise DecodeError(f"a metadata record has frame version {frame_version}; only {FRAME_VERSION} is known")
+        raise DecodeError(
+            f"a metadata record has frame version {frame_version}; only version {FRAME_VERSION} is supported"
+        )
     record_class = RECORD_CLASSES.get(api_key)
     if record_class is None:
         raise DecodeError(f"unknown metadata record id {api_key}")

@@ -1,4 +1,4 @@
-"""Between registration records and registration values: brokers and controllers, both ways."""
+"""Conversion between registration records and registration values, for brokers and controllers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def broker_registration(record: RegisterBrokerRecord) -> BrokerRegistration:
     )
 
 
-def changed_registration(old: BrokerRegistration, record: BrokerRegistrationChangeRecord) -> BrokerRegistration:
+def changed_registration(broker: BrokerRegistration, record: BrokerRegistrationChangeRecord) -> BrokerRegistration:
     changes: dict[str, Any] = {}
     if record.fenced:
         changes["fenced"] = record.fenced == FENCE
@@ -42,7 +42,7 @@ def changed_registration(old: BrokerRegistration, record: BrokerRegistrationChan
         changes["directories"] = tuple(record.log_dirs)
     if record.cordoned_log_dirs is not None:
         changes["cordoned_directories"] = tuple(record.cordoned_log_dirs)
-    return replace(old, **changes) if changes else old
+    return replace(broker, **changes) if changes else broker
 
 
 def controller_registration(record: RegisterControllerRecord) -> ControllerRegistration:

@@ -1,8 +1,8 @@
-"""The only place where a metadata image changes: one function for each record.
+"""The only module that changes a metadata image, with a function for each record.
 
 Replay is total and deterministic: the same records give the same image on every node and after every restart. A
-record that contradicts the image raises MetadataError. Records between BeginTransaction and EndTransaction are kept
-aside and applied together, or dropped by AbortTransaction (KIP-868).
+record that contradicts the image raises MetadataError. Records between BeginTransaction and EndTransaction are stored
+and applied together, or dropped by AbortTransaction (KIP-868).
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ _NOBODY: tuple[int, ...] = ()
 
 
 def replay(image: MetadataImage, delta: MetadataDelta, record: Message) -> None:
-    """Apply one record, or keep it for the end of the open transaction."""
+    """Apply a record, or store it until the end of the open transaction."""
     if image.transaction is None:
         _APPLY[type(record)](image, delta, record)
     elif type(record) in _TRANSACTION_ENDS:
-        kept, image.transaction = image.transaction, None
+        records, image.transaction = image.transaction, None
         if type(record) is EndTransactionRecord:
-            replay_all(image, delta, kept)
+            replay_all(image, delta, records)
     elif type(record) is BeginTransactionRecord:
-        raise MetadataError("a metadata transaction begins inside another one")
+        raise MetadataError("a metadata transaction begins inside an open transaction")
     else:
         image.transaction.append(record)
 
@@ -132,28 +132,28 @@ def _partition(image: MetadataImage, delta: MetadataDelta, record: PartitionReco
 
 def _partition_change(image: MetadataImage, delta: MetadataDelta, record: PartitionChangeRecord) -> None:
     topic = _known_topic(image, record.topic_id)
-    old = topic.partitions.get(record.partition_id)
-    if old is None:
+    partition = topic.partitions.get(record.partition_id)
+    if partition is None:
         raise MetadataError(f"a change of partition {topic.name}-{record.partition_id}, which does not exist")
-    topic.partitions[record.partition_id] = merge_partition(old, record)
+    topic.partitions[record.partition_id] = merge_partition(partition, record)
     delta.partition_changed(record.topic_id, record.partition_id)
 
 
-def merge_partition(old: PartitionRegistration, record: PartitionChangeRecord) -> PartitionRegistration:
+def merge_partition(partition: PartitionRegistration, record: PartitionChangeRecord) -> PartitionRegistration:
     """The registration after `record`: the partition epoch rises always, the leader epoch when a leader is named."""
-    led = record.leader != NO_CHANGE
+    names_leader = record.leader != NO_CHANGE
     return PartitionRegistration(
-        old.replicas if record.replicas is None else _interned(record.replicas),
-        old.isr if record.isr is None else _interned(record.isr),
-        record.leader if led else old.leader,
-        old.leader_epoch + 1 if led else old.leader_epoch,
-        old.partition_epoch + 1,
-        old.directories if record.directories is None else _interned(record.directories),
-        old.leader_recovery_state if record.leader_recovery_state == -1 else record.leader_recovery_state,
-        old.elr if record.eligible_leader_replicas is None else _interned(record.eligible_leader_replicas),
-        old.last_known_elr if record.last_known_elr is None else _interned(record.last_known_elr),
-        old.adding if record.adding_replicas is None else _interned(record.adding_replicas),
-        old.removing if record.removing_replicas is None else _interned(record.removing_replicas),
+        partition.replicas if record.replicas is None else _interned(record.replicas),
+        partition.isr if record.isr is None else _interned(record.isr),
+        record.leader if names_leader else partition.leader,
+        partition.leader_epoch + 1 if names_leader else partition.leader_epoch,
+        partition.partition_epoch + 1,
+        partition.directories if record.directories is None else _interned(record.directories),
+        partition.leader_recovery_state if record.leader_recovery_state == -1 else record.leader_recovery_state,
+        partition.elr if record.eligible_leader_replicas is None else _interned(record.eligible_leader_replicas),
+        partition.last_known_elr if record.last_known_elr is None else _interned(record.last_known_elr),
+        partition.adding if record.adding_replicas is None else _interned(record.adding_replicas),
+        partition.removing if record.removing_replicas is None else _interned(record.removing_replicas),
     )
 
 
@@ -164,9 +164,9 @@ def _clear_elr(image: MetadataImage, delta: MetadataDelta, record: ClearElrRecor
     names = [record.topic_name] if record.topic_name else list(image.topics_by_name)
     for name in names:
         topic = image.topics_by_name[name]
-        for index, old in topic.partitions.items():
-            if old.elr or old.last_known_elr:
-                topic.partitions[index] = replace(old, elr=_NOBODY, last_known_elr=_NOBODY)
+        for index, partition in topic.partitions.items():
+            if partition.elr or partition.last_known_elr:
+                topic.partitions[index] = replace(partition, elr=_NOBODY, last_known_elr=_NOBODY)
                 delta.partition_changed(topic.id, index)
 
 
@@ -176,18 +176,18 @@ def _register_broker(image: MetadataImage, delta: MetadataDelta, record: Registe
 
 
 def _unregister_broker(image: MetadataImage, delta: MetadataDelta, record: UnregisterBrokerRecord) -> None:
-    known = image.brokers.get(record.broker_id)
-    if known is None or known.epoch != record.broker_epoch:
+    broker = image.brokers.get(record.broker_id)
+    if broker is None or broker.epoch != record.broker_epoch:
         raise MetadataError(f"broker {record.broker_id} with epoch {record.broker_epoch} is not registered")
     del image.brokers[record.broker_id]
     delta.brokers.add(record.broker_id)
 
 
 def _change_broker(image: MetadataImage, delta: MetadataDelta, record: BrokerRegistrationChangeRecord) -> None:
-    known = image.brokers.get(record.broker_id)
-    if known is None or known.epoch != record.broker_epoch:
+    broker = image.brokers.get(record.broker_id)
+    if broker is None or broker.epoch != record.broker_epoch:
         raise MetadataError(f"broker {record.broker_id} with epoch {record.broker_epoch} is not registered")
-    image.brokers[record.broker_id] = changed_registration(known, record)
+    image.brokers[record.broker_id] = changed_registration(broker, record)
     delta.brokers.add(record.broker_id)
 
 
@@ -222,11 +222,11 @@ def _producer_ids(image: MetadataImage, delta: MetadataDelta, record: ProducerId
 
 
 def _client_quota(image: MetadataImage, delta: MetadataDelta, record: ClientQuotaRecord) -> None:
-    """The limits of an entity stand in the order of Kafka's map, as the entities do (`quota_order.py`)."""
+    """The limits of an entity have the order of Kafka's map, as the entities have (`quota_order.py`)."""
     entity = tuple(sorted((part.entity_type, part.entity_name) for part in record.entity))
     if not delta.client_quotas:
         quota_order.begin_delta(image)
-    before = delta.client_quotas.setdefault(entity, tuple(image.client_quotas.get(entity, ())))
+    limits_before = delta.client_quotas.setdefault(entity, tuple(image.client_quotas.get(entity, ())))
     values = image.client_quotas.setdefault(entity, {})
     if record.remove:
         values.pop(record.key, None)
@@ -236,9 +236,9 @@ def _client_quota(image: MetadataImage, delta: MetadataDelta, record: ClientQuot
         del image.client_quotas[entity]
         quota_order.on_entity_removed(image, delta.client_quotas)
         return
-    kept = [key for key in before if key in values]
-    new = strings_in_java_order(key for key in values if key not in before)
-    ordered = strings_in_java_order([*kept, *new], initial_capacity=max(1, len(before)))
+    former_keys = [key for key in limits_before if key in values]
+    new_keys = strings_in_java_order(key for key in values if key not in limits_before)
+    ordered = strings_in_java_order([*former_keys, *new_keys], initial_capacity=max(1, len(limits_before)))
     image.client_quotas[entity] = {key: values[key] for key in ordered}
 
 
@@ -285,14 +285,14 @@ _SHARED_LIMIT = 4096
 
 
 def _interned(values: Iterable[Any]) -> Any:
-    """One tuple for all equal replica lists: ten thousand partitions have few different ones."""
+    """A shared tuple for all equal replica lists: ten thousand partitions have few different lists."""
     values = tuple(values)
-    found = _SHARED.get(values)
-    if found is None:
+    shared = _SHARED.get(values)
+    if shared is None:
         if len(_SHARED) >= _SHARED_LIMIT:
             _SHARED.clear()
-        _SHARED[values] = found = values
-    return found
+        _SHARED[values] = shared = values
+    return shared
 
 
 _TRANSACTION_ENDS = (EndTransactionRecord, AbortTransactionRecord)

@@ -1,4 +1,4 @@
-"""An image as records, in the order in which Kafka writes a snapshot; replaying them gives the same image."""
+"""The records of an image, in the order of Kafka's snapshots; their replay gives the same image."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ottla.protocol.primitives import Message
 
 
 def image_records(image: MetadataImage) -> Iterator[Message]:
-    """Features first: how the rest is read may depend on metadata.version."""
+    """Features first: the format of the other records may depend on metadata.version."""
     yield FeatureLevelRecord(METADATA_VERSION, image.metadata_version)
     for name, level in image.features.items():
         if name != METADATA_VERSION:
@@ -57,7 +57,7 @@ def _topic_records(image: MetadataImage) -> Iterator[Message]:
 def partition_record(
     topic_id: Uuid, index: int, partition: PartitionRegistration, metadata_version: int
 ) -> PartitionRecord:
-    """What an older metadata.version cannot hold is left out."""
+    """Fields that the metadata.version does not support stay empty."""
     elr_supported = metadata_version >= ELR_SINCE
     return PartitionRecord(
         partition_id=index,

@@ -1,1 +1,5 @@
-"""The quorum: Kafka's metadata log on disk, its snapshots, and the node that decides who leads and what is committed."""
+"""The quorum: Kafka's metadata log and its snapshots on disk, elections, and commits.
+
+Nothing here does network I/O or reads a clock by itself: `driver.py` runs a `RaftNode` through the seams of `ottla.env`.
+Every change of role is listed in `transitions.py`.
+"""

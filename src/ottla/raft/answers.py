@@ -1,4 +1,4 @@
-"""What every quorum request is checked for, and the parts that every quorum response has."""
+"""Checks that all quorum requests share, and fields that all quorum responses share."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def wrong_cluster(replica: Replica, cluster_id: str | None) -> bool:
 
 
 def wrong_voter(replica: Replica, voter_id: NodeId, directory_id: Uuid) -> bool:
-    """The request is meant for another replica: another node, or this one on a disk that it does not have any more."""
+    """Whether the request names a different node, or this node with a directory that has been replaced."""
     return voter_id >= 0 and not ReplicaKey(voter_id, directory_id).matches(replica.key)
 
 
 def metadata_partition(request: Any) -> Any | None:
-    """The one partition that a quorum request is about; None when it asks for anything else."""
+    """The single partition of a quorum request; None when the request names a different partition or several."""
     if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
         return None
     topic, partition = request.topics[0], request.topics[0].partitions[0]
@@ -37,12 +37,12 @@ def metadata_partition(request: Any) -> Any | None:
 
 
 def known_leader(replica: Replica) -> tuple[NodeId, Address | None]:
-    """The leader of the epoch and where it is, as far as this replica knows."""
+    """The id and address of the epoch's leader; NO_NODE or None where this replica has not learned them."""
     role = replica.role
     if isinstance(role, Leader):
         endpoints = replica.config.endpoints
-        own = Address(endpoints[0].host, endpoints[0].port) if endpoints else None
-        return role.leader_id, replica.address_of(role.leader_id) or own
+        own_address = Address(endpoints[0].host, endpoints[0].port) if endpoints else None
+        return role.leader_id, replica.address_of(role.leader_id) or own_address
     if isinstance(role, Candidate):
         return NO_NODE, None
     if isinstance(role, Follower | Observer) and role.leader is not None:
@@ -52,11 +52,11 @@ def known_leader(replica: Replica) -> tuple[NodeId, Address | None]:
 
 def leader_endpoints(replica: Replica, endpoint: type[Endpoint]) -> list[Endpoint]:
     leader_id, address = known_leader(replica)
-    return [] if address is None else [endpoint(leader_id, address.host, address.port)]  # type: ignore[call-arg]  # every NodeEndpoint begins so
+    return [] if address is None else [endpoint(leader_id, address.host, address.port)]  # type: ignore[call-arg]  # every NodeEndpoint begins with these fields
 
 
 def hinted_address(leader_id: NodeId, endpoints: list[Any]) -> Address | None:
-    """Where a response says that the leader is."""
+    """The address of the leader in the endpoints of a response."""
     return next((Address(e.host, e.port) for e in endpoints if e.node_id == leader_id), None)
 
 

@@ -1,4 +1,4 @@
-"""What a replica of the quorum is told: who it is, where the others are, how long it waits for what."""
+"""The settings of a replica of the quorum: its identity, the addresses of the voters, timeouts and limits."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class RaftConfig:
     node_id: NodeId
     directory_id: Uuid
     cluster_id: str = ""
-    """Requests that name another cluster are refused; empty accepts all (tools that only read files)."""
+    """A request with a different cluster id is refused; the empty id accepts all (tools that only read files)."""
     controller: bool = True
-    """process.roles has controller: it may vote and lead. A broker alone only follows."""
+    """process.roles has controller: the replica may vote and lead. A broker without that role only follows."""
     static_voters: VoterSet | None = None
     """controller.quorum.voters; None for a quorum that was formatted with its voters (kraft.version 1)."""
     bootstrap_servers: tuple[Address, ...] = ()
     """controller.quorum.bootstrap.servers"""
     endpoints: tuple[VoterEndpoint, ...] = ()
-    """Where other voters reach this one."""
+    """The addresses of this replica for the other voters."""
     auto_join: bool = False
     """controller.quorum.auto.join.enable"""
     election_timeout_ms: float = 1_000

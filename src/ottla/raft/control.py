@@ -1,6 +1,6 @@
 """The quorum's own records: leader changes, snapshot headers and footers, kraft.version and the voter set.
 
-They sit in batches with the control bit, beside the metadata records but never handed to the metadata layer.
+These records are in batches with the control bit. The metadata layer never receives them.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def control_batch(records: Iterable[Message], *, base_offset: int, epoch: int, n
 
 
 def decode_control(record: Record) -> Message | None:
-    """The control record, or None for one that this release does not know."""
+    """The control record, or None for a type that this release does not support."""
     _, control_type = parse_control_key(record.key)
-    known = _CLASSES.get(control_type)
-    if known is None:
+    record_class = _CLASSES.get(control_type)
+    if record_class is None:
         return None
-    message, _ = known.decode(record.value or b"", 0, 0)
+    message, _ = record_class.decode(record.value or b"", 0, 0)
     return message
 
 
@@ -53,7 +53,7 @@ def leader_change(leader_id: NodeId, voters: Iterable[NodeId], granting: Iterabl
 
 
 def quorum_records(kraft_version: int, voters: VoterSet | None) -> list[Any]:
-    """What a kraft.version 1 log or snapshot says of its quorum; nothing for kraft.version 0."""
+    """The records that describe the quorum in a kraft.version 1 log or snapshot; empty for kraft.version 0."""
     if kraft_version < 1 or voters is None:
         return []
     return [KRaftVersionRecord(version=0, k_raft_version=kraft_version), voters.to_record()]

@@ -1,8 +1,8 @@
-"""Runs a replica: syncs what was appended, hands over what is committed, sends what it wants to send, keeps its time.
+"""Runs a replica: syncs appended batches, hands committed batches to the listener, sends requests, sets the timer.
 
-No I/O of its own: blocking work, network and timers are given, so that the simulator runs this very code. The listener
-hears in this order and never otherwise: snapshots and committed batches by rising offset; that this node leads, once
-everything before its epoch was handed over; that it leads no more, before anything that another leader committed.
+The driver does no I/O of its own: the caller passes blocking work, network and timers, so the simulator runs the same
+code. The listener gets its calls in a fixed order. Snapshots and committed batches come by rising offset. `on_leader`
+comes after every batch of earlier epochs. `on_resigned` comes before any batch that the next leader committed.
 """
 
 from __future__ import annotations
@@ -16,43 +16,43 @@ from ottla.protocol.primitives import Message
 from ottla.raft.node import RaftNode
 from ottla.raft.outbound import Outbound, Reply
 from ottla.raft.snapshots import Snapshot, SnapshotId
-from ottla.raft.views import Batch
+from ottla.raft.views import CommittedBatch
 
 log = get_logger(__name__)
 
 Done = Callable[[OSError | None], None]
 Blocking = Callable[[Callable[[], None], Done], None]
-"""Run the first, then call the second on the owner's thread with the OSError that it raised, or None."""
+"""Run the work, then call `Done` on the owner's thread with the OSError that the work raised, or None."""
 
 Send = Callable[[Outbound], None]
-"""Send a request; its answer goes to `RaftDriver.respond`."""
+"""Send a request; the caller passes the response to `RaftDriver.respond`."""
 
 
-def run_inline(work: Callable[[], None], done: Done) -> None:
+def run_inline(work: Callable[[], None], on_done: Done) -> None:
     """Blocking work on the caller's thread: at start, and in tests."""
     try:
         work()
     except OSError as error:
-        done(error)
+        on_done(error)
     else:
-        done(None)
+        on_done(None)
 
 
-class Listener(Protocol):
+class RaftListener(Protocol):
     def on_snapshot(self, snapshot: Snapshot, snapshot_id: SnapshotId) -> None: ...
 
-    def on_committed(self, batch: Batch) -> None: ...
+    def on_committed(self, batch: CommittedBatch) -> None: ...
 
     def on_caught_up(self) -> None:
-        """Everything that is committed was handed over: the time for a snapshot."""
+        """The listener has every committed batch: the time for a snapshot."""
         ...
 
     def on_leader(self) -> None:
-        """This node leads and has handed over everything that was committed before its epoch."""
+        """This node leads, and the listener has every batch that was committed before the epoch."""
         ...
 
     def on_resigned(self) -> None:
-        """It leads no more: what was appended and not committed may be undone by another leader."""
+        """This node no longer leads: the next leader may truncate batches that are not committed."""
         ...
 
 
@@ -60,7 +60,7 @@ class RaftDriver:
     def __init__(
         self,
         raft: RaftNode,
-        listener: Listener,
+        listener: RaftListener,
         *,
         blocking: Blocking = run_inline,
         send: Send | None = None,
@@ -79,12 +79,12 @@ class RaftDriver:
         self._pumping = False
         self._led_epoch: int | None = None
         self.next_offset = 0
-        """The first offset that the listener has not been given."""
+        """The first offset that the listener has not received."""
         self.closed = False
         self.failure: OSError | None = None
 
     def start(self) -> None:
-        """Load; hand over the snapshot and what is known to be committed. Blocks."""
+        """Load the files; hand over the snapshot and the committed batches. Blocks."""
         snapshot = self.raft.start()
         latest = self.raft.snapshots.latest
         blocking, self._blocking = self._blocking, run_inline
@@ -100,20 +100,20 @@ class RaftDriver:
         if (
             not self.closed
             and self.failure is None
-            and self._guarded(lambda: self.raft.receive(request, version, reply))
+            and self._run_or_fail(lambda: self.raft.receive(request, version, reply))
         ):
             self.pump()
 
-    def respond(self, outbound: Outbound, response: Message | None, *, gone: bool = False) -> None:
+    def respond(self, outbound: Outbound, response: Message | None, *, connection_refused: bool = False) -> None:
         if (
             not self.closed
             and self.failure is None
-            and self._guarded(lambda: self.raft.respond(outbound, response, gone=gone))
+            and self._run_or_fail(lambda: self.raft.respond(outbound, response, connection_refused=connection_refused))
         ):
             self.pump()
 
     def append(self, frames: list[bytes], *, atomic: bool) -> int:
-        """As leader; `pump` follows when the caller is done. OSError: the disk has failed, and with it the node."""
+        """Append as leader; the caller calls `pump` afterwards. Raises OSError when the disk has failed; the node then stops."""
         try:
             return self.raft.append(frames, atomic=atomic)
         except OSError as error:
@@ -121,18 +121,18 @@ class RaftDriver:
             raise
 
     def resign(self) -> None:
-        if self._guarded(self.raft.resign):
+        if self._run_or_fail(self.raft.resign):
             self.pump()
 
     # ------------------------------------------------------------------------------------------------------------ work
 
     def pump(self) -> None:
-        """Do everything that can be done now. Called again from within, it has nothing to add."""
+        """Do all work that is possible now. A call from within `pump` does nothing."""
         if self._pumping or self.closed or self.failure is not None:
             return
         self._pumping = True
         try:
-            self._guarded(self._pump)
+            self._run_or_fail(self._pump)
         finally:
             self._pumping = False
 
@@ -165,7 +165,7 @@ class RaftDriver:
             self._listener.on_leader()
 
     def _flush(self) -> None:
-        """One at a time: what is appended while one runs shares the next (group commit)."""
+        """One sync at a time: batches that are appended during a sync share the next sync (group commit)."""
         while not self._flushing and self.failure is None and (end_offset := self.raft.unflushed()) is not None:
             self._flushing = True
             self._blocking(self.raft.sync, lambda error, end=end_offset: self._on_flushed(end, error))  # type: ignore[misc]
@@ -185,9 +185,9 @@ class RaftDriver:
             self.pump()
 
     def _send_ready(self) -> None:
-        sending = self.raft.ready()
+        requests = self.raft.ready()
         if self._send is not None:
-            for outbound in sending:
+            for outbound in requests:
                 self._send(outbound)
 
     def _arm(self) -> None:
@@ -198,7 +198,7 @@ class RaftDriver:
         at = float("inf") if deadline is None else max(deadline, now)
         if self._timer is not None:
             if self._timer_at <= at:
-                return  # it fires early and finds out
+                return  # the timer fires early, and `pump` sets the next timer
             self._timer.cancel()
             self._timer = None
         if deadline is not None:
@@ -212,8 +212,8 @@ class RaftDriver:
 
     # ------------------------------------------------------------------------------------------------- failure and end
 
-    def _guarded(self, work: Callable[[], None]) -> bool:
-        """A failing metadata disk is final: what is in memory may not be on disk."""
+    def _run_or_fail(self, work: Callable[[], None]) -> bool:
+        """Returns False after an OSError. A failed metadata disk is final: records in memory may be missing on disk."""
         try:
             work()
         except OSError as error:
@@ -228,10 +228,10 @@ class RaftDriver:
             self._on_failure(error)
 
     def close(self) -> None:
-        """Make everything durable and close the log; whatever comes later is ignored."""
+        """Make all appends durable and close the log; later calls do nothing."""
         end_offset = self.raft.unflushed()
         if end_offset is not None and self.failure is None and not self.closed:
-            # A flush may be under way on its thread; this one covers it, and its report then comes too late to matter.
+            # A flush may be running on its thread: this sync covers the same batches, and the late report is ignored.
             self._blocking = run_inline
             run_inline(self.raft.sync, lambda error: self._on_flushed(end_offset, error))
         self.closed = True

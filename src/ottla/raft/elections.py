@@ -1,7 +1,7 @@
-"""Elections: who asks for votes and when, who gets one, how a leader begins and ends its epoch.
+"""Elections: when a voter requests votes, to which candidate it grants a vote, how a leader begins and ends its epoch.
 
-A vote is on disk before the answer that grants it leaves, and so is a candidate's own. A silent leader is first asked
-about (pre-vote): a replica that was merely cut off does not disturb the others with a new epoch when it comes back.
+A vote is on disk before the response that grants it is sent; the same holds for a candidate's own vote. A voter whose
+leader is silent first sends a pre-vote: a replica that was cut off must not force a new epoch on its return.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from ottla.raft.outbound import Outbound, Reply
 from ottla.raft.replica import Replica
 from ottla.raft.roles import Candidate, Follower, Leader, Observer, Prospective, Resigned, Role, Unattached
 from ottla.raft.roles.leader import ReplicaState
+from ottla.raft.transitions import RoleEvent
 from ottla.raft.voters import ReplicaKey
 
 log = get_logger(__name__)
@@ -43,26 +44,24 @@ CHECK_QUORUM_FACTOR = 1.5
 class Elections:
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
-        self._asked: dict[NodeId, tuple[Role, Outbound]] = {}
-        """The vote or EndQuorumEpoch request that each voter has to answer, and the role that sent it."""
+        self._in_flight: dict[NodeId, tuple[Role, Outbound]] = {}
+        """Voter -> the Vote or EndQuorumEpoch request without a response, and the role that sent the request."""
         self._retry_ms: dict[NodeId, float] = {}
 
     # ------------------------------------------------------------------------------------------------------------ time
 
     def tick(self) -> None:
-        """Whatever is due by the clock, then whatever the role wants to send."""
+        """Make the transitions that are due by the clock, then send the requests of the role."""
         replica = self._replica
         now = replica.now_ms()
         role = replica.role
         if isinstance(role, Leader):
             self._check_quorum(role, now)
         elif isinstance(role, Resigned) and now >= role.deadline_ms:
-            replica.become_unattached(role.epoch + 1)
-        elif isinstance(role, Unattached | Follower) and now >= role.deadline_ms:
-            replica.become_prospective()
+            replica.become_unattached(role.epoch + 1, RoleEvent.TIMEOUT)
         elif isinstance(role, Prospective) and now >= role.deadline_ms:
-            self._give_up(role)
-        elif isinstance(role, Candidate) and now >= role.deadline_ms:
+            self._give_up(role, RoleEvent.TIMEOUT)
+        elif isinstance(role, Unattached | Follower | Candidate) and now >= role.deadline_ms:
             replica.become_prospective()
         self._settle()
         self._send(now)
@@ -74,33 +73,37 @@ class Elections:
             return None
         if isinstance(role, Leader):
             return replica.now_ms() + replica.config.fetch_timeout_ms / 4
-        retries = [self._retry_ms[voter_id] for voter_id in self._to_ask(role) if voter_id in self._retry_ms]
+        retries = [self._retry_ms[voter_id] for voter_id in self._unasked_voters(role) if voter_id in self._retry_ms]
         return min([role.deadline_ms, *retries])
 
-    def _to_ask(self, role: Role) -> list[NodeId]:
-        """Voters that this role wants an answer from and has not asked."""
+    def _unasked_voters(self, role: Role) -> list[NodeId]:
+        """Voters whose response this role needs and to whom it has not sent a request."""
         if isinstance(role, Prospective) or (isinstance(role, Candidate) and not role.backing_off):
-            wanted = role.ballot.open()
+            voter_ids = role.ballot.open()
         elif isinstance(role, Resigned):
-            wanted = sorted(role.unaware)
+            voter_ids = sorted(role.unaware)
         else:
             return []
-        return [voter_id for voter_id in wanted if voter_id not in self._asked or self._asked[voter_id][0] is not role]
+        return [
+            voter_id
+            for voter_id in voter_ids
+            if voter_id not in self._in_flight or self._in_flight[voter_id][0] is not role
+        ]
 
     def _settle(self) -> None:
-        """Elections that are decided without anybody else: of one voter."""
+        """End an election that is won, which an only voter wins without a response."""
         replica = self._replica
         if isinstance(replica.role, Prospective) and replica.role.ballot.won:
-            replica.become_candidate()
+            replica.become_candidate(RoleEvent.VOTES_WON)
         if isinstance(replica.role, Candidate) and replica.role.ballot.won:
             self.lead(replica.role)
 
-    def _give_up(self, role: Prospective) -> None:
-        """The others still hear the leader, or nobody answers: back to where it came from."""
+    def _give_up(self, role: Prospective, event: RoleEvent) -> None:
+        """The other voters still hear the leader, or no voter answers: return to the role before the pre-vote."""
         if role.leader is not None:
-            self._replica.become_follower(role.epoch, role.leader_id, role.leader)
+            self._replica.become_follower(role.epoch, role.leader_id, role.leader, event)
         else:
-            self._replica.become_unattached(role.epoch, leader_id=role.leader_id, voted=role.voted)
+            self._replica.become_unattached(role.epoch, event, leader_id=role.leader_id, voted=role.voted)
 
     def _check_quorum(self, role: Leader, now: float) -> None:
         replica = self._replica
@@ -114,7 +117,7 @@ class Elections:
     def lead(self, candidate: Candidate) -> None:
         replica = self._replica
         leader = Leader(candidate.epoch, replica.key, replica.log.end_offset, replica.now_ms())
-        replica.become(leader)
+        replica.become(leader, RoleEvent.VOTES_WON)
         records = [leader_change(replica.key.id, replica.voters.ids, sorted(candidate.ballot.granted))]
         if not replica.history.in_log:
             records += quorum_records(replica.history.kraft_version, replica.voters)
@@ -123,19 +126,19 @@ class Elections:
         log.info("quorum.leader_elected", epoch=leader.epoch, offset=start, kraft_version=replica.history.kraft_version)
 
     def resign(self) -> None:
-        """Step down and tell the voters, the most advanced first."""
+        """Step down and send EndQuorumEpoch to the voters; the successors are ordered by their progress."""
         replica = self._replica
         role = replica.role
         if not isinstance(role, Leader):
             return
-        others = [voter for voter in replica.voters.voters if not voter.key.matches(replica.key)]
-        progress = {voter.id: role.replica(voter) for voter in others}
+        other_voters = [voter for voter in replica.voters.voters if not voter.key.matches(replica.key)]
+        progress = {voter.id: role.replica(voter) for voter in other_voters}
 
-        def behind(key: ReplicaKey) -> int:
+        def lag(key: ReplicaKey) -> int:
             state = progress[key.id]
             return 0 if state is None else -state.fetch_offset
 
-        replica.become_resigned(tuple(sorted((voter.key for voter in others), key=behind)))
+        replica.become_resigned(tuple(sorted((voter.key for voter in other_voters), key=lag)))
 
     # -------------------------------------------------------------------------------------------------------- requests
 
@@ -143,7 +146,7 @@ class Elections:
         role = self._replica.role
         if isinstance(role, Leader):
             self._announce(role, now)
-        for voter_id in self._to_ask(role):
+        for voter_id in self._unasked_voters(role):
             if isinstance(role, Resigned):
                 self._ask(voter_id, role, self._end_request(role), now)
             elif isinstance(role, Prospective | Candidate):
@@ -156,28 +159,28 @@ class Elections:
         request: vote_messages.VoteRequest | end_messages.EndQuorumEpochRequest,
         now: float,
     ) -> None:
-        """Again only after a pause when it failed."""
+        """After a failed request, wait for the retry backoff."""
         address = self._replica.address_of(voter_id)
         if address is None or now < self._retry_ms.get(voter_id, 0.0):
             return
         self._retry_ms.pop(voter_id, None)
-        on_response = partial(self._on_answer, voter_id, role)
-        self._asked[voter_id] = role, self._replica.send(address, voter_id, request, on_response)
+        on_response = partial(self._on_response, voter_id, role)
+        self._in_flight[voter_id] = role, self._replica.send(address, voter_id, request, on_response)
 
-    def _on_answer(self, voter_id: NodeId, role: Role, response: object, _gone: bool) -> None:  # noqa: FBT001 - OnResponse
-        asked = self._asked.get(voter_id)
-        if asked is not None and asked[0] is role:
-            del self._asked[voter_id]
+    def _on_response(self, voter_id: NodeId, role: Role, response: object, _connection_refused: bool) -> None:  # noqa: FBT001 - OnResponse
+        request = self._in_flight.get(voter_id)
+        if request is not None and request[0] is role:
+            del self._in_flight[voter_id]
         if self._replica.role is not role:
             return
         if isinstance(response, voted_messages.VoteResponse) and isinstance(role, Prospective | Candidate):
-            answered = self._on_vote_response(voter_id, role, response)
+            has_answered = self._on_vote_response(voter_id, role, response)
         elif isinstance(response, ended_messages.EndQuorumEpochResponse) and isinstance(role, Resigned):
-            answered = True
+            has_answered = True
             role.unaware.discard(voter_id)
         else:
-            answered = False
-        if not answered and self._replica.role is role:
+            has_answered = False
+        if not has_answered and self._replica.role is role:
             self._retry_ms[voter_id] = self._replica.now_ms() + self._replica.config.retry_backoff_ms
 
     def _vote_request(self, role: Prospective | Candidate, voter_id: NodeId) -> vote_messages.VoteRequest:
@@ -199,7 +202,7 @@ class Elections:
     def _on_vote_response(
         self, voter_id: NodeId, role: Prospective | Candidate, response: voted_messages.VoteResponse
     ) -> bool:
-        """Whether the voter has said yes or no."""
+        """Whether the response decides this voter's vote."""
         replica = self._replica
         partition = metadata_partition(response)
         if response.error_code or partition is None:
@@ -217,11 +220,11 @@ class Elections:
                 role.backing_off = True
                 role.deadline_ms = replica.now_ms() + replica.uniform(0, replica.config.election_backoff_max_ms)
             else:
-                self._give_up(role)
+                self._give_up(role, RoleEvent.VOTES_LOST)
         return True
 
     def _announce(self, role: Leader, now: float) -> None:
-        """BeginQuorumEpoch to voters that do not fetch; whoever fetches knows its leader."""
+        """Send BeginQuorumEpoch to voters that do not fetch; a voter that fetches has found its leader."""
         replica = self._replica
         pause = replica.config.fetch_timeout_ms / 4
         for voter in replica.voters.voters:
@@ -231,8 +234,8 @@ class Elections:
             state = role.replica(voter)
             if state is None:
                 state = role.replicas[voter.key] = ReplicaState(voter.key)
-            last = max(state.fetched_ms, -1.0 if state.begin_sent_ms is None else state.begin_sent_ms)
-            if state.begin_sent_ms is not None and now - last < pause:
+            last_contact_ms = max(state.fetched_ms, -1.0 if state.begin_sent_ms is None else state.begin_sent_ms)
+            if state.begin_sent_ms is not None and now - last_contact_ms < pause:
                 continue
             if state.begin_sent_ms is None and state.fetched_ms >= 0 and now - state.fetched_ms < pause:
                 continue
@@ -252,7 +255,7 @@ class Elections:
         endpoints = replica.config.endpoints or (voter.endpoints if voter else ())
         return [begin_messages.LeaderEndpoint(e.name, e.host, e.port) for e in endpoints]
 
-    def _on_begun(self, role: Leader, response: object, _gone: bool) -> None:  # noqa: FBT001 - OnResponse
+    def _on_begun(self, role: Leader, response: object, _connection_refused: bool) -> None:  # noqa: FBT001 - OnResponse
         if isinstance(response, begun_messages.BeginQuorumEpochResponse) and self._replica.role is role:
             partition = metadata_partition(response)
             if partition is not None and partition.leader_epoch > role.epoch:
@@ -277,12 +280,14 @@ class Elections:
 
     def on_vote(self, request: vote_messages.VoteRequest, version: int, reply: Reply) -> None:
         replica = self._replica
-        asked = metadata_partition(request)
-        if wrong_cluster(replica, request.cluster_id) or asked is None:
-            code = ErrorCode.INVALID_REQUEST if asked is None else ErrorCode.INCONSISTENT_CLUSTER_ID
+        partition = metadata_partition(request)
+        if wrong_cluster(replica, request.cluster_id) or partition is None:
+            code = ErrorCode.INVALID_REQUEST if partition is None else ErrorCode.INCONSISTENT_CLUSTER_ID
             reply(voted_messages.VoteResponse(error_code=int(code)))
             return
-        code, granted = self._vote(request, asked, pre_vote=version >= FIRST_PRE_VOTE_VERSION and asked.pre_vote)
+        code, granted = self._vote(
+            request, partition, pre_vote=version >= FIRST_PRE_VOTE_VERSION and partition.pre_vote
+        )
         leader_id, _ = known_leader(replica)
         answer = voted_messages.PartitionData(0, int(code), leader_id, replica.epoch, granted)
         reply(
@@ -293,42 +298,44 @@ class Elections:
         )
 
     def _vote(
-        self, request: vote_messages.VoteRequest, asked: vote_messages.PartitionData, *, pre_vote: bool
+        self, request: vote_messages.VoteRequest, partition: vote_messages.PartitionData, *, pre_vote: bool
     ) -> tuple[ErrorCode, bool]:
         replica = self._replica
-        if wrong_voter(replica, request.voter_id, asked.voter_directory_id):
+        if wrong_voter(replica, request.voter_id, partition.voter_directory_id):
             return ErrorCode.INVALID_VOTER_KEY, False
-        highest = asked.replica_epoch if pre_vote else asked.replica_epoch - 1
-        if asked.last_offset < 0 or not 0 <= asked.last_offset_epoch <= highest or asked.replica_id < 0:
+        highest = partition.replica_epoch if pre_vote else partition.replica_epoch - 1
+        if partition.last_offset < 0 or not 0 <= partition.last_offset_epoch <= highest or partition.replica_id < 0:
             return ErrorCode.INVALID_REQUEST, False
-        if asked.replica_epoch < replica.epoch:
+        if partition.replica_epoch < replica.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH, False
-        if asked.replica_epoch > replica.epoch:
-            replica.become_unattached(asked.replica_epoch)
-        candidate = ReplicaKey(asked.replica_id, asked.replica_directory_id)
+        if partition.replica_epoch > replica.epoch:
+            replica.become_unattached(partition.replica_epoch, RoleEvent.HIGHER_EPOCH)
+        candidate = ReplicaKey(partition.replica_id, partition.replica_directory_id)
         role = replica.role
-        up_to_date = replica.up_to_date(asked.last_offset_epoch, asked.last_offset)
+        up_to_date = replica.up_to_date(partition.last_offset_epoch, partition.last_offset)
         granted = role.grants(candidate, up_to_date=up_to_date, pre_vote=pre_vote)
         if granted and not pre_vote and role.voted is None:
-            replica.become_unattached(role.epoch, voted=candidate)
+            replica.become_unattached(role.epoch, RoleEvent.VOTE_GRANTED, voted=candidate)
         return ErrorCode.NONE, granted
 
-    def on_begin(self, request: begin_messages.BeginQuorumEpochRequest, reply: Reply) -> None:
+    def on_begin_quorum_epoch(
+        self, request: begin_messages.BeginQuorumEpochRequest, _version: int, reply: Reply
+    ) -> None:
         replica = self._replica
-        asked = metadata_partition(request)
-        if wrong_cluster(replica, request.cluster_id) or asked is None:
-            code = ErrorCode.INVALID_REQUEST if asked is None else ErrorCode.INCONSISTENT_CLUSTER_ID
+        partition = metadata_partition(request)
+        if wrong_cluster(replica, request.cluster_id) or partition is None:
+            code = ErrorCode.INVALID_REQUEST if partition is None else ErrorCode.INCONSISTENT_CLUSTER_ID
             reply(begun_messages.BeginQuorumEpochResponse(error_code=int(code)))
             return
         code = ErrorCode.NONE
-        if wrong_voter(replica, request.voter_id, asked.voter_directory_id):
+        if wrong_voter(replica, request.voter_id, partition.voter_directory_id):
             code = ErrorCode.INVALID_VOTER_KEY
-        elif asked.leader_epoch < replica.epoch:
+        elif partition.leader_epoch < replica.epoch:
             code = ErrorCode.FENCED_LEADER_EPOCH
         else:
             endpoint = next(iter(request.leader_endpoints), None)
             leader = None if endpoint is None else Address(endpoint.host, endpoint.port)
-            replica.observe(asked.leader_epoch, asked.leader_id, leader)
+            replica.observe(partition.leader_epoch, partition.leader_id, leader)
         leader_id, _ = known_leader(replica)
         answer = begun_messages.PartitionData(0, int(code), leader_id, replica.epoch)
         reply(
@@ -338,21 +345,21 @@ class Elections:
             )
         )
 
-    def on_end(self, request: end_messages.EndQuorumEpochRequest, reply: Reply) -> None:
+    def on_end_quorum_epoch(self, request: end_messages.EndQuorumEpochRequest, _version: int, reply: Reply) -> None:
         replica = self._replica
-        asked = metadata_partition(request)
-        if wrong_cluster(replica, request.cluster_id) or asked is None:
-            code = ErrorCode.INVALID_REQUEST if asked is None else ErrorCode.INCONSISTENT_CLUSTER_ID
+        partition = metadata_partition(request)
+        if wrong_cluster(replica, request.cluster_id) or partition is None:
+            code = ErrorCode.INVALID_REQUEST if partition is None else ErrorCode.INCONSISTENT_CLUSTER_ID
             reply(ended_messages.EndQuorumEpochResponse(error_code=int(code)))
             return
         code = ErrorCode.NONE
-        if asked.leader_epoch < replica.epoch:
+        if partition.leader_epoch < replica.epoch:
             code = ErrorCode.FENCED_LEADER_EPOCH
         else:
             endpoint = next(iter(request.leader_endpoints), None)
             leader = None if endpoint is None else Address(endpoint.host, endpoint.port)
-            replica.observe(asked.leader_epoch, asked.leader_id, leader)
-            self._succeed(asked)
+            replica.observe(partition.leader_epoch, partition.leader_id, leader)
+            self._succeed(partition)
         leader_id, _ = known_leader(replica)
         answer = ended_messages.PartitionData(0, int(code), leader_id, replica.epoch)
         reply(
@@ -362,22 +369,22 @@ class Elections:
             )
         )
 
-    def _succeed(self, asked: end_messages.PartitionData) -> None:
-        """The leader goes: the first of its successors stands at once, the others one after the other."""
+    def _succeed(self, partition: end_messages.PartitionData) -> None:
+        """The leader resigns: its first successor stands for election at once, the next successors after a backoff each."""
         replica = self._replica
         role = replica.role
-        if not isinstance(role, Follower) or role.leader_id != asked.leader_id:
+        if not isinstance(role, Follower) or role.leader_id != partition.leader_id:
             return
-        order = [c.candidate_id for c in asked.preferred_candidates] or list(asked.preferred_successors)
+        order = [c.candidate_id for c in partition.preferred_candidates] or list(partition.preferred_successors)
         place = order.index(replica.key.id) if replica.key.id in order else len(order)
         role.in_touch = False
         backoff = min(place * replica.config.election_timeout_ms / 4, replica.config.election_backoff_max_ms)
         role.deadline_ms = min(role.deadline_ms, replica.now_ms() + backoff)
 
-    def leader_gone(self) -> None:
-        """The leader's port refuses connections: its process has ended, so nobody needs to wait out the timeout. Even a
-        leader that is back at once leads no more. All notice at the same moment, so they stand one after the other, by
-        their ids: two that stand at once split the vote, and the next try is a second later.
+    def on_leader_down(self) -> None:
+        """The leader's port refuses connections: the process has ended, so an election may begin before the timeout. A
+        leader that restarts at once does not lead again. All followers notice at the same moment, so they stand for
+        election in the order of their ids: two candidates at once split the vote and cost a second.
         """
         replica = self._replica
         role = replica.role

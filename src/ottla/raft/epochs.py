@@ -1,6 +1,7 @@
 """Which leader epoch began at which offset: `leader-epoch-checkpoint`, in Kafka's text format.
 
-Used to find where two logs part and to name snapshots. Kept in memory, written whole.
+The entries locate the offset where two logs diverge, and name snapshots. They stay in memory; every change writes the
+whole file.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ class LeaderEpochs:
         """(epoch, start offset), both rising."""
 
     def rebuild(self, entries: list[tuple[int, int]]) -> None:
-        """Take what the log's batches say; the file is only a copy of it."""
+        """Replace the entries by those of the log's batches; the file is a copy of them."""
         if entries != self.entries or not self._storage.exists(self._path):
             self.entries = entries
             self._write()
@@ -34,13 +35,13 @@ class LeaderEpochs:
         self._write()
 
     def truncate_end(self, end_offset: int) -> None:
-        kept = [entry for entry in self.entries if entry[1] < end_offset]
-        if kept != self.entries:
-            self.entries = kept
+        entries = [entry for entry in self.entries if entry[1] < end_offset]
+        if entries != self.entries:
+            self.entries = entries
             self._write()
 
     def truncate_start(self, start_offset: int) -> None:
-        """Forget epochs that ended before `start_offset`; the one that covers it now begins there."""
+        """Drop epochs that ended before `start_offset`; the epoch that covers `start_offset` now begins there."""
         index = bisect_right([start for _, start in self.entries], start_offset) - 1
         if index > 0 or (index == 0 and self.entries[0][1] < start_offset):
             self.entries = [(self.entries[index][0], start_offset), *self.entries[index + 1 :]]
@@ -60,13 +61,13 @@ class LeaderEpochs:
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """The largest epoch of this log that is not above `epoch`, and where it ends; (0, -1) when all are above."""
-        found, end = 0, -1
+        largest_epoch, end_offset = 0, -1
         for index, (candidate, _) in enumerate(self.entries):
             if candidate > epoch:
                 break
-            found = candidate
-            end = self.entries[index + 1][1] if index + 1 < len(self.entries) else log_end_offset
-        return found, end
+            largest_epoch = candidate
+            end_offset = self.entries[index + 1][1] if index + 1 < len(self.entries) else log_end_offset
+        return largest_epoch, end_offset
 
     def _write(self) -> None:
         lines = ["0", str(len(self.entries)), *(f"{epoch} {start}" for epoch, start in self.entries)]

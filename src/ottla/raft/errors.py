@@ -1,10 +1,10 @@
-"""What can be wrong with a quorum's files and settings. Each message is one clear line: it is all that a user sees."""
+"""Errors in the files and settings of a quorum. A user sees only the message: one clear line."""
 
 from __future__ import annotations
 
 
 class RaftError(Exception):
-    """The quorum cannot be what its files and settings say."""
+    """The files, the settings or the messages of the quorum contradict each other."""
 
 
 class QuorumStateError(RaftError):
@@ -12,12 +12,12 @@ class QuorumStateError(RaftError):
 
 
 class MetadataLogError(RaftError):
-    """The metadata log cannot be used as it is; the message says which file and why."""
+    """The metadata log is damaged; the message names the file and the reason."""
 
 
 class SnapshotError(RaftError):
-    """A snapshot that is not whole or not readable."""
+    """A snapshot is incomplete or damaged."""
 
 
 class BatchTooLargeError(RaftError):
-    """Records that must stay together are larger than a batch may be."""
+    """Records that must stay in one batch exceed the size of a batch."""

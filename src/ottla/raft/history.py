@@ -1,6 +1,6 @@
-"""kraft.version and the voter set as the log tells them, offset by offset, so that a truncation also takes them back.
+"""kraft.version and the voter set of the log, by offset, so that a truncation also restores the former values.
 
-The last word of the log counts, committed or not: a voter set is in force from the moment it is appended.
+The last record of the log counts, committed or not: a voter set is in force as soon as it is appended.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ class QuorumHistory:
         return self._voters[-1][0] if self._voters else _BEFORE_THE_LOG
 
     def at(self, end_offset: int) -> tuple[int, VoterSet]:
-        """kraft.version and voters of everything below `end_offset`: what a snapshot there must say."""
+        """kraft.version and voters below `end_offset`: the values for a snapshot with that end offset."""
         version = next((level for offset, level in reversed(self._versions) if offset < end_offset), 0)
-        voters = next((known for offset, known in reversed(self._voters) if offset < end_offset), self._static)
+        voters = next((voter_set for offset, voter_set in reversed(self._voters) if offset < end_offset), self._static)
         return version, voters or VoterSet(())
 
     def load_snapshot(self, snapshot: Snapshot, snapshot_id: SnapshotId) -> None:
-        """Everything known so far is replaced by what the snapshot says."""
+        """Replace all values by those of the snapshot."""
         offset = _BEFORE_THE_LOG if snapshot_id == BOOTSTRAP_SNAPSHOT else snapshot_id.end_offset - 1
         self._versions = [(offset, snapshot.kraft_version)] if snapshot.kraft_version else []
         self._voters = [(offset, snapshot.voters)] if snapshot.voters is not None else []
 
     def load_batch(self, data: bytes | bytearray | memoryview) -> bool:
-        """A control batch was appended. Whether it changed the voters."""
+        """A control batch was appended. Returns whether it changed the voters."""
         changed = False
         for record in iterate_records(data):
             message = decode_control(record)
@@ -72,7 +72,7 @@ class QuorumHistory:
         self._voters = [entry for entry in self._voters if entry[0] < end_offset]
 
     def forget_before(self, offset: int) -> None:
-        """Drop what later entries have replaced below `offset`, where no truncation reaches any more."""
+        """Drop values below `offset` that later values have replaced: no truncation reaches them."""
         while len(self._versions) > 1 and self._versions[1][0] < offset:
             self._versions.pop(0)
         while len(self._voters) > 1 and self._voters[1][0] < offset:

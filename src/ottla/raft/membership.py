@@ -1,9 +1,8 @@
-"""Changes of the voter set (KIP-853): one voter at a time, and the next only when the last is committed.
+"""Changes of the voter set (KIP-853): a change concerns a single voter and begins when the last change is committed.
 
-Two majorities of voter sets that differ in one voter always meet, so each set may be in force as soon as it is in the
-leader's log. A new voter must have caught up as an observer before it counts, and must have fetched since it was asked
-for: one that has just died is not counted (Kafka asks it for its ApiVersions first). A leader that removes itself goes on
-until that is committed and then steps down.
+Majorities of voter sets that differ in a single voter overlap, so a set is in force as soon as the leader's log has it.
+A new voter must have caught up as an observer, and must have fetched since the request: a dead voter must not count
+(Kafka sends it ApiVersions first). A leader that removes itself leads until its removal is committed, then resigns.
 """
 
 from __future__ import annotations
@@ -36,50 +35,50 @@ RETRY_MS = 1_000.0
 _LAGGING = "the new voter has not caught up with the leader"
 
 
-class _Waiting:
-    """A change that is asked for: until the new voter has caught up, then until it is committed."""
+class _VoterAddition:
+    """A requested voter: first the new voter catches up, then the new voter set is committed."""
 
     def __init__(
-        self, role: Leader, voter: Voter, heard_after_ms: float, deadline_ms: float, reply: Reply | None
+        self, role: Leader, voter: Voter, fetched_after_ms: float, deadline_ms: float, reply: Reply | None
     ) -> None:
         self.role = role
         self.voter = voter
-        self.heard_after_ms = heard_after_ms
+        self.fetched_after_ms = fetched_after_ms
         self.deadline_ms = deadline_ms
         self.reply = reply
         self.offset: int | None = None
 
 
-class Membership:
+class VoterChanges:
     def __init__(self, replica: Replica, elections: Elections) -> None:
         self._replica = replica
         self._elections = elections
         self.upgrade = KRaftUpgrade(replica)
-        self._adding: _Waiting | None = None
-        self._removing: tuple[Leader, int, Reply] | None = None
-        self._introduced: object = None
-        """The role in which this voter has told the leader of its listeners."""
-        self._asking = False
-        self._not_before_ms = 0.0
+        self._addition: _VoterAddition | None = None
+        self._removal: tuple[Leader, int, Reply] | None = None
+        self._introduced_role: object = None
+        """The role in which this voter has sent its listeners to the leader."""
+        self._request_in_flight = False
+        self._next_request_ms = 0.0
 
     # ------------------------------------------------------------------------------------------------------------ time
 
     def tick(self) -> None:
-        """Answer changes that are committed, or can never be; introduce this replica where that is its task."""
+        """Answer changes that are committed or have failed; send the request of this replica that is due."""
         self._follow_add()
         self._follow_remove()
         self._step_down_when_removed()
         self._introduce()
 
     def next_deadline_ms(self) -> float | None:
-        if self._adding is not None:
-            return self._adding.deadline_ms
-        if self._wants_to_speak() and not self._asking:
-            return self._not_before_ms
+        if self._addition is not None:
+            return self._addition.deadline_ms
+        if self._has_request() and not self._request_in_flight:
+            return self._next_request_ms
         return None
 
     def _refusal(self, cluster_id: str | None) -> tuple[ErrorCode, str] | None:
-        """Why no change can begin now."""
+        """The reason why no change can begin now, or None."""
         replica = self._replica
         role = replica.role
         if wrong_cluster(replica, cluster_id):
@@ -88,13 +87,13 @@ class Membership:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_LEADER_OR_FOLLOWER.message
         if replica.history.kraft_version < 1:
             return ErrorCode.UNSUPPORTED_VERSION, "Cluster doesn't support the kraft.version that changes voters"
-        if self._adding is not None or replica.history.last_voters_offset >= replica.high_watermark:
+        if self._addition is not None or replica.history.last_voters_offset >= replica.high_watermark:
             return ErrorCode.REQUEST_TIMED_OUT, "Request timed out waiting for voters to commit the latest voter change"
         if role.high_watermark < 0:
             return ErrorCode.REQUEST_TIMED_OUT, "Request timed out waiting for leader to establish HWM"
         return None
 
-    def _spelled(self) -> str:
+    def _voter_keys(self) -> str:
         return f"[{', '.join(str(voter.key) for voter in self._replica.voters.voters)}]"
 
     def _append(self, voters: VoterSet) -> int:
@@ -104,7 +103,7 @@ class Membership:
 
     # -------------------------------------------------------------------------------------------------------------- add
 
-    def on_add(self, request: AddRaftVoterRequest, version: int, reply: Reply) -> None:
+    def on_add_raft_voter(self, request: AddRaftVoterRequest, version: int, reply: Reply) -> None:
         replica = self._replica
         refusal = self._refusal(request.cluster_id)
         voter = Voter(
@@ -116,58 +115,62 @@ class Membership:
         if refusal is None and (not voter.endpoints or request.voter_id < 0):
             refusal = ErrorCode.INVALID_REQUEST, "Add voter request didn't include the default listener"
         if refusal is None and replica.voters.get(request.voter_id) is not None:
-            known = f"The voter id for {voter.key} is already part of the set of voters {self._spelled()}."
-            refusal = ErrorCode.DUPLICATE_VOTER, known
+            message = f"The voter id for {voter.key} is already part of the set of voters {self._voter_keys()}."
+            refusal = ErrorCode.DUPLICATE_VOTER, message
         role = replica.role
         if refusal is not None or not isinstance(role, Leader):
             code, message = refusal or (ErrorCode.NOT_LEADER_OR_FOLLOWER, "")
             reply(AddRaftVoterResponse(error_code=int(code), error_message=message))
             return
         now_ms = replica.now_ms()
-        adding = _Waiting(role, voter, now_ms, now_ms + max(request.timeout_ms, 1), reply)
+        addition = _VoterAddition(role, voter, now_ms, now_ms + max(request.timeout_ms, 1), reply)
         early = version >= 1 and not request.ack_when_committed
         if early:
-            # The voter itself asks (auto join), and Kafka's fetches wait behind the answer on one connection: now or never.
-            adding.heard_after_ms = now_ms - 2 * replica.config.fetch_timeout_ms
-            if not _caught_up(adding):
+            # The voter sent the request itself (auto join). Kafka's fetches wait behind this response on the same
+            # connection, so the voter cannot catch up while the leader waits.
+            addition.fetched_after_ms = now_ms - 2 * replica.config.fetch_timeout_ms
+            if not _caught_up(addition):
                 reply(AddRaftVoterResponse(error_code=int(ErrorCode.REQUEST_TIMED_OUT), error_message=_LAGGING))
                 return
-        self._adding = adding
+        self._addition = addition
         self._follow_add()
         if early:
             self._answer_add(ErrorCode.NONE)
 
     def _follow_add(self) -> None:
-        replica, adding = self._replica, self._adding
-        if adding is None:
+        replica, addition = self._replica, self._addition
+        if addition is None:
             return
-        if replica.role is not adding.role:
+        if replica.role is not addition.role:
             self._answer_add(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            self._adding = None
-        elif adding.offset is not None:
-            if adding.offset < replica.high_watermark:
+            self._addition = None
+        elif addition.offset is not None:
+            if addition.offset < replica.high_watermark:
                 self._answer_add(ErrorCode.NONE)
-                self._adding = None
-        elif _caught_up(adding):
-            adding.offset = self._append(replica.voters.with_voter(adding.voter))
-        elif replica.now_ms() >= adding.deadline_ms:
+                self._addition = None
+        elif _caught_up(addition):
+            addition.offset = self._append(replica.voters.with_voter(addition.voter))
+        elif replica.now_ms() >= addition.deadline_ms:
             self._answer_add(ErrorCode.REQUEST_TIMED_OUT, _LAGGING)
-            self._adding = None
+            self._addition = None
 
     def _answer_add(self, code: ErrorCode, message: str | None = None) -> None:
-        if self._adding is not None and self._adding.reply is not None:
-            reply, self._adding.reply = self._adding.reply, None
+        if self._addition is not None and self._addition.reply is not None:
+            reply, self._addition.reply = self._addition.reply, None
             reply(AddRaftVoterResponse(error_code=int(code), error_message=message or None))
 
     # ----------------------------------------------------------------------------------------------------------- remove
 
-    def on_remove(self, request: RemoveRaftVoterRequest, reply: Reply) -> None:
+    def on_remove_raft_voter(self, request: RemoveRaftVoterRequest, _version: int, reply: Reply) -> None:
         replica = self._replica
         refusal = self._refusal(request.cluster_id)
         key = ReplicaKey(request.voter_id, request.voter_directory_id)
-        known = replica.voters.get(request.voter_id)
-        if refusal is None and (known is None or known.key != key):
-            refusal = ErrorCode.VOTER_NOT_FOUND, f"Cannot remove voter {key} from the set of voters {self._spelled()}"
+        voter = replica.voters.get(request.voter_id)
+        if refusal is None and (voter is None or voter.key != key):
+            refusal = (
+                ErrorCode.VOTER_NOT_FOUND,
+                f"Cannot remove voter {key} from the set of voters {self._voter_keys()}",
+            )
         if refusal is None and len(replica.voters.voters) == 1:
             refusal = ErrorCode.VOTER_NOT_FOUND, f"Cannot remove the last voter {request.voter_id}"
         role = replica.role
@@ -175,26 +178,26 @@ class Membership:
             code, message = refusal or (ErrorCode.NOT_LEADER_OR_FOLLOWER, "")
             reply(RemoveRaftVoterResponse(error_code=int(code), error_message=message))
             return
-        if len(replica.voters.voters) == 2 and known is not None and known.key.matches(replica.key):
-            # If it died before the other has the change, neither could be elected: the other has to do it.
+        if len(replica.voters.voters) == 2 and voter is not None and voter.key.matches(replica.key):
+            # If this leader died before the second voter has the change, neither could be elected.
             self._elections.resign()
             message = "The leader of two voters hands over before it leaves: ask the new leader"
             reply(RemoveRaftVoterResponse(error_code=int(ErrorCode.NOT_LEADER_OR_FOLLOWER), error_message=message))
             return
         offset = self._append(replica.voters.without(request.voter_id))
-        self._removing = role, offset, reply
+        self._removal = role, offset, reply
 
     def _follow_remove(self) -> None:
-        if self._removing is None:
+        if self._removal is None:
             return
-        role, offset, reply = self._removing
+        role, offset, reply = self._removal
         code: ErrorCode | None = None
         if self._replica.role is not role:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         elif offset < self._replica.high_watermark:
             code = ErrorCode.NONE
         if code is not None:
-            self._removing = None
+            self._removal = None
             reply(RemoveRaftVoterResponse(error_code=int(code), error_message=None))
 
     def _step_down_when_removed(self) -> None:
@@ -205,43 +208,49 @@ class Membership:
 
     # ----------------------------------------------------------------------------------------------------------- update
 
-    def on_update(self, request: UpdateRaftVoterRequest, reply: Reply) -> None:
-        """A voter tells where it listens and which kraft.versions it knows; static voters only in memory."""
+    def on_update_raft_voter(self, request: UpdateRaftVoterRequest, _version: int, reply: Reply) -> None:
+        """A voter reports its listeners and its kraft.versions; for static voters they stay in memory."""
         replica = self._replica
         code = epoch_error(replica, request.current_leader_epoch)
         if wrong_cluster(replica, request.cluster_id):
             code = ErrorCode.INCONSISTENT_CLUSTER_ID
-        known = replica.voters.get(request.voter_id)
+        voter = replica.voters.get(request.voter_id)
         key = ReplicaKey(request.voter_id, request.voter_directory_id)
-        if code is ErrorCode.NONE and (known is None or not known.key.matches(key)):
+        if code is ErrorCode.NONE and (voter is None or not voter.key.matches(key)):
             code = ErrorCode.VOTER_NOT_FOUND
         if code is ErrorCode.NONE and not request.listeners:
             code = ErrorCode.INVALID_REQUEST
-        if code is ErrorCode.NONE and known is not None:
+        if code is ErrorCode.NONE and voter is not None:
             if replica.history.kraft_version >= 1:
-                code = self._update(known, request)
+                code = self._update(voter, request)
             else:
-                self.upgrade.told(replace(self._updated(known, request), directory_id=request.voter_directory_id))
+                self.upgrade.on_voter_update(
+                    replace(self._updated_voter(voter, request), directory_id=request.voter_directory_id)
+                )
         reply(UpdateRaftVoterResponse(error_code=int(code), current_leader=self._current_leader()))
 
     @staticmethod
-    def _updated(known: Voter, request: UpdateRaftVoterRequest) -> Voter:
+    def _updated_voter(voter: Voter, request: UpdateRaftVoterRequest) -> Voter:
         feature = request.k_raft_version_feature
         return replace(
-            known,
+            voter,
             endpoints=tuple(VoterEndpoint(e.name, e.host, e.port) for e in request.listeners),
             kraft_versions=(feature.min_supported_version, feature.max_supported_version),
         )
 
-    def _update(self, known: Voter, request: UpdateRaftVoterRequest) -> ErrorCode:
-        updated = self._updated(known, request)
-        if updated == known:
+    def _update(self, voter: Voter, request: UpdateRaftVoterRequest) -> ErrorCode:
+        updated_voter = self._updated_voter(voter, request)
+        if updated_voter == voter:
             return ErrorCode.NONE
-        if not updated.kraft_versions[0] <= self._replica.history.kraft_version <= updated.kraft_versions[1]:
+        if (
+            not updated_voter.kraft_versions[0]
+            <= self._replica.history.kraft_version
+            <= updated_voter.kraft_versions[1]
+        ):
             return ErrorCode.INVALID_REQUEST
         if self._refusal(request.cluster_id) is not None:
             return ErrorCode.REQUEST_TIMED_OUT
-        self._append(self._replica.voters.with_voter(updated))
+        self._append(self._replica.voters.with_voter(updated_voter))
         return ErrorCode.NONE
 
     def _current_leader(self) -> CurrentLeader:
@@ -249,13 +258,13 @@ class Membership:
         host, port = ("", -1) if address is None else address
         return CurrentLeader(leader_id, self._replica.epoch, host, port)
 
-    # ------------------------------------------------------------------------------------------- what this replica asks
+    # --------------------------------------------------------------------------------------- requests of this replica
 
-    def _wants_to_speak(self) -> bool:
+    def _has_request(self) -> bool:
         replica = self._replica
         role = replica.role
         if isinstance(role, Follower):
-            return self._introduced is not role and role.in_touch and bool(replica.config.endpoints)
+            return self._introduced_role is not role and role.in_touch and bool(replica.config.endpoints)
         return isinstance(role, Observer) and self._wants_to_join(role)
 
     def _wants_to_join(self, role: Observer) -> bool:
@@ -265,23 +274,23 @@ class Membership:
     def _introduce(self) -> None:
         replica = self._replica
         role = replica.role
-        if self._asking or replica.now_ms() < self._not_before_ms or not self._wants_to_speak():
+        if self._request_in_flight or replica.now_ms() < self._next_request_ms or not self._has_request():
             return
         if isinstance(role, Follower):
-            self._asking = True
+            self._request_in_flight = True
             replica.send(role.leader, role.leader_id, self._update_request(role), partial(self._on_introduced, role))
         elif isinstance(role, Observer) and role.leader is not None:
-            self._asking = True
-            replica.send(role.leader, role.leader_id, self._join_request(), self._on_asked)
+            self._request_in_flight = True
+            replica.send(role.leader, role.leader_id, self._join_request(), self._on_response)
 
-    def _on_introduced(self, role: Follower, response: object, gone: bool) -> None:  # noqa: FBT001 - OnResponse
-        self._on_asked(response, gone)
+    def _on_introduced(self, role: Follower, response: object, connection_refused: bool) -> None:  # noqa: FBT001 - OnResponse
+        self._on_response(response, connection_refused)
         if isinstance(response, UpdateRaftVoterResponse) and not response.error_code:
-            self._introduced = role
+            self._introduced_role = role
 
-    def _on_asked(self, _response: object, _gone: bool) -> None:  # noqa: FBT001 - OnResponse
-        self._asking = False
-        self._not_before_ms = self._replica.now_ms() + RETRY_MS
+    def _on_response(self, _response: object, _connection_refused: bool) -> None:  # noqa: FBT001 - OnResponse
+        self._request_in_flight = False
+        self._next_request_ms = self._replica.now_ms() + RETRY_MS
 
     def _update_request(self, role: Follower) -> UpdateRaftVoterRequest:
         replica = self._replica
@@ -295,11 +304,11 @@ class Membership:
         )
 
     def _join_request(self) -> AddRaftVoterRequest | RemoveRaftVoterRequest:
-        """With a new disk this node is another voter: the old one goes first."""
+        """A node with a new disk is a new voter: the former voter with its id is removed first."""
         replica = self._replica
-        old = replica.voters.get(replica.key.id)
-        if old is not None and old.id != NO_NODE:
-            return RemoveRaftVoterRequest(replica.config.cluster_id, old.id, old.directory_id)
+        former_voter = replica.voters.get(replica.key.id)
+        if former_voter is not None and former_voter.id != NO_NODE:
+            return RemoveRaftVoterRequest(replica.config.cluster_id, former_voter.id, former_voter.directory_id)
         return AddRaftVoterRequest(
             cluster_id=replica.config.cluster_id,
             timeout_ms=int(replica.config.request_timeout_ms),
@@ -310,11 +319,11 @@ class Membership:
         )
 
 
-def _caught_up(adding: _Waiting) -> bool:
-    state = adding.role.replicas.get(adding.voter.key)
+def _caught_up(addition: _VoterAddition) -> bool:
+    state = addition.role.replicas.get(addition.voter.key)
     return (
         state is not None
         and state.last_caught_up_ms >= 0
-        and state.fetched_ms > adding.heard_after_ms
-        and state.fetch_offset >= adding.role.epoch_start_offset
+        and state.fetched_ms > addition.fetched_after_ms
+        and state.fetch_offset >= addition.role.epoch_start_offset
     )

@@ -1,8 +1,8 @@
 """`__cluster_metadata-0`: the segments of the metadata log as one log, with Kafka's file names around it.
 
-An append reaches the page cache; `sync` makes it durable and may run on another thread, because it touches nothing but
-the file. Opening checks every batch: a torn tail of the last segment is cut off (it was never acknowledged), damage
-in an earlier segment is an error, because that segment was synced when it was finished.
+An append reaches the page cache; `sync` makes it durable and may run on a second thread, because it uses only the file.
+Opening checks every batch. A torn tail of the last segment is cut off: it was never acknowledged. Damage in an earlier
+segment is an error, because that segment was synced when it was finished.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ottla.model.ids import METADATA_TOPIC_ID, uuid_to_str
 from ottla.protocol.records import BatchHeader, parse_header
 from ottla.raft.epochs import LeaderEpochs
 from ottla.raft.errors import MetadataLogError
-from ottla.raft.segment import Segment, segment_path
+from ottla.raft.segment import MetadataSegment, segment_path
 
 _PARTITION_METADATA = f"version: 0\ntopic_id: {uuid_to_str(METADATA_TOPIC_ID)}"
 
@@ -30,7 +30,7 @@ class MetadataLogConfig:
     segment_ms: int = 7 * 24 * 3600 * 1000
     """metadata.log.segment.ms"""
     is_plain: Callable[[str], bool] | None = None
-    """With encryption at rest: whether a file is from before it was switched on, and takes no more."""
+    """With encryption at rest: whether a file is older than the encryption, so that no append may follow."""
 
 
 class MetadataLog:
@@ -40,17 +40,17 @@ class MetadataLog:
         self._clock = clock
         self._config = config
         self.epochs = LeaderEpochs(storage, log_dir)
-        self._segments: list[Segment] = []
+        self._segments: list[MetadataSegment] = []
         self._plain: set[int] = set()
-        """Base offsets of the segments that hold plain text where nothing plain is to be written any more."""
+        """Base offsets of the segments that hold plain text while encryption at rest is on."""
         self.start_offset = 0
         self.control_offsets: list[int] = []
-        """Where the control batches found by `open` begin."""
+        """Base offsets of the control batches that `open` has read."""
         self.bytes_past_snapshot = 0
-        """How much of what `open` found is not in the newest snapshot."""
+        """Bytes of the batches that `open` has read and that the newest snapshot does not hold."""
 
     def open(self, first_offset: int, first_epoch: int) -> None:
-        """Scan what is there. An empty log begins at `first_offset`, the end of the newest snapshot (0 without)."""
+        """Scan the segments. An empty log begins at `first_offset`, the end of the newest snapshot (0 without a snapshot)."""
         storage = self._storage
         storage.make_dirs(self.log_dir)
         metadata_path = f"{self.log_dir}/partition.metadata"
@@ -59,12 +59,12 @@ class MetadataLog:
         bases = _segment_bases(storage, self.log_dir)
         entries: list[tuple[int, int]] = []
         for base in bases:
-            headers = self._open_segment(base, entries, last=base == bases[-1])
+            headers = self._open_segment(base, entries, is_last=base == bases[-1])
             self.bytes_past_snapshot += sum(h.size for h in headers if h.base_offset >= first_offset)
         last_epoch = entries[-1][0] if entries else 0
         if self._segments and (self.end_offset < first_offset or last_epoch < first_epoch):
-            # The snapshot came from elsewhere and is ahead of the log: what is here is behind it, or was never
-            # committed, and goes.
+            # The snapshot came from the leader and is ahead of the log: the log is covered by it or was never
+            # committed, and is removed.
             self._remove_all()
             entries = []
         if not self._segments:
@@ -74,10 +74,10 @@ class MetadataLog:
         self.start_offset = self._segments[0].base_offset
         self.epochs.rebuild(entries)
 
-    def _open_segment(self, base: int, entries: list[tuple[int, int]], *, last: bool) -> list[BatchHeader]:
-        segment = Segment(self._storage, self.log_dir, base)
+    def _open_segment(self, base: int, entries: list[tuple[int, int]], *, is_last: bool) -> list[BatchHeader]:
+        segment = MetadataSegment(self._storage, self.log_dir, base)
         headers, excess = segment.scan()
-        if excess and not last:
+        if excess and not is_last:
             raise MetadataLogError(
                 f"{segment.file.path} is damaged at byte {segment.size} and is not the last segment of the log"
             )
@@ -107,7 +107,7 @@ class MetadataLog:
         return sum(segment.size for segment in self._segments)
 
     def append(self, batch: bytes | bytearray) -> int:
-        """Append one batch whose base offset is the log's end; returns its last offset."""
+        """Append a batch whose base offset is the log's end; returns its last offset."""
         header = parse_header(batch, 0)
         if header.base_offset != self.end_offset:
             raise MetadataLogError(f"a batch at {header.base_offset} cannot follow the end {self.end_offset}")
@@ -119,7 +119,7 @@ class MetadataLog:
         return header.last_offset
 
     def sync(self) -> None:
-        """Make every append before this call durable; safe on another thread. A closed log has nothing to sync."""
+        """Make every append before this call durable; safe on a second thread. A closed log has nothing to sync."""
         segments = self._segments
         if segments:
             segments[-1].file.sync()
@@ -130,14 +130,14 @@ class MetadataLog:
                 yield from segment.batches(start_offset)
 
     def truncate(self, end_offset: int) -> None:
-        """Drop everything from `end_offset` on: what a new leader does not have."""
+        """Drop all batches from `end_offset` on, which a new leader does not have."""
         while len(self._segments) > 1 and self._segments[-1].base_offset >= end_offset:
             self._segments.pop().remove()
         self._segments[-1].truncate(end_offset)
         self.epochs.truncate_end(end_offset)
 
     def start_over(self, start_offset: int, epoch: int) -> None:
-        """Drop everything and begin at `start_offset`: a snapshot that is already on disk stands for all before it."""
+        """Drop all batches and begin at `start_offset`: a snapshot on disk covers the offsets below."""
         self._remove_all()
         self._new_segment(start_offset)
         self.start_offset = start_offset
@@ -162,28 +162,28 @@ class MetadataLog:
         self._segments = []
 
     @staticmethod
-    def _close_active(segment: Segment) -> None:
+    def _close_active(segment: MetadataSegment) -> None:
         try:
             segment.finish()
         except OSError as error:
-            # What was acknowledged is synced; the indexes are made again at the next start.
+            # Acknowledged batches are synced; the next start writes the indexes again.
             log.warning("metadata_log.unfinished", path=segment.file.path, error=str(error))
         segment.file.close()
 
-    def _is_full(self, active: Segment, incoming: int) -> bool:
+    def _is_full(self, active: MetadataSegment, incoming: int) -> bool:
         if active.base_offset in self._plain or active.size + incoming > self._config.segment_bytes:
             return True
         return self._clock.time_ms() - active.first_timestamp > self._config.segment_ms
 
-    def _roll(self) -> Segment:
+    def _roll(self) -> MetadataSegment:
         active = self._segments[-1]
         active.finish()
         segment = self._new_segment(active.next_offset)
         log.info("metadata_log.rolled", base_offset=segment.base_offset, size=active.size)
         return segment
 
-    def _new_segment(self, base_offset: int) -> Segment:
-        segment = Segment(self._storage, self.log_dir, base_offset)
+    def _new_segment(self, base_offset: int) -> MetadataSegment:
+        segment = MetadataSegment(self._storage, self.log_dir, base_offset)
         self._storage.sync_dir(self.log_dir)
         self._segments.append(segment)
         return segment

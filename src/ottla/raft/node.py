@@ -1,9 +1,9 @@
 """A replica of the metadata quorum as a synchronous core: it decides, the caller runs its blocking calls and its network.
 
-Requests of others come in by `receive`, answers to its own by `respond`, time by `tick`; what it wants to send is taken
-by `ready`. Rules: the vote is on disk before it leaves; the high watermark covers only what a majority has on disk, and
-nothing of an older epoch before a record of this one; a batch is appended whole or not at all. `sync` and
-`write_snapshot` block and may run on another thread; everything else belongs to the owner's thread.
+Requests come in by `receive`, responses by `respond`, time by `tick`; `ready` returns the requests to send. A vote is on
+disk before it is sent. The high watermark covers only batches that a majority has on disk, and batches of older epochs
+only together with a batch of this epoch. A batch is appended whole or not at all. `sync` and `write_snapshot` block and
+may run on a second thread; all other methods belong to the owner's thread.
 """
 
 from __future__ import annotations
@@ -13,22 +13,24 @@ from typing import Any
 
 from ottla.env.seams import Clock, RandomSource, Storage
 from ottla.model.ids import NO_NODE, NodeId, uuid_to_str
+from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.primitives import Message
 from ottla.protocol.records import SimpleRecord, build_batch, iterate_records
 from ottla.raft.config import RaftConfig
 from ottla.raft.elections import Elections
 from ottla.raft.errors import BatchTooLargeError, MetadataLogError, RaftError
-from ottla.raft.fetching import Fetching
-from ottla.raft.membership import Membership
+from ottla.raft.fetch_server import FetchServer
+from ottla.raft.membership import VoterChanges
+from ottla.raft.metadata_fetcher import MetadataFetcher
 from ottla.raft.metadata_log import MetadataLog
 from ottla.raft.outbound import Outbound, Reply
 from ottla.raft.quorum_state import QuorumState, load_quorum_state
 from ottla.raft.replica import Replica
 from ottla.raft.roles import Leader, Observer, Resigned, Role, Unattached
-from ottla.raft.serving import Serving
 from ottla.raft.snapshot_store import SnapshotStore
 from ottla.raft.snapshots import MAX_BATCH_BYTES, Snapshot, SnapshotId, frame_groups
-from ottla.raft.views import Batch, QuorumView, ReplicaProgress
+from ottla.raft.transitions import RoleEvent
+from ottla.raft.views import CommittedBatch, QuorumView, ReplicaProgress
 from ottla.raft.voters import Voter, VoterSet
 
 
@@ -44,26 +46,26 @@ class RaftNode:
         """`log_dir` is the `__cluster_metadata-0` folder itself."""
         self.replica = Replica(storage, log_dir, clock, config, random)
         self.elections = Elections(self.replica)
-        self.fetching = Fetching(self.replica, self.elections)
-        self.serving = Serving(self.replica)
-        self.membership = Membership(self.replica, self.elections)
+        self.fetcher = MetadataFetcher(self.replica, self.elections)
+        self.fetch_server = FetchServer(self.replica)
+        self.membership = VoterChanges(self.replica, self.elections)
         self.node_id = config.node_id
-        self._receivers: dict[str, Callable[[Any, int, Reply], None]] = {
-            "VoteRequest": self.elections.on_vote,
-            "BeginQuorumEpochRequest": lambda request, _, reply: self.elections.on_begin(request, reply),
-            "EndQuorumEpochRequest": lambda request, _, reply: self.elections.on_end(request, reply),
-            "FetchRequest": self.serving.on_fetch,
-            "FetchSnapshotRequest": lambda request, _, reply: self.serving.on_fetch_snapshot(request, reply),
-            "AddRaftVoterRequest": self.membership.on_add,
-            "RemoveRaftVoterRequest": lambda request, _, reply: self.membership.on_remove(request, reply),
-            "UpdateRaftVoterRequest": lambda request, _, reply: self.membership.on_update(request, reply),
+        self._receivers: dict[int, Callable[[Any, int, Reply], None]] = {
+            ApiKey.VOTE: self.elections.on_vote,
+            ApiKey.BEGIN_QUORUM_EPOCH: self.elections.on_begin_quorum_epoch,
+            ApiKey.END_QUORUM_EPOCH: self.elections.on_end_quorum_epoch,
+            ApiKey.FETCH: self.fetch_server.on_fetch,
+            ApiKey.FETCH_SNAPSHOT: self.fetch_server.on_fetch_snapshot,
+            ApiKey.ADD_RAFT_VOTER: self.membership.on_add_raft_voter,
+            ApiKey.REMOVE_RAFT_VOTER: self.membership.on_remove_raft_voter,
+            ApiKey.UPDATE_RAFT_VOTER: self.membership.on_update_raft_voter,
         }
 
     # -------------------------------------------------------------------------------------------------- start and end
 
     def start(self) -> Snapshot | None:
-        """Load the files; a quorum of this one voter has its leader at once. Returns the newest snapshot; `committed`
-        gives what follows it.
+        """Load the files; an only voter leads at once. Returns the newest snapshot; `committed` returns the batches
+        after the snapshot.
         """
         replica = self.replica
         log_dir = replica.log.log_dir
@@ -74,15 +76,15 @@ class RaftNode:
         replica.log.open(base.end_offset, base.epoch)
         if replica.log.start_offset > base.end_offset:
             raise MetadataLogError(
-                f"{log_dir} begins at offset {replica.log.start_offset}, but no snapshot covers what came before"
+                f"{log_dir} begins at offset {replica.log.start_offset}, but no snapshot covers the offsets before"
             )
         if replica.log.start_offset > 0:
-            # The log begins where a snapshot ends: only there is the epoch of the record before it known.
+            # The log begins where a snapshot ends: only the snapshot has the epoch of the record before.
             replica.log.delete_before(replica.snapshots.ids[0].end_offset)
-        replica.snapshots.grown(replica.log.bytes_past_snapshot, replica.clock.time_ms())
+        replica.snapshots.add_new_bytes(replica.log.bytes_past_snapshot, replica.clock.time_ms())
         self._load_history(snapshot, base)
         self._check_voters()
-        # A process that died leaves bytes that are in the page cache and nowhere else: they count when they are synced.
+        # A process that died may leave bytes in the page cache only: they count after a sync.
         if replica.log.size:
             replica.log.sync()
         replica.durable_end_offset = replica.log.end_offset
@@ -94,8 +96,8 @@ class RaftNode:
         return snapshot
 
     def _first_role(self, state: QuorumState | None) -> None:
-        """What the files say; nothing new, so nothing is written. An epoch of the log may be ahead of a quorum-state that
-        was lost. Whoever led when it stopped never leads that epoch again.
+        """The role that the files allow; nothing is written. After the loss of quorum-state, the epoch of the log counts.
+        A leader that was stopped never leads its epoch again.
         """
         replica = self.replica
         epoch = max(state.leader_epoch if state else 0, replica.last_epoch)
@@ -111,7 +113,7 @@ class RaftNode:
 
     def _elect_alone(self) -> None:
         replica = self.replica
-        replica.become_candidate()
+        replica.become_candidate(RoleEvent.ONLY_VOTER)
         self.elections.tick()
         replica.log.sync()
         self.flushed(replica.log.end_offset)
@@ -120,7 +122,7 @@ class RaftNode:
         self.log.close()
 
     def _load_history(self, snapshot: Snapshot | None, base: SnapshotId) -> None:
-        """kraft.version and voters: the last word of the log, else of the snapshot, else of the settings."""
+        """kraft.version and voters of the log; without them those of the snapshot, then those of the settings."""
         replica = self.replica
         if snapshot is not None:
             replica.history.load_snapshot(snapshot, base)
@@ -144,54 +146,54 @@ class RaftNode:
         if alone or (config.static_voters is not None and config.static_voters.get(self.node_id) is None):
             raise RaftError(f"node {self.node_id} with directory {directory} is not a voter of {voters.ids}")
 
-    # ------------------------------------------------------------------------------------------------ the outside world
+    # -------------------------------------------------------------------------------------------- requests, time
 
     def receive(self, request: Message, version: int, reply: Reply) -> None:
-        """A request of another replica; KeyError when it is none of the quorum's."""
-        self._receivers[type(request).__name__](request, version, reply)
+        """Handle the request of a replica or a client. Raises KeyError for an API that the quorum does not serve."""
+        self._receivers[request.API_KEY](request, version, reply)
 
-    def respond(self, outbound: Outbound, response: Message | None, *, gone: bool = False) -> None:
-        """The answer to a request that `ready` gave, or None: it failed. `gone`: nobody listens there any more. A second
-        answer to the same request is nobody's.
+    def respond(self, outbound: Outbound, response: Message | None, *, connection_refused: bool = False) -> None:
+        """Handle the response to a request of `ready`, or None after a failure; `connection_refused` means that no
+        process listens there. A second response to the same request is ignored.
         """
-        if outbound in self.replica.waiting:
-            self.replica.waiting.remove(outbound)
-            outbound.on_response(response, gone)
+        if outbound in self.replica.in_flight:
+            self.replica.in_flight.remove(outbound)
+            outbound.on_response(response, connection_refused)
 
     def tick(self) -> None:
-        """Time has passed, or something has happened: do what is due. It never does harm."""
+        """Do the work that is due after time has passed or an event. A call without due work changes nothing."""
         self.elections.tick()
-        self.fetching.tick()
+        self.fetcher.tick()
         self.membership.tick()
-        self.serving.wake()
+        self.fetch_server.wake()
 
     def ready(self) -> list[Outbound]:
-        """What to send, once each."""
+        """The requests to send; each is returned once."""
         sending, self.replica.outbox = self.replica.outbox, []
         return sending
 
     def next_deadline_ms(self) -> float | None:
-        """When `tick` is to be called at the latest, in monotonic time."""
+        """The monotonic time at which the caller must call `tick` at the latest."""
         if len(self.voters.voters) == 1 and self.is_leader and not self.replica.config.bootstrap_servers:
-            return self.serving.next_deadline_ms()
+            return self.fetch_server.next_deadline_ms()
         deadlines = (
             self.elections.next_deadline_ms(),
-            self.fetching.next_deadline_ms(),
-            self.serving.next_deadline_ms(),
+            self.fetcher.next_deadline_ms(),
+            self.fetch_server.next_deadline_ms(),
             self.membership.next_deadline_ms(),
         )
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def resign(self) -> None:
-        """Step down on purpose, so that another voter takes over at once."""
+        """Step down, so that a successor is elected at once."""
         self.elections.resign()
 
     def take_loaded(self) -> tuple[Snapshot, SnapshotId] | None:
         """A snapshot that has replaced the log since the last call."""
-        loaded, self.fetching.loaded = self.fetching.loaded, None
-        return loaded
+        snapshot, self.fetcher.loaded_snapshot = self.fetcher.loaded_snapshot, None
+        return snapshot
 
-    # ------------------------------------------------------------------------------------------------------- what it is
+    # ------------------------------------------------------------------------------------------------------------ state
 
     @property
     def log(self) -> MetadataLog:
@@ -223,26 +225,26 @@ class RaftNode:
 
     @property
     def leader_id(self) -> NodeId:
-        """The leader that is known and led by; NO_NODE while there is none."""
+        """The leader of the epoch; NO_NODE without a leader."""
         return NO_NODE if isinstance(self.role, Resigned) else self.role.leader_id
 
     def upgrade_kraft_version(self, *, validate_only: bool) -> str | None:
-        """To 1, with the voters in the log; why not, when it cannot be. `pump` follows."""
+        """Upgrade to 1, with the voters in the log; returns the reason of a refusal. The caller calls `pump`."""
         return self.membership.upgrade.upgrade(validate_only=validate_only)
 
-    def take_last_heard(self) -> tuple[NodeId, float] | None:
-        """For a new leader, once: who led before it, and when that one was last heard."""
-        heard, self.replica.last_heard = self.replica.last_heard, None
-        return heard
+    def take_last_leader_contact(self) -> tuple[NodeId, float] | None:
+        """For a new leader, once: the id of the former leader and the time of its last response."""
+        contact, self.replica.last_leader_contact = self.replica.last_leader_contact, None
+        return contact
 
     @property
     def epoch_start_offset(self) -> int | None:
-        """Where this node's own epoch begins, while it leads."""
+        """The first offset of this node's own epoch while it leads, else None."""
         return self.role.epoch_start_offset if isinstance(self.role, Leader) else None
 
     @property
     def high_watermark(self) -> int:
-        """The first offset that is not committed; -1 when it is not known."""
+        """The first offset that is not committed; -1 while it is unknown."""
         return self.replica.high_watermark
 
     @property
@@ -254,7 +256,7 @@ class RaftNode:
     def append(self, frames: list[bytes], *, atomic: bool = True) -> int:
         """Append metadata frames and return the last offset; committed once the high watermark has passed it.
 
-        Atomic frames go into one batch; others are split where a batch would grow over Kafka's limit.
+        Atomic frames share a batch; other frames are split where a batch would exceed Kafka's limit.
         """
         if not isinstance(self.role, Leader):
             raise RaftError(f"node {self.node_id} does not lead epoch {self.epoch}")
@@ -267,27 +269,27 @@ class RaftNode:
             records = [SimpleRecord(now, None, frame) for frame in group]
             batch = build_batch(records, base_offset=self.log.end_offset, leader_epoch=self.role.epoch)
             last_offset = self.log.append(batch)
-            self.snapshots.grown(len(batch), now)
+            self.snapshots.add_new_bytes(len(batch), now)
         return last_offset
 
     def unflushed(self) -> int | None:
-        """The end offset that a `sync` started now would make durable; None when everything is."""
+        """The end offset that a `sync` would make durable now; None when the whole log is durable."""
         end = self.log.end_offset
         return end if end > self.replica.durable_end_offset else None
 
     def sync(self) -> None:
-        """Block until everything appended so far is on disk; may run on another thread."""
+        """Block until all appended batches are on disk; may run on a second thread."""
         self.log.sync()
 
     def flushed(self, end_offset: int) -> bool:
-        """A `sync` that began when the end was `end_offset` is done. Whether the high watermark moved."""
+        """A `sync` up to `end_offset` is done. Returns whether the high watermark moved."""
         replica = self.replica
         replica.durable_end_offset = max(replica.durable_end_offset, min(end_offset, replica.log.end_offset))
         if isinstance(self.role, Leader):
-            return self.serving.advance()
-        return self.fetching.follow_high_watermark()
+            return self.fetch_server.advance()
+        return self.fetcher.follow_high_watermark()
 
-    def committed(self, start_offset: int) -> Iterator[Batch]:
+    def committed(self, start_offset: int) -> Iterator[CommittedBatch]:
         """The committed batches from `start_offset` on."""
         if start_offset >= self.high_watermark:
             return
@@ -295,16 +297,18 @@ class RaftNode:
             if header.last_offset >= self.high_watermark:
                 return
             frames = [] if header.is_control else [record.value or b"" for record in iterate_records(data)]
-            yield Batch(header.base_offset, header.last_offset, header.leader_epoch, header.max_timestamp, frames)
+            yield CommittedBatch(
+                header.base_offset, header.last_offset, header.leader_epoch, header.max_timestamp, frames
+            )
 
     # ------------------------------------------------------------------------------------------- snapshots, describing
 
     def snapshot_id(self, last_offset: int) -> SnapshotId:
-        """The name of a snapshot that holds everything up to `last_offset`."""
+        """The id of a snapshot that covers the log up to `last_offset`."""
         return SnapshotId(last_offset + 1, self.log.epochs.epoch_at(last_offset))
 
     def quorum_at(self, snapshot_id: SnapshotId) -> tuple[int, VoterSet]:
-        """kraft.version and the voters that a snapshot must say."""
+        """kraft.version and the voters for a snapshot."""
         return self.replica.history.at(snapshot_id.end_offset)
 
     def write_snapshot(
@@ -314,21 +318,21 @@ class RaftNode:
         last_contained_ms: int,
         quorum: tuple[int, VoterSet] | None = None,
     ) -> None:
-        """Write and sync the file; may run on another thread, with what `quorum_at` gave before. `snapshot_written`
-        follows on the owner's thread.
+        """Write and sync the file; may run on a second thread, with the result of `quorum_at`. The caller then calls
+        `snapshot_written` on the owner's thread.
         """
         kraft_version, voters = quorum or self.quorum_at(snapshot_id)
         self.snapshots.write(snapshot_id, frames, last_contained_ms, kraft_version=kraft_version, voters=voters)
 
     def snapshot_written(self, snapshot_id: SnapshotId) -> None:
-        """Count the snapshot and remove what is past its retention."""
+        """Register the snapshot; remove snapshots and segments that are past their retention."""
         self.snapshots.written(snapshot_id)
         oldest = self.snapshots.clean(self.log.size)
         if oldest is not None:
             self.log.delete_before(oldest.end_offset)
 
     def describe(self) -> QuorumView:
-        """As the leader sees it; RaftError when this node is not the leader."""
+        """The quorum as its leader sees it. Raises RaftError on a node that does not lead."""
         role = self.role
         if not isinstance(role, Leader):
             raise RaftError(f"node {self.node_id} does not lead epoch {self.epoch}")

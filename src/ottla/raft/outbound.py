@@ -1,5 +1,6 @@
-"""A request on its way to another replica. Its answer is matched by this very object, never by what it says: a delayed
-answer to an older request must find nobody waiting (Kafka's simulator lost data to one that was matched by offset).
+"""A request to a replica. Its response is matched by this object, never by content.
+
+A delayed response to an older request must be ignored: Kafka's simulator lost data when it matched responses by offset.
 """
 
 from __future__ import annotations
@@ -13,17 +14,17 @@ from ottla.protocol.primitives import Message
 from ottla.raft.config import Address
 
 Reply = Callable[[Message], None]
-"""Where the answer to a received request goes; called once."""
+"""Sends the response to a received request; called once."""
 
 OnResponse = Callable[[Any, bool], None]
-"""The response or None, and whether the other side is known to be gone (its port refuses connections)."""
+"""The response or None, and whether the port of the replica refuses connections."""
 
 
 @dataclass(slots=True, eq=False)
 class Outbound:
     address: Address
     node_id: NodeId
-    """-1 for a bootstrap server, whose id is not known."""
+    """-1 for a bootstrap server, whose id is unknown."""
     request: Message
     timeout_ms: float
     on_response: OnResponse

@@ -1,7 +1,7 @@
 """`quorum-state`: the epoch, the leader and the vote of this replica, as one line of JSON.
 
-It is written and synced before the node acts on it: a vote that is forgotten by a restart elects two leaders. Version 0
-goes with kraft.version 0 (static voters), version 1 with kraft.version 1.
+The file is synced before the node acts on its content: a vote that a restart forgets may elect two leaders. Version 0
+belongs to kraft.version 0 (static voters), version 1 to kraft.version 1.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class QuorumState:
 
 
 def load_quorum_state(storage: Storage, log_dir: str) -> QuorumState | None:
-    """None when this replica has never taken part."""
+    """The stored state; None before the first election of this replica."""
     path = f"{log_dir}/{FILE_NAME}"
     if not storage.exists(path):
         return None
@@ -45,7 +45,7 @@ def load_quorum_state(storage: Storage, log_dir: str) -> QuorumState | None:
         raw = json.loads(storage.read_bytes(path))
         version = int(raw["data_version"])
         if version not in (0, 1):
-            raise QuorumStateError(f"{path} has data_version {version}; 0 and 1 are known")
+            raise QuorumStateError(f"{path} has data_version {version}; 0 and 1 are supported")
         return QuorumState(
             leader_epoch=int(raw["leaderEpoch"]),
             leader_id=int(raw["leaderId"]),
@@ -54,8 +54,8 @@ def load_quorum_state(storage: Storage, log_dir: str) -> QuorumState | None:
         )
     except (ValueError, KeyError, TypeError) as error:
         raise QuorumStateError(
-            f"{path} is not a quorum state: {error}. Put back a copy of it; a node that is the only controller may go "
-            "without it"
+            f"{path} is not a quorum state: {error}. Restore the file from a copy; a single controller may start "
+            "without the file"
         ) from error
 
 

@@ -1,7 +1,7 @@
 """The state of one replica: its log, its snapshots, its voters, its role; the transitions between roles.
 
-Every transition goes through `become`, which has the election state on disk before the role acts. The high watermark
-never falls and nothing below it is ever truncated: either would be a bug, and stops the node.
+Every transition goes through `become`, which checks it against `transitions.py` and stores the election state before the
+role acts. The high watermark never falls, and no batch below it is truncated: a violation is a bug and stops the node.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from ottla.raft.roles import Candidate, Follower, Leader, Observer, Prospective,
 from ottla.raft.roles.ballot import Ballot
 from ottla.raft.snapshot_store import SnapshotStore
 from ottla.raft.snapshots import SnapshotId
+from ottla.raft.transitions import RoleEvent, check_transition
 from ottla.raft.voters import ReplicaKey, VoterSet
 
 log = get_logger(__name__)
@@ -43,18 +44,18 @@ class Replica:
         self.history = QuorumHistory(config.static_voters)
         self.role: Role = Unattached(0)
         self.id_taken = False
-        """A node that only follows was told that its own id leads."""
-        self.last_heard: tuple[NodeId, float] | None = None
-        """The leader that answered last, and when."""
+        """A broker that cannot lead has received its own id as the leader's id."""
+        self.last_leader_contact: tuple[NodeId, float] | None = None
+        """The last leader that responded, and the time of the response."""
         self.stored: QuorumState | None = None
         self.high_watermark = -1
-        """The first offset that is not known to be committed; -1 when nothing is known."""
+        """The first offset that may not be committed; -1 while it is unknown."""
         self.durable_end_offset = 0
-        """Everything below is on disk."""
+        """All batches below this offset are on disk."""
         self.outbox: list[Outbound] = []
-        self.waiting: set[Outbound] = set()
+        self.in_flight: set[Outbound] = set()
 
-    # ----------------------------------------------------------------------------------------------------- what it is
+    # ---------------------------------------------------------------------------------------------------------- state
 
     @property
     def epoch(self) -> int:
@@ -70,7 +71,7 @@ class Replica:
 
     @property
     def vote_key(self) -> ReplicaKey:
-        """How this replica signs: static voters have no directory ids."""
+        """The key of this replica in a vote: static voters have no directory ids."""
         return self.key if self.history.kraft_version else ReplicaKey(self.key.id, ZERO_UUID)
 
     def now_ms(self) -> float:
@@ -85,28 +86,29 @@ class Replica:
 
     @property
     def last_epoch(self) -> int:
-        """The epoch of the last record; of the snapshot where the log is empty."""
+        """The epoch of the last record, or of the snapshot while the log is empty."""
         latest = self.snapshots.latest
         if latest is not None and latest.end_offset >= self.log.end_offset:
             return max(latest.epoch, self.log.epochs.last_epoch())
         return self.log.epochs.last_epoch()
 
     def up_to_date(self, last_epoch: int, end_offset: int) -> bool:
-        """Whether a log that ends so has everything that may be committed, as far as this replica knows."""
+        """Whether a log with this end holds every record that this replica may count as committed."""
         return (last_epoch, end_offset) >= (self.last_epoch, self.log.end_offset)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """The largest epoch up to `epoch` in the log and its end offset; where the log begins when all are later."""
-        found, end = self.log.epochs.end_offset_for(epoch, self.log.end_offset)
-        if end < 0:
+        """The largest epoch of the log up to `epoch`, and its end offset; the start of the log when all epochs are later."""
+        largest_epoch, end_offset = self.log.epochs.end_offset_for(epoch, self.log.end_offset)
+        if end_offset < 0:
             oldest = self.snapshots.ids[0] if self.snapshots.ids else SnapshotId(0, 0)
             return oldest.epoch, self.log.start_offset
-        return found, end
+        return largest_epoch, end_offset
 
     # ----------------------------------------------------------------------------------------------------- transitions
 
-    def become(self, role: Role) -> None:
-        """On disk first. A role of the same election state costs no write."""
+    def become(self, role: Role, event: RoleEvent) -> None:
+        """Check the transition, store the election state, change the role. An equal election state costs no write."""
+        check_transition(self.role, event, role)
         state = role.quorum_state()
         if role.epoch < self.role.epoch:
             raise RaftError(f"node {self.key.id} would go back from epoch {self.role.epoch} to {role.epoch}")
@@ -123,87 +125,89 @@ class Replica:
             log.info("quorum.role_changed", role=type(role).__name__.lower(), epoch=role.epoch, leader=role.leader_id)
         self.role = role
 
-    def become_unattached(self, epoch: int, *, leader_id: NodeId = NO_NODE, voted: ReplicaKey | None = None) -> None:
+    def become_unattached(
+        self, epoch: int, event: RoleEvent, *, leader_id: NodeId = NO_NODE, voted: ReplicaKey | None = None
+    ) -> None:
         deadline = self.election_deadline()
         if self.is_voter:
-            self.become(Unattached(epoch, leader_id, voted, deadline))
+            self.become(Unattached(epoch, leader_id, voted, deadline), event)
         else:
-            self.become(Observer(epoch, leader_id, None, voted, deadline))
+            self.become(Observer(epoch, leader_id, None, voted, deadline), event)
 
-    def become_follower(self, epoch: int, leader_id: NodeId, leader: Address) -> None:
+    def become_follower(self, epoch: int, leader_id: NodeId, leader: Address, event: RoleEvent) -> None:
         voted = self.role.voted if self.role.epoch == epoch else None
         deadline = self.now_ms() + self.config.fetch_timeout_ms
         if self.is_voter:
-            self.become(Follower(epoch, leader_id, leader, voted, deadline))
+            self.become(Follower(epoch, leader_id, leader, voted, deadline), event)
         else:
-            self.become(Observer(epoch, leader_id, leader, voted, deadline))
+            self.become(Observer(epoch, leader_id, leader, voted, deadline), event)
 
     def become_prospective(self) -> None:
         role = self.role
-        leader = role.leader if isinstance(role, Follower | Prospective) else None
-        leader_id = NO_NODE if isinstance(role, Resigned) else role.leader_id
+        leader = role.leader if isinstance(role, Follower) else None
         ballot = Ballot.among(self.voters.ids, self.key.id)
-        self.become(Prospective(role.epoch, ballot, leader_id, leader, role.voted, self.election_deadline()))
+        deadline = self.election_deadline()
+        self.become(Prospective(role.epoch, ballot, role.leader_id, leader, role.voted, deadline), RoleEvent.TIMEOUT)
 
-    def become_candidate(self) -> None:
+    def become_candidate(self, event: RoleEvent) -> None:
         ballot = Ballot.among(self.voters.ids, self.key.id)
-        self.become(Candidate(self.epoch + 1, self.vote_key, ballot, self.election_deadline()))
+        self.become(Candidate(self.epoch + 1, self.vote_key, ballot, self.election_deadline()), event)
 
     def become_resigned(self, successors: tuple[ReplicaKey, ...] = ()) -> None:
         unaware = {key.id for key in successors}
-        self.become(Resigned(self.epoch, self.key.id, self.election_deadline(), unaware, successors))
+        role = Resigned(self.epoch, self.key.id, self.election_deadline(), unaware, successors)
+        self.become(role, RoleEvent.RESIGNATION)
 
     def observe(self, epoch: int, leader_id: NodeId, leader: Address | None) -> bool:
-        """Another replica told of an epoch and its leader. Whether this one changed its role for it."""
+        """A message names an epoch and its leader. Returns whether this replica changed its role."""
         role = self.role
         if leader_id == self.key.id and not self.config.controller:
-            self.id_taken = True  # this one never stands for election: another node has its id
+            self.id_taken = True  # this broker never stands for election: a second node has its id
         leader = leader or self.address_of(leader_id)
-        known = leader_id not in (NO_NODE, self.key.id) and leader is not None
+        leader_reachable = leader_id not in (NO_NODE, self.key.id) and leader is not None
         if epoch > role.epoch:
-            if known and leader is not None:
-                self.become_follower(epoch, leader_id, leader)
+            if leader_reachable and leader is not None:
+                self.become_follower(epoch, leader_id, leader, RoleEvent.HIGHER_EPOCH)
             else:
-                self.become_unattached(epoch)
+                self.become_unattached(epoch, RoleEvent.HIGHER_EPOCH)
             return True
-        if epoch < role.epoch or not known or leader is None or isinstance(role, Leader | Resigned):
+        if epoch < role.epoch or not leader_reachable or leader is None or isinstance(role, Leader | Resigned):
             return False
         if role.leader_id not in (NO_NODE, leader_id):
             raise RaftError(f"epoch {epoch} has two leaders, {role.leader_id} and {leader_id}")
         if isinstance(role, Follower) or (isinstance(role, Observer) and role.leader is not None):
             return False
         if isinstance(role, Prospective) and role.leader_id == leader_id:
-            return False  # this leader has gone silent; the answers to the pre-vote decide
-        self.become_follower(epoch, leader_id, leader)
+            return False  # this leader is silent; the responses to the pre-vote decide
+        self.become_follower(epoch, leader_id, leader, RoleEvent.LEADER_DISCOVERED)
         return True
 
     def adjust_to_voters(self) -> None:
-        """The voter set changed: a follower may have become an observer, or the other way round."""
+        """The voter set has changed: a follower that left the set becomes an observer, an observer in the set a voter."""
         role = self.role
+        target: Role | None = None
         if isinstance(role, Observer) and self.is_voter:
             if role.leader is not None:
-                follower = Follower(
-                    role.epoch, role.leader_id, role.leader, role.voted, role.deadline_ms, role.in_touch
-                )
-                self.become(follower)
+                target = Follower(role.epoch, role.leader_id, role.leader, role.voted, role.deadline_ms, role.in_touch)
             else:
-                self.become(Unattached(role.epoch, role.leader_id, role.voted, self.election_deadline()))
+                target = Unattached(role.epoch, role.leader_id, role.voted, self.election_deadline())
         elif isinstance(role, Follower) and not self.is_voter:
-            observer = Observer(role.epoch, role.leader_id, role.leader, role.voted, role.deadline_ms, role.in_touch)
-            self.become(observer)
+            target = Observer(role.epoch, role.leader_id, role.leader, role.voted, role.deadline_ms, role.in_touch)
+        if target is not None:
+            self.become(target, RoleEvent.VOTERS_CHANGED)
 
     # ------------------------------------------------------------------------------------------------------------- log
 
     def append_control(self, records: list[Any]) -> int:
-        """As leader; the last offset."""
+        """Append control records as leader; returns the last offset."""
         batch = control_batch(records, base_offset=self.log.end_offset, epoch=self.epoch, now_ms=self.clock.time_ms())
         last_offset = self.log.append(batch)
         self.history.load_batch(batch)
         return last_offset
 
     def append_fetched(self, data: bytes | memoryview) -> int:
-        """As follower: every whole batch, checked before it is written. How many bytes were taken."""
-        taken = 0
+        """Append the whole batches of a fetch; each batch is checked first. Returns the number of bytes."""
+        appended_bytes = 0
         view = memoryview(data)
         for position, header in iterate_batches(view):
             if header.base_offset != self.log.end_offset or not crc_matches(view, position, header.size):
@@ -212,15 +216,15 @@ class Replica:
                 raise RaftError(f"a batch of epoch {header.leader_epoch} cannot follow epoch {self.last_epoch}")
             batch = bytes(view[position : position + header.size])
             self.log.append(batch)
-            self.snapshots.grown(header.size, self.clock.time_ms())
+            self.snapshots.add_new_bytes(header.size, self.clock.time_ms())
             if header.is_control and self.history.load_batch(batch):
                 self.adjust_to_voters()
-            taken += header.size
-        return taken
+            appended_bytes += header.size
+        return appended_bytes
 
     def truncate(self, end_offset: int) -> None:
         if end_offset < self.high_watermark:
-            raise RaftError(f"a truncation to {end_offset} would undo what is committed up to {self.high_watermark}")
+            raise RaftError(f"a truncation to {end_offset} is below the high watermark {self.high_watermark}")
         self.log.truncate(end_offset)
         self.history.truncate(self.log.end_offset)
         self.durable_end_offset = min(self.durable_end_offset, self.log.end_offset)
@@ -245,5 +249,5 @@ class Replica:
     def send(self, address: Address, node_id: NodeId, request: Message, on_response: OnResponse) -> Outbound:
         outbound = Outbound(address, node_id, request, self.config.request_timeout_ms, on_response)
         self.outbox.append(outbound)
-        self.waiting.add(outbound)
+        self.in_flight.add(outbound)
         return outbound

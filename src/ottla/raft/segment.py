@@ -1,8 +1,7 @@
-"""One segment of the metadata log: a `.log` file of batches, scanned whole when it is opened.
+"""A segment of the metadata log: a `.log` file of batches, scanned completely when it is opened.
 
-The metadata log is short (snapshots cut it), so the sparse index is kept in memory and written beside the segment, in
-Kafka's `.index` and `.timeindex` formats, when the segment is finished or closed. Kafka rebuilds both when it opens the
-metadata log, whatever it finds.
+The metadata log is short (snapshots cut it), so the sparse index stays in memory. It is written in Kafka's `.index` and
+`.timeindex` formats when the segment is finished or closed. Kafka always rebuilds both when it opens the metadata log.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ def segment_path(log_dir: str, base_offset: int, suffix: str = "log") -> str:
     return f"{log_dir}/{base_offset:020d}.{suffix}"
 
 
-class Segment:
+class MetadataSegment:
     def __init__(self, storage: Storage, log_dir: str, base_offset: int) -> None:
         self._storage = storage
         self._dir = log_dir
@@ -68,7 +67,7 @@ class Segment:
         self.next_offset = header.next_offset
 
     def batches(self, start_offset: int) -> Iterator[tuple[BatchHeader, bytes]]:
-        """The batches that hold `start_offset` or later ones, with their bytes."""
+        """The batches that hold `start_offset` or later offsets, with their bytes."""
         index = bisect_right(self._offsets, start_offset - 1) - 1
         position = self._positions[index] if index >= 0 else 0
         while position < self.size:
@@ -78,7 +77,7 @@ class Segment:
             position += header.size
 
     def truncate(self, end_offset: int) -> None:
-        """Drop the batch that holds `end_offset` and everything after it, and sync."""
+        """Drop the batch that holds `end_offset` and all later batches, and sync."""
         size = 0
         for header, _ in self.batches(self.base_offset):
             if header.last_offset >= end_offset:

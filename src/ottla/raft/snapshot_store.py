@@ -1,7 +1,7 @@
-"""The snapshots of one replica: which there are, when the next is due, which may go.
+"""The snapshots of a replica: their ids, when the next snapshot is due, which snapshots are deleted.
 
-A snapshot is due after `max_record_bytes` of records or `max_interval_ms`, whichever comes first. The oldest goes while
-there are at least two and the log with its snapshots is over the size, or the oldest over the age, that is to be kept.
+A snapshot is due after `max_record_bytes` of records or after `max_interval_ms`. The oldest snapshot is deleted past
+`retention_ms`, or while log and snapshots exceed `retention_bytes`. The last snapshot always stays.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class SnapshotStore:
         path = f"{self._dir}/{name}"
         return decode_snapshot(self._storage.read_bytes(path), path)
 
-    def grown(self, record_bytes: int, now_ms: int) -> None:
-        """Count bytes that no snapshot holds yet."""
+    def add_new_bytes(self, record_bytes: int, now_ms: int) -> None:
+        """Count bytes of records that no snapshot holds."""
         if self._new_bytes == 0:
             self._first_new_ms = now_ms
         self._new_bytes += record_bytes
@@ -85,13 +85,13 @@ class SnapshotStore:
         self._storage.write_atomic(self._path(snapshot_id), data)
 
     def adopt(self, snapshot_id: SnapshotId, data: bytes) -> None:
-        """A snapshot that the leader sent: it is on disk when this returns, and counts as the newest."""
+        """Store a snapshot of the leader as the newest snapshot; the file is on disk on return."""
         self._storage.write_atomic(self._path(snapshot_id), data)
         self._new_bytes = 0
         self.written(snapshot_id)
 
     def read(self, snapshot_id: SnapshotId, position: int, max_bytes: int) -> tuple[int, bytes]:
-        """The size of the file and a piece of it."""
+        """The size of the file, and up to `max_bytes` from `position`."""
         path = self._path(snapshot_id)
         file = self._storage.open(path)
         try:
@@ -99,8 +99,8 @@ class SnapshotStore:
         finally:
             file.close()
 
-    def begun(self) -> None:
-        """A snapshot of everything so far is being written: count anew."""
+    def reset_new_bytes(self) -> None:
+        """A snapshot of the whole log is being written: count the bytes again from 0."""
         self._new_bytes = 0
 
     def written(self, snapshot_id: SnapshotId) -> None:
@@ -109,12 +109,12 @@ class SnapshotStore:
         log.info("snapshot.written", snapshot=snapshot_id.file_name())
 
     def clean(self, log_size: int) -> SnapshotId | None:
-        """Remove what may go; the oldest that stays, or None when nothing went."""
+        """Delete snapshots past their retention. Returns the oldest remaining snapshot, or None without a deletion."""
         cleaned = False
         while len(self.ids) > 1 and self._may_go(log_size):
-            gone = self.ids.pop(0)
-            self._storage.remove(self._path(gone))
-            log.info("snapshot.deleted", snapshot=gone.file_name())
+            snapshot_id = self.ids.pop(0)
+            self._storage.remove(self._path(snapshot_id))
+            log.info("snapshot.deleted", snapshot=snapshot_id.file_name())
             cleaned = True
         return self.ids[0] if cleaned else None
 

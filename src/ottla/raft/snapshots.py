@@ -1,7 +1,7 @@
 """Snapshot files: `<end offset>-<epoch>.checkpoint`, a header record, batches of metadata records, a footer record.
 
-A snapshot stands for every record below its end offset. It is complete when it has its footer; it appears under its
-name only when it is whole and synced. The name 0-0 is the bootstrap checkpoint that formatting writes.
+A snapshot replaces every record below its end offset. A file with a footer is complete; the file gets its name only
+after it is written and synced. The name 0-0 is the bootstrap checkpoint that formatting writes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ BOOTSTRAP_SNAPSHOT = SnapshotId(0, 0)
 
 @dataclass(slots=True)
 class Snapshot:
-    """What a snapshot file says: the metadata frames and the quorum at that point."""
+    """The content of a snapshot file: the metadata frames and the quorum."""
 
     last_contained_timestamp: int = 0
     kraft_version: int = 0
@@ -50,15 +50,15 @@ class Snapshot:
 
 
 def list_snapshots(storage: Storage, log_dir: str) -> list[SnapshotId]:
-    """Oldest first. Files that a crash left half-written are removed."""
-    found = []
+    """The snapshots of a directory, oldest first. Incomplete files of a crash are removed."""
+    snapshot_ids = []
     for name in storage.list_dir(log_dir):
         match = _NAME.fullmatch(name)
         if match:
-            found.append(SnapshotId(int(match[1]), int(match[2])))
+            snapshot_ids.append(SnapshotId(int(match[1]), int(match[2])))
         elif name.endswith(_LEFTOVERS):
             storage.remove(f"{log_dir}/{name}")
-    return sorted(found)
+    return sorted(snapshot_ids)
 
 
 def encode_snapshot(
@@ -83,7 +83,7 @@ def encode_snapshot(
 
 
 def frame_groups(frames: Iterable[bytes], limit: int = MAX_BATCH_BYTES) -> Iterator[list[bytes]]:
-    """Runs of frames that fit one batch each; 32 bytes cover a record's own overhead."""
+    """Groups of frames that fit a batch each; 32 bytes cover the overhead of a record."""
     group: list[bytes] = []
     size = 0
     for frame in frames:
@@ -97,7 +97,7 @@ def frame_groups(frames: Iterable[bytes], limit: int = MAX_BATCH_BYTES) -> Itera
 
 
 def decode_snapshot(data: bytes, name: str) -> Snapshot:
-    """SnapshotError unless header, every CRC and footer are right."""
+    """Raises SnapshotError unless header, every CRC and footer are right."""
     try:
         return _decode(data, name)
     except (KafkaError, DecodeError) as error:
@@ -115,17 +115,17 @@ def _decode(data: bytes, name: str) -> Snapshot:
             snapshot.frames.extend(record.value or b"" for record in iterate_records(data, position))
         else:
             for record in iterate_records(data, position):
-                footer = _apply_control(snapshot, decode_control(record), first=record.offset == 0) or footer
+                footer = _apply_control(snapshot, decode_control(record), is_first=record.offset == 0) or footer
         end = position + header.size
     if not footer or end != len(data):
         raise SnapshotError(f"snapshot {name} is incomplete: it has no footer")
     return snapshot
 
 
-def _apply_control(snapshot: Snapshot, record: Message | None, *, first: bool) -> bool:
-    """Whether the record was the footer."""
-    if first != isinstance(record, SnapshotHeaderRecord):
-        raise SnapshotError("a snapshot begins with its header record and has only one")
+def _apply_control(snapshot: Snapshot, record: Message | None, *, is_first: bool) -> bool:
+    """Returns whether the record is the footer."""
+    if is_first != isinstance(record, SnapshotHeaderRecord):
+        raise SnapshotError("a snapshot must begin with its header record and have no second header record")
     if isinstance(record, SnapshotHeaderRecord):
         snapshot.last_contained_timestamp = record.last_contained_log_timestamp
     elif isinstance(record, KRaftVersionRecord):

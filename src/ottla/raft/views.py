@@ -1,4 +1,4 @@
-"""What the quorum shows of itself: committed batches, and the progress of its replicas (DescribeQuorum)."""
+"""Values that the quorum returns: committed batches, and the progress of its replicas (DescribeQuorum)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ottla.model.ids import NodeId, Uuid
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class CommittedBatch:
     """A committed batch of metadata frames; empty frames for a control batch."""
 
     base_offset: int
@@ -29,7 +29,7 @@ class ReplicaProgress:
 
 @dataclass(frozen=True, slots=True)
 class QuorumView:
-    """What DescribeQuorum tells."""
+    """The content of a DescribeQuorum response."""
 
     leader_id: NodeId
     leader_epoch: int

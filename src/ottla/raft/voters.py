@@ -1,4 +1,4 @@
-"""The voter set: who votes, under which directory id, reachable where. A value; changes make a new one."""
+"""The voter set: ids, directory ids and endpoints of the voters. A value; a change creates a new set."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ottla.protocol.generated.voters_record import Voter as VoterRecord
 
 
 class ReplicaKey(NamedTuple):
-    """A replica is a node with one directory: the same node on a new disk is another replica."""
+    """A replica is a node with its directory: the same node on a new disk is a different replica."""
 
     id: NodeId
     directory_id: Uuid = ZERO_UUID
-    """Zero where it is not known: static voters, and requests of older versions."""
+    """Zero while it is unknown: static voters, and requests of older versions."""
 
     def __str__(self) -> str:
-        """As Kafka spells it in its answers."""
+        """As in Kafka's responses."""
         return f"ReplicaKey(id={self.id}, directoryId={uuid_to_str(self.directory_id)})"
 
     def matches(self, other: ReplicaKey) -> bool:
@@ -63,14 +63,14 @@ class VoterSet:
         return self._by_id.get(node_id)
 
     def contains(self, node_id: NodeId, directory_id: Uuid) -> bool:
-        """A voter with a known directory is only that directory: a replaced disk is another voter."""
+        """A voter with a directory id matches only that directory: a replaced disk is a different voter."""
         voter = self.get(node_id)
         return voter is not None and voter.directory_id in (ZERO_UUID, directory_id)
 
     def with_voter(self, voter: Voter) -> VoterSet:
-        """With this voter in the place of the one with its id, or added."""
-        kept = tuple(voter if known.id == voter.id else known for known in self.voters)
-        return VoterSet(kept if self.get(voter.id) else (*kept, voter))
+        """A set in which `voter` replaces the voter with its id, or is added."""
+        voters = tuple(voter if member.id == voter.id else member for member in self.voters)
+        return VoterSet(voters if self.get(voter.id) else (*voters, voter))
 
     def without(self, node_id: NodeId) -> VoterSet:
         return VoterSet(tuple(voter for voter in self.voters if voter.id != node_id))

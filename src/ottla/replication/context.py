@@ -1,4 +1,4 @@
-"""What all partitions of a node share: who the others are, what time it is, and the way to propose an ISR."""
+"""The shared context of all partitions of a node: the metadata image, the clock, and the sender of ISR proposals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def _nobody_to_ask(_partition: Partition) -> None:
-    """A node without the way to a controller proposes nothing."""
+    """A node without a connection to a controller proposes nothing."""
 
 
 class ReplicaContext:
@@ -33,6 +33,6 @@ class ReplicaContext:
         return self.image.brokers.get(broker_id)
 
     def eligible(self, broker_id: NodeId, broker_epoch: int) -> bool:
-        """Whether a follower may join an ISR: alive, not leaving, and the incarnation that fetched (KIP-903)."""
+        """Whether a follower may join an ISR: not fenced, not shutting down, and with the epoch that fetched (KIP-903)."""
         broker = self.image.brokers.get(broker_id)
         return broker is not None and broker.active and broker_epoch in (-1, broker.epoch)

@@ -1,7 +1,7 @@
-"""Telling the controller in which log directory each replica lies (KIP-858), so that it knows what a failed disk took.
+"""Reports of the log directory of each replica to the controller (KIP-858), which needs them when a disk fails.
 
-One AssignReplicasToDirs request at a time, with all that wait; of one partition only the latest assignment is sent. A
-refusal is tried again, unless the controller does not know the replica.
+One AssignReplicasToDirs request is in flight at a time and carries all pending assignments, the latest of each partition.
+A refused assignment is retried, unless the controller does not have the replica.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _UNKNOWN_REPLICA = frozenset(
 Send = Callable[[AssignReplicasToDirsRequest, Callable[[AssignReplicasToDirsResponse | None], None]], None]
 
 
-class _Assignment(NamedTuple):
+class _DirectoryAssignment(NamedTuple):
     directory_id: Uuid | None
     """None: the directory of the partition's log at the time of sending."""
     on_accepted: Callable[[], None] | None
@@ -47,52 +47,52 @@ class DirectoryAssignments:
         self._context = context
         self._timers = timers
         self._send = send
-        self._waiting: dict[Partition, _Assignment] = {}
-        self._sent: dict[Partition, _Assignment] = {}
+        self._pending: dict[Partition, _DirectoryAssignment] = {}
+        self._in_flight: dict[Partition, _DirectoryAssignment] = {}
         self._busy = False
 
     def assign(
         self, partition: Partition, directory_id: Uuid | None = None, on_accepted: Callable[[], None] | None = None
     ) -> None:
-        """Tell the controller where the partition's log lies, or that it is `directory_id`'s from now on, which may also
-        be the directory that failed. `on_accepted` is called when the controller has recorded it.
+        """Report the directory of the partition's log, or `directory_id`, which may be a directory that failed.
+        `on_accepted` is called when the controller has recorded the assignment.
         """
-        self._waiting[partition] = _Assignment(directory_id, on_accepted)
+        self._pending[partition] = _DirectoryAssignment(directory_id, on_accepted)
         if not self._busy:
             self._busy = True
             self._timers.call_soon(self._flush)
 
     def _flush(self) -> None:
-        self._sent = {}
+        self._in_flight = {}
         directories: dict[Uuid, dict[Uuid, TopicData]] = {}
-        for partition in list(self._waiting)[:MAX_AT_ONCE]:
-            assignment = self._waiting.pop(partition)
-            directory = assignment.directory_id
-            if directory is None:
+        for partition in list(self._pending)[:MAX_AT_ONCE]:
+            assignment = self._pending.pop(partition)
+            directory_id = assignment.directory_id
+            if directory_id is None:
                 log_dir = partition.log.log_dir
-                directory = ZERO_UUID if log_dir.offline else log_dir.directory_id
-            if directory == ZERO_UUID:
+                directory_id = ZERO_UUID if log_dir.offline else log_dir.directory_id
+            if directory_id == ZERO_UUID:
                 continue
-            self._sent[partition] = assignment
-            topics = directories.setdefault(directory, {})
+            self._in_flight[partition] = assignment
+            topics = directories.setdefault(directory_id, {})
             topic = topics.setdefault(partition.topic_id, TopicData(partition.topic_id, []))
             topic.partitions.append(PartitionData(partition.topic_partition.partition))
         if not directories:
             self._busy = False
             return
         context = self._context
-        data = [DirectoryData(directory, list(topics.values())) for directory, topics in directories.items()]
+        data = [DirectoryData(directory_id, list(topics.values())) for directory_id, topics in directories.items()]
         self._send(AssignReplicasToDirsRequest(context.node_id, context.broker_epoch, data), self._on_response)
 
     def _on_response(self, response: AssignReplicasToDirsResponse | None) -> None:
         refused = self._refused(response)
         for partition in refused:
-            self._waiting.setdefault(partition, self._sent[partition])
-        accepted = [each for partition, each in self._sent.items() if partition not in refused]
-        self._sent = {}
+            self._pending.setdefault(partition, self._in_flight[partition])
+        accepted = [assignment for partition, assignment in self._in_flight.items() if partition not in refused]
+        self._in_flight = {}
         if refused:
             self._timers.call_later(RETRY_MS, self._flush)
-        elif self._waiting:
+        elif self._pending:
             self._timers.call_soon(self._flush)
         else:
             self._busy = False
@@ -101,11 +101,11 @@ class DirectoryAssignments:
                 assignment.on_accepted()
 
     def _refused(self, response: AssignReplicasToDirsResponse | None) -> list[Partition]:
-        """Those to send again; those that the controller does not know are forgotten."""
+        """The partitions to send again. Partitions that the controller does not have are dropped."""
         if response is None or response.error_code:
             if response is not None:
                 log.warning("directories.not_assigned", reason=ErrorCode(response.error_code).name)
-            return list(self._sent)
+            return list(self._in_flight)
         codes = {
             (topic.topic_id, partition.partition_index): ErrorCode(partition.error_code)
             for directory in response.directories
@@ -113,10 +113,10 @@ class DirectoryAssignments:
             for partition in topic.partitions
         }
         refused = []
-        for partition in list(self._sent):
+        for partition in list(self._in_flight):
             code = codes.get((partition.topic_id, partition.topic_partition.partition))
             if code in _UNKNOWN_REPLICA:
-                del self._sent[partition]
+                del self._in_flight[partition]
             elif code is not ErrorCode.NONE:
                 log.warning("directory.not_assigned", partition=str(partition.topic_partition), reason=str(code))
                 refused.append(partition)

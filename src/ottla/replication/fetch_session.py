@@ -14,45 +14,47 @@ Key = tuple[Uuid, int]
 
 
 class FollowerSession:
-    __slots__ = ("_told", "epoch", "id")
+    __slots__ = ("_partitions", "epoch", "id")
 
     def __init__(self) -> None:
         self.id = 0
         self.epoch = INITIAL_EPOCH
-        self._told: dict[Key, FetchPartition] = {}
+        self._partitions: dict[Key, FetchPartition] = {}
 
     def reset(self) -> None:
-        """The next request opens a new session with everything in it."""
+        """The next request opens a new session with all partitions."""
         self.id = 0
         self.epoch = INITIAL_EPOCH
-        self._told = {}
+        self._partitions = {}
 
-    def told(self, wanted: dict[Key, FetchPartition]) -> tuple[list[FetchTopic], list[ForgottenTopic]]:
-        """What to name and what to take out so that the leader's session holds exactly `wanted`."""
-        changed = [(key, item) for key, item in wanted.items() if not _same(self._told.get(key), item)]
-        gone = [key for key in self._told if key not in wanted]
-        self._told = wanted
+    def update(self, partitions: dict[Key, FetchPartition]) -> tuple[list[FetchTopic], list[ForgottenTopic]]:
+        """The topics to add and to remove so that the leader's session holds exactly `partitions`."""
+        changed_partitions = [
+            (key, partition) for key, partition in partitions.items() if not _same(self._partitions.get(key), partition)
+        ]
+        removed_keys = [key for key in self._partitions if key not in partitions]
+        self._partitions = partitions
         topics: dict[Uuid, FetchTopic] = {}
-        for (topic_id, _), item in changed:
-            topics.setdefault(topic_id, FetchTopic(topic_id=topic_id, partitions=[])).partitions.append(item)
-        return list(topics.values()), _forgotten(gone)
+        for (topic_id, _), partition in changed_partitions:
+            topics.setdefault(topic_id, FetchTopic(topic_id=topic_id, partitions=[])).partitions.append(partition)
+        return list(topics.values()), _forgotten(removed_keys)
 
-    def answered(self, session_id: int) -> None:
+    def on_response(self, session_id: int) -> None:
         if self.epoch == INITIAL_EPOCH:
             self.id = session_id
             if session_id == 0:
-                self._told = {}  # the leader keeps no session for us: name everything each time
+                self._partitions = {}  # the leader keeps no session: every request names all partitions
                 return
         self.epoch = self.epoch % _MAX_EPOCH + 1
 
 
-def _same(told: FetchPartition | None, item: FetchPartition) -> bool:
+def _same(previous: FetchPartition | None, partition: FetchPartition) -> bool:
     return (
-        told is not None
-        and told.fetch_offset == item.fetch_offset
-        and told.current_leader_epoch == item.current_leader_epoch
-        and told.log_start_offset == item.log_start_offset
-        and told.last_fetched_epoch == item.last_fetched_epoch
+        previous is not None
+        and previous.fetch_offset == partition.fetch_offset
+        and previous.current_leader_epoch == partition.current_leader_epoch
+        and previous.log_start_offset == partition.log_start_offset
+        and previous.last_fetched_epoch == partition.last_fetched_epoch
     )
 
 

@@ -1,4 +1,4 @@
-"""Which leader each partition follows: one fetcher per source broker, made and dropped as the metadata says."""
+"""The fetchers of a node, one for each source broker. The metadata decides which leader a partition follows."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Fetchers:
         self.by_source: dict[NodeId, ReplicaFetcher] = {}
         self._source_of: dict[Partition, NodeId] = {}
         self.on_changed: Callable[[NodeId], None] = _nobody
-        """Called with a source whose fetcher has something new to ask for."""
+        """Called with a source broker whose fetcher has a new partition."""
 
     def assign(self, partition: Partition) -> None:
-        """Follow the partition's leader, or nobody when we lead or nobody does."""
+        """Follow the partition's leader; without a leader, or as the leader, fetch nothing."""
         leader = partition.leader_id
-        old = self._source_of.get(partition)
-        if old is not None and old != leader:
+        source = self._source_of.get(partition)
+        if source is not None and source != leader:
             self.forget(partition)
         if leader < 0 or leader == self._context.node_id:
             return

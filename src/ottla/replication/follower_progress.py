@@ -1,7 +1,7 @@
-"""A follower as its leader sees it: how far it has fetched, when it was last caught up, which incarnation it is.
+"""The progress of a follower as its leader sees it: fetch offset, time of the last catch-up, broker epoch.
 
-Only a fetch of the follower and its leaving the ISR change this, and only forward in broker epochs (KIP-903): what a
-dead incarnation asked for must not count for the living one.
+Only a fetch of the follower and its removal from the ISR change the progress. Broker epochs only rise (KIP-903): a fetch
+of a dead incarnation must not count for the current incarnation.
 """
 
 from __future__ import annotations
@@ -36,13 +36,15 @@ class FollowerProgress:
     def fetched(
         self, offset: Offset, log_start_offset: Offset, broker_epoch: int, leader_end: Offset, now_ms: float
     ) -> None:
-        """It asks for `offset`, so it has everything before. KafkaError when that is a dead incarnation speaking."""
+        """The follower fetches from `offset`: its log holds all records before. Raises KafkaError for an old broker epoch."""
         if broker_epoch < self.broker_epoch and broker_epoch != UNKNOWN_EPOCH:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker epoch {broker_epoch} of {self.id} is over")
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {self.id} has registered again since epoch {broker_epoch}"
+            )
         if offset >= leader_end:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
         elif offset >= self._last_fetch_leader_end:
-            # It has all that there was when it last asked.
+            # The follower has all records that the leader had at the fetch before.
             self.last_caught_up_ms = max(self.last_caught_up_ms, self._last_fetch_ms)
         self._last_fetch_leader_end = leader_end
         self._last_fetch_ms = now_ms
@@ -51,8 +53,8 @@ class FollowerProgress:
         self.broker_epoch = max(broker_epoch, self.broker_epoch)
 
     def left_isr(self, last_caught_up_ms: float) -> None:
-        """The controller took the follower out of the ISR: its progress counts again from its next fetch. The log
-        directory of its replica may have failed while its broker is alive, and then that fetch never comes.
+        """The controller has removed the follower from the ISR: its progress counts again from its next fetch. If the log
+        directory of the replica has failed while its broker is alive, that fetch never comes.
         """
         self.log_end_offset = UNKNOWN_OFFSET
         self.last_caught_up_ms = self._last_fetch_ms = last_caught_up_ms

@@ -1,9 +1,8 @@
 """The moves of this node's replicas between its log directories (AlterReplicaLogDirs, KIP-113 and KIP-858).
 
-A copy that has caught up is first assigned to its directory at the controller, then promoted: when the partition has its
-name in the target directory, the metadata says so already. In between the metadata is ahead of the disk; a move that
-ends there gives the assignment back, also to a source that failed, so that the controller takes the leadership away for
-the right directory. A full disk only delays a move.
+When a copy has caught up, the controller first records its directory; then the copy is promoted. In between the metadata
+is ahead of the disk. A move that ends there returns the assignment to the source directory, even to a failed directory:
+the controller then moves the leadership for the right directory. A full disk only delays a move.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ log = get_logger(__name__)
 FULL_DISK_PAUSE_MS = 1_000
 LAST_PIECE_BYTES = 1024 * 1024
 TURN_MS = 5.0
-"""How long a turn over all moves may hold the loop. The step that is under way then, at most one promotion, ends first."""
+"""The time that a turn over all moves may hold the loop. A step that has begun, at most a promotion, ends first."""
 
 
 class Stage(enum.Enum):
     COPYING = enum.auto()
     ASSIGNING = enum.auto()
-    """The controller was asked to record the target directory."""
+    """The request to record the target directory is on its way to the controller."""
     ASSIGNED = enum.auto()
     """The metadata names the target directory."""
     PROMOTING = enum.auto()
@@ -69,8 +68,8 @@ class ReplicaMoves:
     # Beginning and ending
 
     def begin(self, partition: Partition, path: str) -> None:
-        """Move the replica into the directory `path`; a move under way to another directory ends. KafkaError when the
-        directory cannot take it, and then a move under way goes on."""
+        """Move the replica into the directory `path`; a running move to a different directory ends. Raises KafkaError
+        when the directory refuses the replica; a running move then continues."""
         tp = partition.topic_partition
         target = self._logs.directory(path)
         self._logs.moves.check_target(tp, target)
@@ -85,7 +84,7 @@ class ReplicaMoves:
             self._moves[tp] = Move(partition, future)
 
     def resume(self, partition: Partition, assigned: Uuid) -> None:
-        """Go on with a move that a restart interrupted; `assigned` is the directory that the metadata names."""
+        """Continue a move that a restart interrupted; `assigned` is the directory in the metadata."""
         future = self._logs.moves.future(partition.topic_partition)
         if future is not None:
             move = self._moves[partition.topic_partition] = Move(partition, future)
@@ -107,7 +106,7 @@ class ReplicaMoves:
         return move is not None and move.stage is not Stage.COPYING and directory_id == move.target_id
 
     def _end(self, move: Move, *, keep_copy: bool = False) -> None:
-        """Give the move up, and with it what the controller has recorded for it."""
+        """End the move, and return the assignment that the controller has recorded for it."""
         tp = move.partition.topic_partition
         del self._moves[tp]
         if not keep_copy:
@@ -117,7 +116,7 @@ class ReplicaMoves:
             directories.assign(move.partition, move.partition.log.log_dir.directory_id)
 
     def _check_directories(self, move: Move) -> bool:
-        """End a move whose copy or source is lost with its directory; the files stay for the next start."""
+        """End a move whose source or copy is in a failed directory; the files stay. Returns whether the move continues."""
         source_failed = move.partition.log.log_dir.offline
         target_failed = self._logs.moves.future(move.partition.topic_partition) is not move.future
         if move.stage is Stage.PROMOTING or not (source_failed or target_failed):
@@ -130,22 +129,22 @@ class ReplicaMoves:
     # Copying
 
     def advance(self, max_bytes: int) -> bool:
-        """Copy up to about `max_bytes` of all moves together, promote those that are assigned; whether there is more to
-        do at once. Assigned moves come first and are not limited: the metadata is ahead of them.
+        """Copy up to about `max_bytes` of all moves together and promote assigned moves. Returns whether more work is
+        due at once. Assigned moves come first and without a limit: the metadata is ahead of them.
         """
-        copied, until_ms = self._logs.moves.copied_bytes, self._clock.monotonic_ms() + TURN_MS
+        copied_before, until_ms = self._logs.moves.copied_bytes, self._clock.monotonic_ms() + TURN_MS
         busy = False
-        for move in sorted(self, key=lambda each: each.stage is not Stage.ASSIGNED):
-            left = max_bytes - (self._logs.moves.copied_bytes - copied)
-            if self._clock.monotonic_ms() > until_ms or (left <= 0 and move.stage is not Stage.ASSIGNED):
+        for move in sorted(self, key=lambda move: move.stage is not Stage.ASSIGNED):
+            remaining_bytes = max_bytes - (self._logs.moves.copied_bytes - copied_before)
+            if self._clock.monotonic_ms() > until_ms or (remaining_bytes <= 0 and move.stage is not Stage.ASSIGNED):
                 return True
             if self._check_directories(move) and move.paused_until_ms <= self._clock.monotonic_ms():
-                self._try(move, LAST_PIECE_BYTES if move.stage is Stage.ASSIGNED else left)
+                self._try(move, LAST_PIECE_BYTES if move.stage is Stage.ASSIGNED else remaining_bytes)
                 busy |= self._comes_last(move) and not move.paused
         return busy
 
     def _comes_last(self, move: Move) -> bool:
-        """The next turn begins with the others; whether the move is still under way."""
+        """Put the move behind all other moves. Returns whether it still runs."""
         tp = move.partition.topic_partition
         if self._moves.get(tp) is not move:
             return False
@@ -175,23 +174,25 @@ class ReplicaMoves:
         partition = move.partition
         if not self._logs.moves.copy(partition.topic_partition, max_bytes, self._clock.time_ms()):
             return
-        directories = self._directories_to_tell(move)
+        directories = self._directories_to_notify(move)
         if move.stage is Stage.ASSIGNED or directories is None:
             self._promote(move)
         elif move.stage is Stage.COPYING:
             move.stage = Stage.ASSIGNING
             directories.assign(partition, move.target_id, partial(self._on_accepted, move))
 
-    def _directories_to_tell(self, move: Move) -> DirectoryAssignments | None:
-        """None where the metadata has no directories: before metadata.version 17."""
+    def _directories_to_notify(self, move: Move) -> DirectoryAssignments | None:
+        """The reports to the controller; None before metadata.version 17, whose metadata has no directories."""
         partition = move.partition
         registration = partition.context.image.partition(*partition.topic_partition)
-        known = registration is not None and bool(registration.directories) and move.target_id != ZERO_UUID
-        return self._directories() if known else None
+        has_directories = registration is not None and bool(registration.directories) and move.target_id != ZERO_UUID
+        return self._directories() if has_directories else None
 
     def _on_accepted(self, move: Move) -> None:
-        """The next turn promotes it. Not here: the controller's answer may be about two thousand replicas."""
-        if self._moves.get(move.partition.topic_partition) is move:  # else its end has given the assignment back
+        """The next turn promotes the copy. Not here: the controller's response may cover two thousand replicas."""
+        if (
+            self._moves.get(move.partition.topic_partition) is move
+        ):  # else the end of the move has returned the assignment
             move.stage = Stage.ASSIGNED
 
     def _promote(self, move: Move) -> None:

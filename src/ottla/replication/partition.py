@@ -1,8 +1,8 @@
-"""One partition on this node: its log, its leadership, and those who wait for its high watermark.
+"""A partition on this node: its log, its state, and the waiters for its high watermark.
 
-The high watermark moves only here. With this node as the only replica it follows the log's end, with followers it is
-what `Leading` finds committed, and as a follower it is the leader's word. Appends, reads and offset look-ups check
-leadership and epoch first, so that no caller has to.
+The high watermark moves only here. For an only replica it follows the log's end; with followers it is the offset that
+`LeaderState` counts as committed; a follower uses the leader's value. The state changes only by `partition_states.py`.
+Appends check leadership and epoch here; for a read the caller first calls `require_leader` or `require_epoch`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,15 @@ from typing import TYPE_CHECKING
 from ottla.log.validation import AppendOrigin
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import LeaderEpoch, NodeId, Offset, TimestampMs, TopicPartition, Uuid
-from ottla.replication import following
-from ottla.replication.leading import Leading, Proposal
+from ottla.replication import follower_log
+from ottla.replication.leader_state import LeaderState, Proposal
+from ottla.replication.partition_states import (
+    FIRST_STATE,
+    PartitionEvent,
+    PartitionState,
+    metadata_event,
+    next_state,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -30,52 +37,54 @@ READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 
 _NO_LEADER_EPOCH = -1
+_LEADER = PartitionState.LEADER
 
 
 class Partition:
     __slots__ = (
-        "_node_id", "_tail_waiters", "_waiters", "context", "isr", "leader_epoch", "leader_id", "leading", "log",
-        "partition_epoch", "replicas", "topic_id", "topic_partition",
+        "_tail_waiters", "_waiters", "context", "isr", "leader_epoch", "leader_id", "leader_state", "log",
+        "partition_epoch", "replicas", "state", "topic_id", "topic_partition",
     )  # fmt: skip
 
     def __init__(
         self, context: ReplicaContext, topic_partition: TopicPartition, topic_id: Uuid, log: PartitionLog
     ) -> None:
         self.context = context
-        self._node_id = context.node_id
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.log = log
+        self.state = FIRST_STATE
         self.leader_id: NodeId = -1
         self.leader_epoch: LeaderEpoch = -1
         self.partition_epoch = -1
         self.isr: tuple[NodeId, ...] = ()
         self.replicas: tuple[NodeId, ...] = ()
-        self.leading: Leading | None = None
-        """Set while we lead a partition that has other replicas."""
+        self.leader_state: LeaderState | None = None
+        """Set while this node leads a partition with followers."""
         self._waiters: dict[object, Callable[[], None]] = {}
         self._tail_waiters: dict[object, Callable[[], None]] = {}
 
     def apply(self, registration: PartitionRegistration) -> None:
-        """Take leadership and ISR from the metadata."""
+        """Apply leader, replicas and ISR of the metadata."""
         epoch = registration.partition_epoch
         if epoch < self.partition_epoch or (epoch == self.partition_epoch and self.leader_id == registration.leader):
             return
         new_epoch = registration.leader_epoch != self.leader_epoch
-        led = self.leader_id == self._node_id
+        was_leader = self.is_leader
+        self.state = next_state(self.state, metadata_event(registration, self.context.node_id))
         self.leader_id = registration.leader
         self.leader_epoch = registration.leader_epoch
         self.partition_epoch = epoch
         self.isr = registration.isr
         self.replicas = registration.replicas
-        if self.leader_id != self._node_id or len(self.replicas) == 1:
-            self.leading = None
-        elif self.leading is None or new_epoch:
-            self.leading = Leading(self)
+        if not self.is_leader or len(self.replicas) == 1:
+            self.leader_state = None
+        elif self.leader_state is None or new_epoch:
+            self.leader_state = LeaderState(self)
         else:
-            self.leading.committed_changed()
-        if led and (new_epoch or not self.is_leader):
-            # Who waits for this epoch's commits, or for more of its records, must look again.
+            self.leader_state.committed_changed()
+        if was_leader and (new_epoch or not self.is_leader):
+            # Waiters for commits or records of the former epoch check the partition again.
             self._notify()
             self._wake_tail()
         self._advance_high_watermark()
@@ -83,20 +92,20 @@ class Partition:
     def isr_altered(
         self, proposal: Proposal, isr: tuple[NodeId, ...], leader_epoch: LeaderEpoch, partition_epoch: int
     ) -> None:
-        """The controller has taken our proposal; its answer may come before the metadata or after."""
-        leading = self.leading
-        if leading is None or leading.pending is not proposal or leader_epoch != self.leader_epoch:
+        """The controller has accepted the proposal; its response may arrive before the metadata or after."""
+        leader_state = self.leader_state
+        if leader_state is None or leader_state.pending is not proposal or leader_epoch != self.leader_epoch:
             return
         if partition_epoch < self.partition_epoch:
             return
         self.isr = isr
         self.partition_epoch = partition_epoch
-        leading.committed_changed()
+        leader_state.committed_changed()
         self._advance_high_watermark()
 
     @property
     def is_leader(self) -> bool:
-        return self.leader_id == self._node_id
+        return self.state is _LEADER
 
     @property
     def under_replicated(self) -> bool:
@@ -108,25 +117,25 @@ class Partition:
 
     @property
     def high_watermark_lags(self) -> bool:
-        """We lead since a moment ago, and the leader before us may have told clients a higher one (KIP-207)."""
-        return self.leading is not None and self.leading.epoch_start_offset > self.log.high_watermark
+        """This node is a new leader, and clients may have seen a higher value of the former leader (KIP-207)."""
+        return self.leader_state is not None and self.leader_state.epoch_start_offset > self.log.high_watermark
 
     def require_epoch(self, current_leader_epoch: LeaderEpoch = _NO_LEADER_EPOCH) -> None:
-        """KafkaError unless the client's leader epoch is ours: for readers that any replica may serve (KIP-392)."""
+        """Raises KafkaError unless the client's leader epoch is current: for reads from any replica (KIP-392)."""
         if current_leader_epoch not in (_NO_LEADER_EPOCH, self.leader_epoch):
             if current_leader_epoch < self.leader_epoch:
                 raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
-        if self.leader_id != self._node_id:
+        if self.state is not _LEADER:
             self.log.log_dir.check_online()
 
     def require_leader(self, current_leader_epoch: LeaderEpoch = _NO_LEADER_EPOCH) -> None:
-        """KafkaError unless we lead, and at the epoch that the client believes in (KIP-320)."""
+        """Raises KafkaError unless this node leads, in the client's leader epoch (KIP-320)."""
         if current_leader_epoch not in (_NO_LEADER_EPOCH, self.leader_epoch):
             if current_leader_epoch < self.leader_epoch:
                 raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
-        if self.leader_id != self._node_id:
+        if self.state is not _LEADER:
             self.log.log_dir.check_online()
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
@@ -137,23 +146,23 @@ class Partition:
         now_ms: int,
         required_acks: int = -1,
         version: int = 13,
-        guard: Verification | None = None,
+        verification_guard: Verification | None = None,
         validated: ValidatedBatches | None = None,
         on_loop: bool = False,
     ) -> AppendResult:
-        """Append what a Produce request of `version` carries; `batches` is patched in place. `validated` and
-        `on_loop` as the log's.
+        """Append the batches of a Produce request of `version`; `batches` is patched in place. `validated` and `on_loop`
+        have the meaning of the log's parameters.
         """
-        if self.leader_id != self._node_id:
+        if self.state is not _LEADER:
             self.require_leader()
         if required_acks == -1 and len(self.isr) < len(self.replicas):
             self._require_min_isr()
         result = self.log.append_as_leader(
-            batches, leader_epoch=self.leader_epoch, now_ms=now_ms, version=version, guard=guard,
+            batches, leader_epoch=self.leader_epoch, now_ms=now_ms, version=version, guard=verification_guard,
             validated=validated, on_loop=on_loop,
         )  # fmt: skip
         if result.flush_due:
-            # flush.messages asks for a sync before the answer; whoever sets it pays for it here, on the loop.
+            # flush.messages requires a sync before the response; the sync blocks the loop here.
             self.log.flush(now_ms)
         self._advance_high_watermark()
         if self._tail_waiters:
@@ -165,7 +174,7 @@ class Partition:
         batches: bytearray | memoryview,
         *,
         now_ms: int,
-        guard: Verification | None = None,
+        verification_guard: Verification | None = None,
         transaction_version: int = 0,
     ) -> AppendResult:
         """Append a coordinator's own batch (group metadata, offsets, transaction state, markers)."""
@@ -176,7 +185,7 @@ class Partition:
             leader_epoch=self.leader_epoch,
             now_ms=now_ms,
             origin=AppendOrigin.COORDINATOR,
-            guard=guard,
+            guard=verification_guard,
             transaction_version=transaction_version,
         )
         self._advance_high_watermark()
@@ -185,9 +194,9 @@ class Partition:
         return result
 
     def _require_min_isr(self) -> None:
-        # A topic never needs more replicas in sync than it has.
-        wanted = min(self.log.config.min_insync_replicas, len(self.replicas))
-        if len(self.isr) < wanted:
+        # At most the number of replicas.
+        min_isr = min(self.log.config.min_insync_replicas, len(self.replicas))
+        if len(self.isr) < min_isr:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"The size of the current ISR {set(self.isr)} is insufficient to satisfy the min.isr requirement of "
@@ -199,28 +208,28 @@ class Partition:
         return self.log.last_stable_offset if isolation_level == READ_COMMITTED else self.log.high_watermark
 
     def read(self, offset: Offset, max_bytes: int, *, isolation_level: int, min_one_batch: bool) -> LogSlice:
-        """Batches from `offset`, up to what the isolation level allows; OFFSET_OUT_OF_RANGE outside the log."""
+        """Batches from `offset`, up to `readable_end`. Raises OFFSET_OUT_OF_RANGE outside the log."""
         return self.log.read(
             offset, max_bytes, max_offset=self.readable_end(isolation_level), min_one_batch=min_one_batch
         )
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
-        """The largest epoch <= `epoch` and where it ends; (-1, -1) when that is unknown.
+        """The largest epoch <= `epoch` and its end offset; (-1, -1) when that is unknown.
 
-        The log learns an epoch with its first batch, so that a start with 10,000 partitions does not write as many
-        files; an epoch without a batch ends where it began, at the log's end.
+        The log stores an epoch with its first batch, so that a start with 10,000 partitions does not write as many files.
+        An epoch without a batch ends where it began, at the log's end.
         """
         if epoch == self.leader_epoch:
             return epoch, self.log.log_end_offset
         latest = self.log.latest_epoch
-        untold = epoch != _NO_LEADER_EPOCH and (latest < 0 or latest < epoch)
-        if untold and epoch < self.leader_epoch and self.is_leader:
-            # As if our own epoch stood in the log, at its end: what was before it ends there too.
+        is_unwritten = epoch != _NO_LEADER_EPOCH and (latest < 0 or latest < epoch)
+        if is_unwritten and epoch < self.leader_epoch and self.is_leader:
+            # As if the current epoch were stored at the log's end: the epoch before ends there too.
             return (epoch if latest < 0 else latest), self.log.log_end_offset
         return self.log.end_offset_for_epoch(epoch) or (-1, -1)
 
     def delete_records_before(self, offset: Offset) -> Offset:
-        """Move the log's start up to `offset` (-1: the high watermark); the new low watermark."""
+        """Move the log's start up to `offset` (-1: the high watermark); returns the new low watermark."""
         self.require_leader()
         if offset == -1:
             offset = self.high_watermark
@@ -232,43 +241,43 @@ class Partition:
 
     @property
     def low_watermark(self) -> Offset:
-        """The log start offset that every replica that is alive has reached."""
-        if self.leading is None:
+        """The log start offset that all replicas of active brokers have reached."""
+        if self.leader_state is None:
             return self.log.log_start_offset
         brokers = self.context.image.brokers
-        return self.leading.low_watermark(r for r in self.replicas if r in brokers and not brokers[r].fenced)
+        return self.leader_state.low_watermark(r for r in self.replicas if r in brokers and not brokers[r].fenced)
 
     # Followers
 
     def follower_fetched(
         self, follower_id: NodeId, broker_epoch: int, offset: Offset, log_start_offset: Offset, now_ms: float
     ) -> None:
-        """A follower asks for `offset`: note its progress, maybe let it into the ISR, maybe commit."""
-        leading = self.leading
-        follower = leading.followers.get(follower_id) if leading is not None else None
-        if leading is None or follower is None:
-            # Its metadata may be ahead of ours; if it is not, it has no business here.
+        """A follower fetches from `offset`: record its progress, propose it for the ISR, move the high watermark."""
+        leader_state = self.leader_state
+        follower = leader_state.followers.get(follower_id) if leader_state is not None else None
+        if leader_state is None or follower is None:
+            # The follower may have newer metadata; otherwise the request is wrong.
             raise KafkaError(
                 ErrorCode.UNKNOWN_LEADER_EPOCH, f"{follower_id} is not a replica of {self.topic_partition}"
             )
         before, before_start = follower.log_end_offset, follower.log_start_offset
         follower.fetched(offset, log_start_offset, broker_epoch, self.log.log_end_offset, now_ms)
-        if leading.pending is None and follower_id not in self.isr:
-            leading.maybe_expand(follower)
+        if leader_state.pending is None and follower_id not in self.isr:
+            leader_state.maybe_expand(follower)
         if offset != before:
             self._advance_high_watermark()
         if log_start_offset != before_start and self._waiters:
             self._notify()
 
     def append_as_follower(self, batches: Buffer, *, leader_epoch: LeaderEpoch, now_ms: TimestampMs) -> None:
-        """Append what the leader of `leader_epoch` sent."""
+        """Append batches of the leader of `leader_epoch`."""
         self.require_following(leader_epoch)
-        result = following.append(self.log, batches, leader_epoch, now_ms)
+        result = follower_log.append(self.log, batches, leader_epoch, now_ms)
         if result is not None and result.flush_due:
             self.log.flush(now_ms)
 
     def follow_watermarks(self, high_watermark: Offset, log_start_offset: Offset) -> None:
-        """The leader's word on what is committed and what is deleted, as far as our log reaches."""
+        """Apply the leader's high watermark and log start offset, within this log."""
         log = self.log
         if high_watermark > log.high_watermark and log.advance_high_watermark(high_watermark) and self._waiters:
             self._notify()
@@ -278,24 +287,24 @@ class Partition:
     def truncate_by(
         self, epoch: LeaderEpoch, end_offset: Offset, *, leader_epoch: LeaderEpoch, now_ms: TimestampMs
     ) -> None:
-        """Our log left the leader's: its `epoch` ends at `end_offset`."""
+        """The logs diverge: the leader's `epoch` ends at `end_offset`."""
         self.require_following(leader_epoch)
-        self.log.truncate_to(following.truncation_offset(self.log, epoch, end_offset), now_ms)
+        self.log.truncate_to(follower_log.truncation_offset(self.log, epoch, end_offset), now_ms)
 
     def require_following(self, leader_epoch: LeaderEpoch) -> None:
         if self.leader_epoch != leader_epoch or self.is_leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
-    # The high watermark and those who wait for it
+    # The high watermark and its waiters
 
     def _advance_high_watermark(self) -> None:
-        if self.leading is not None:
-            committed = self.leading.committed_offset()
+        if self.leader_state is not None:
+            committed = self.leader_state.committed_offset()
             if committed > self.log.high_watermark:
                 self.log.advance_high_watermark(committed)
                 if self._waiters:
                     self._notify()
-        elif len(self.isr) == 1 and self.leader_id == self._node_id:
+        elif len(self.isr) == 1 and self.state is _LEADER:
             end = self.log.log_end_offset
             if end > self.log.high_watermark:
                 self.log.advance_high_watermark(end)
@@ -303,7 +312,7 @@ class Partition:
                     self._notify()
 
     def watch_tail(self, key: object, callback: Callable[[], None]) -> None:
-        """As `watch`, for a follower: whenever the log grows, its start moves or we lead no more."""
+        """As `watch`, for a follower: whenever the log grows, its start moves or this node stops leading."""
         self._tail_waiters[key] = callback
 
     def unwatch_tail(self, key: object) -> None:
@@ -314,7 +323,7 @@ class Partition:
             callback()
 
     def when_committed(self, offset: Offset, callback: Callable[[ErrorCode], None]) -> object:
-        """Call `callback` once: NONE when everything below `offset` is committed by enough replicas, or why it is not.
+        """Call `callback` once: with NONE when enough replicas have committed the log below `offset`, or with the error.
 
         Returns the key to `unwatch` when the caller gives up.
         """
@@ -337,20 +346,20 @@ class Partition:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if self.log.high_watermark < offset:
             return None
-        leading = self.leading
-        if leading is not None and len(leading.maximal_isr) < leading.min_isr:
+        leader_state = self.leader_state
+        if leader_state is not None and len(leader_state.maximal_isr) < leader_state.min_isr:
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return ErrorCode.NONE
 
     def watch(self, key: object, callback: Callable[[], None]) -> None:
-        """Call `callback` whenever the high watermark moves or the partition goes away, until `unwatch(key)`."""
+        """Call `callback` whenever the high watermark moves or the partition stops, until `unwatch(key)`."""
         self._waiters[key] = callback
 
     def unwatch(self, key: object) -> None:
         self._waiters.pop(key, None)
 
     def when_high_watermark(self, offset: Offset, callback: Callable[[], None]) -> None:
-        """Call `callback` once, when everything below `offset` is committed; at once when it already is."""
+        """Call `callback` once, as soon as the log below `offset` is committed."""
         if self.high_watermark >= offset:
             callback()
             return
@@ -367,10 +376,11 @@ class Partition:
         for callback in list(self._waiters.values()):
             callback()
 
-    def gone(self) -> None:
-        """The partition is deleted, moved away or its disk failed: whoever waits must look again and get an error."""
+    def stop(self, event: PartitionEvent) -> None:
+        """The replica is removed or its disk failed: every waiter checks the partition again and gets an error."""
+        self.state = next_state(self.state, event)
         self.leader_id = -1
-        self.leading = None
+        self.leader_state = None
         self._notify()
         self._wake_tail()
         self._waiters.clear()

@@ -1,4 +1,4 @@
-"""ISR proposals on their way to the controller: one AlterPartition request at a time, all waiting ones in it."""
+"""ISR proposals to the controller: one AlterPartition request at a time, with all pending proposals."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ottla.protocol.generated.alter_partition_request import (
     TopicData,
 )
 from ottla.protocol.generated.alter_partition_response import AlterPartitionResponse
-from ottla.protocol.generated.alter_partition_response import PartitionData as Altered
-from ottla.replication.leading import Proposal
+from ottla.protocol.generated.alter_partition_response import PartitionData as AlteredPartition
+from ottla.replication.leader_state import Proposal
 
 if TYPE_CHECKING:
     from ottla.env.seams import Timers
@@ -28,7 +28,7 @@ log = get_logger(__name__)
 RETRY_MS = 50
 
 Send = Callable[[AlterPartitionRequest, Callable[[AlterPartitionResponse | None], None]], None]
-"""Send to the active controller and call back with its answer, or with None when there was none."""
+"""Send to the active controller and call back with its response, or with None after a failure."""
 
 Key = tuple[Uuid, int]
 
@@ -38,37 +38,37 @@ class IsrProposals:
         self._context = context
         self._timers = timers
         self._send = send
-        self._waiting: dict[Key, Partition] = {}
-        self._sent: dict[Key, tuple[Partition, Proposal]] = {}
+        self._pending: dict[Key, Partition] = {}
+        self._in_flight: dict[Key, tuple[Partition, Proposal]] = {}
         self._busy = False
 
     def propose(self, partition: Partition) -> None:
-        """Send what the partition has pending, together with all that come in this turn of the loop."""
-        self._waiting[partition.topic_id, partition.topic_partition.partition] = partition
+        """Send the pending proposal of the partition, together with all proposals of this turn of the loop."""
+        self._pending[partition.topic_id, partition.topic_partition.partition] = partition
         if not self._busy:
             self._busy = True
             self._timers.call_soon(self._flush)
 
     def _flush(self) -> None:
-        self._sent = {}
+        self._in_flight = {}
         topics: dict[Uuid, TopicData] = {}
-        for key, partition in self._waiting.items():
-            leading = partition.leading
-            if leading is None or leading.pending is None:
+        for key, partition in self._pending.items():
+            leader_state = partition.leader_state
+            if leader_state is None or leader_state.pending is None:
                 continue
-            proposal = leading.pending
-            self._sent[key] = (partition, proposal)
+            proposal = leader_state.pending
+            self._in_flight[key] = (partition, proposal)
             topic = topics.setdefault(key[0], TopicData(key[0], []))
             topic.partitions.append(
                 PartitionData(
                     partition_index=key[1],
                     leader_epoch=proposal.leader_epoch,
-                    new_isr_with_epochs=[BrokerState(r, leading.epoch_of(r)) for r in proposal.isr],
+                    new_isr_with_epochs=[BrokerState(r, leader_state.epoch_of(r)) for r in proposal.isr],
                     leader_recovery_state=0,
                     partition_epoch=proposal.partition_epoch,
                 )
             )
-        self._waiting.clear()
+        self._pending.clear()
         if not topics:
             self._busy = False
             return
@@ -81,29 +81,29 @@ class IsrProposals:
         if response is None or response.error_code:
             if response is not None:
                 log.warning("isr.not_altered", reason=ErrorCode(response.error_code).name)
-            for key, (partition, _) in self._sent.items():
-                self._waiting.setdefault(key, partition)
+            for key, (partition, _) in self._in_flight.items():
+                self._pending.setdefault(key, partition)
             self._timers.call_later(RETRY_MS, self._flush)
             return
         retry = False
         answers = {(t.topic_id, p.partition_index): p for t in response.topics for p in t.partitions}
-        for key, (partition, proposal) in self._sent.items():
+        for key, (partition, proposal) in self._in_flight.items():
             answer = answers.get(key)
             if answer is not None and self._settle(partition, proposal, answer):
-                self._waiting.setdefault(key, partition)
+                self._pending.setdefault(key, partition)
                 retry = True
         if retry:
             self._timers.call_later(RETRY_MS, self._flush)
-        elif self._waiting:
+        elif self._pending:
             self._timers.call_soon(self._flush)
         else:
             self._busy = False
 
-    def _settle(self, partition: Partition, proposal: Proposal, answer: Altered) -> bool:
-        """Take one answer; whether to send the proposal again."""
+    def _settle(self, partition: Partition, proposal: Proposal, answer: AlteredPartition) -> bool:
+        """Handle the response for a partition. Returns whether to send the proposal again."""
         if not answer.error_code:
             partition.isr_altered(proposal, tuple(answer.isr), answer.leader_epoch, answer.partition_epoch)
             return False
         code = ErrorCode(answer.error_code)
         log.info("isr.refused", partition=str(partition.topic_partition), isr=proposal.isr, reason=code.name)
-        return partition.leading is not None and partition.leading.refused(proposal, code)
+        return partition.leader_state is not None and partition.leader_state.refused(proposal, code)

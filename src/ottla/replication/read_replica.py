@@ -1,4 +1,4 @@
-"""Which replica a consumer should read from (KIP-392): one in its own rack, when replica.selector.class asks for it."""
+"""The replica that a consumer should read from (KIP-392): with a rack-aware replica.selector.class, a replica in its rack."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 def preferred_read_replica(partition: Partition, selector: str | None, rack: str, offset: Offset) -> NodeId:
-    """A follower in `rack` that has `offset`, the most caught-up one; -1 to go on reading here."""
-    leading = partition.leading
-    if leading is None or not rack or selector != RACK_AWARE:
+    """The follower in `rack` that has `offset` and the highest end offset; -1 to read from the leader."""
+    leader_state = partition.leader_state
+    if leader_state is None or not rack or selector != RACK_AWARE:
         return -1
     context = partition.context
-    own = context.broker(context.node_id)
-    if own is not None and own.rack == rack:
+    own_broker = context.broker(context.node_id)
+    if own_broker is not None and own_broker.rack == rack:
         return -1
     best: tuple[Offset, NodeId] | None = None
-    for follower in leading.followers.values():
+    for follower in leader_state.followers.values():
         broker = context.broker(follower.id)
         if broker is None or broker.fenced or broker.rack != rack:
             continue

@@ -1,4 +1,4 @@
-"""All partitions of this node, kept as the metadata says: logs are created and deleted only here."""
+"""All partitions of this node, as in the metadata. Logs are created and deleted only here."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from ottla.replication.fetcher import FetcherSettings
 from ottla.replication.fetchers import Fetchers
 from ottla.replication.moves import ReplicaMoves
 from ottla.replication.partition import Partition
+from ottla.replication.partition_states import PartitionEvent
 
 if TYPE_CHECKING:
     from ottla.env.config import TopicConfig
@@ -62,10 +63,10 @@ class Replicas:
         self.by_id: dict[Uuid, dict[int, Partition]] = {}
         self.names: dict[Uuid, str] = {}
         self.moves = ReplicaMoves(logs, clock, lambda: self.directories)
-        self._removed = False
-        """Replicas were taken away since the checkpoints were written."""
-        self._unmade: set[tuple[Uuid, int]] = set()
-        """Replicas of this node whose log could not be made: the disk was full, or their directory is offline."""
+        self._checkpoint_due = False
+        """Replicas were removed since the checkpoints were written."""
+        self._missing_logs: set[tuple[Uuid, int]] = set()
+        """Replicas of this node without a log: the disk was full, or their directory is offline."""
         self.later: Callable[[Callable[[], None]], object] | None = None
         """Calls in the next turn of the loop. None before the node serves and once its logs close: then no replica waits."""
         self._to_make: dict[tuple[Uuid, int], None] = {}
@@ -79,30 +80,30 @@ class Replicas:
             yield from partitions.values()
 
     def subscribe(self, *, added: Callable[[Partition], None], removed: Callable[[Partition], None]) -> None:
-        """Hear of partitions that this node now holds or no longer holds; those it has come first."""
+        """Get a call for each partition that this node adds or removes; the present partitions come first."""
         self._on_added.append(added)
         self._on_removed.append(removed)
         for partition in self:
             added(partition)
 
     def get(self, topic: str, partition: int) -> Partition:
-        found = self.by_name.get(topic)
-        if found is None or partition not in found:
+        partitions = self.by_name.get(topic)
+        if partitions is None or partition not in partitions:
             if self.context.image.partition(topic, partition) is not None:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return found[partition]
+        return partitions[partition]
 
     def get_by_id(self, topic_id: Uuid, partition: int) -> Partition:
-        found = self.by_id.get(topic_id)
-        if found is None or partition not in found:
+        partitions = self.by_id.get(topic_id)
+        if partitions is None or partition not in partitions:
             topic = self.context.image.topics_by_id.get(topic_id)
             if topic is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
             if partition in topic.partitions:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return found[partition]
+        return partitions[partition]
 
     def verify_transactions(self, *, enabled: bool) -> None:
         """transaction.partition.verification.enable, for the logs there are and those to come."""
@@ -113,11 +114,11 @@ class Replicas:
     # Metadata
 
     def load(self, image: MetadataImage) -> None:
-        """Load every log of the disk; what the metadata does not give to this node is put aside. Before `on_metadata`."""
+        """Load every log of the disk, before `on_metadata`. A log that the metadata does not assign to this node is stray."""
         now_ms = self._clock.time_ms()
         self._logs.load(self._topic_config, now_ms, lambda tp: self._assignment(image, tp))
         if not self._logs.logs():
-            self._logs.checkpoint_recovery_points(sync=False)  # nothing is synced: known from now on, and not lost
+            self._logs.checkpoint_recovery_points(sync=False)  # an empty file: a missing file would later count as lost
         self._destroy_keys_of_deleted(image)
         strays = [tp for tp in self._logs.logs() if self._assignment(image, tp) == NO_ASSIGNMENT]
         strays += [
@@ -137,8 +138,8 @@ class Replicas:
         return Assignment(topic.id, registration.directory(self._node_id))
 
     def _destroy_keys_of_deleted(self, image: MetadataImage) -> None:
-        """Topics that were deleted while the node was down, or as it died, whether there is a namesake now or not."""
-        dead: dict[str, list[TopicPartition]] = {}
+        """Destroy the keys of topics that were deleted while the node was down, also if a new topic has the same name."""
+        deleted_partitions: dict[str, list[TopicPartition]] = {}
         for topic in self._logs.keyed_topics() - image.topics_by_name.keys():
             self._logs.destroy_keys(topic)
         for tp, partition_log in (*self._logs.logs().items(), *self._logs.moves.orphans.items()):
@@ -147,8 +148,8 @@ class Replicas:
                 and partition_log.topic_id != ZERO_UUID
                 and partition_log.topic_id not in image.topics_by_id
             ):
-                dead.setdefault(tp.topic, []).append(tp)
-        for topic, partitions in dead.items():
+                deleted_partitions.setdefault(tp.topic, []).append(tp)
+        for topic, partitions in deleted_partitions.items():
             with contextlib.suppress(KafkaError):  # `_log_of` asks again before a namesake gets a log
                 self._logs.destroy_keys(topic, partitions)
 
@@ -173,14 +174,14 @@ class Replicas:
                 self._on_broker_config()
 
     def _reload(self, image: MetadataImage) -> None:
-        """A snapshot takes the place of records that we did not see: any topic may be gone, any setting another."""
+        """A snapshot replaces records that this node has not replayed: any topic or setting may have changed."""
         for topic_id in set(self.by_id) - set(image.topics_by_id):
             self._remove_topic(topic_id)
-        held = list(self.by_name)
+        topics = list(self.by_name)
         for topic in image.topics_by_id.values():
             self._apply_topic(topic, topic.partitions)
         self._checkpoint_removals()
-        for name in held:
+        for name in topics:
             self._on_topic_config(name)
 
     def _on_topic_config(self, topic: str) -> None:
@@ -199,7 +200,7 @@ class Replicas:
             if self._node_id not in registration.replicas:
                 if partition is not None:
                     self._remove(partition)
-                    self._removed = True
+                    self._checkpoint_due = True
                 continue
             added = partition is None
             if partition is None:
@@ -211,7 +212,7 @@ class Replicas:
             partition.apply(registration)
             if not partition.log.log_dir.offline:
                 self.fetchers.assign(partition)
-                self._tell_directory(partition, registration)
+                self._report_directory(partition, registration)
             if added:
                 for callback in self._on_added:
                     callback(partition)
@@ -242,20 +243,20 @@ class Replicas:
             self.later(self._make_next)
 
     def _checkpoint_removals(self) -> None:
-        if self._removed:
-            self._removed = False
+        if self._checkpoint_due:
+            self._checkpoint_due = False
             self._logs.checkpoint_deletion()
 
-    def keep_log_starts(self) -> None:
-        """After a DeleteRecords: a kill or a power cut must not bring the deleted records back."""
+    def checkpoint_log_start_offsets(self) -> None:
+        """After DeleteRecords: a kill or a power cut must not restore the deleted records."""
         self._logs.checkpoint_log_start_offsets()
 
-    def _tell_directory(self, partition: Partition, registration: PartitionRegistration) -> None:
-        """The controller must know which disk the replica is on."""
-        known = registration.directory(self._node_id)
-        if self.directories is None or not registration.directories or self.moves.is_ahead(partition, known):
+    def _report_directory(self, partition: Partition, registration: PartitionRegistration) -> None:
+        """Report the directory of the replica to the controller when the metadata differs."""
+        directory_id = registration.directory(self._node_id)
+        if self.directories is None or not registration.directories or self.moves.is_ahead(partition, directory_id):
             return
-        if known != partition.log.log_dir.directory_id:
+        if directory_id != partition.log.log_dir.directory_id:
             self.directories.assign(partition)
 
     def _add(self, topic: TopicImage, index: int, directory_id: Uuid) -> Partition | None:
@@ -263,11 +264,11 @@ class Replicas:
         try:
             partition_log = self._log_of(tp, topic, directory_id)
         except KafkaError as error:
-            if (topic.id, index) not in self._unmade:
+            if (topic.id, index) not in self._missing_logs:
                 log.error("partition.offline", partition=str(tp), reason=error.message)
-            self._unmade.add((topic.id, index))
+            self._missing_logs.add((topic.id, index))
             return None
-        self._unmade.discard((topic.id, index))
+        self._missing_logs.discard((topic.id, index))
         partition_log.verification_enabled = self._verification_enabled
         partition = Partition(self.context, tp, topic.id, partition_log)
         partitions = self.by_id.setdefault(topic.id, {})
@@ -278,35 +279,37 @@ class Replicas:
         return partition
 
     def _log_of(self, tp: TopicPartition, topic: TopicImage, directory_id: Uuid) -> PartitionLog:
-        """The log that was found on disk, or a copy without its log, or a new log. KafkaError while the metadata names a
-        directory that is offline. A namesake of a deleted topic is put aside first.
+        """The log on disk, or an orphaned copy of a move, or a new log. Raises KafkaError while the metadata names an
+        offline directory. The log of a deleted topic of the same name is marked stray first.
         """
         config = self._topic_config(topic.name)
-        found = self._logs.get(tp)
-        if found is not None and found.topic_id not in (ZERO_UUID, topic.id):
-            log.warning("log.set_aside", partition=str(tp), reason="it belongs to another topic of the same name")
+        partition_log = self._logs.get(tp)
+        if partition_log is not None and partition_log.topic_id not in (ZERO_UUID, topic.id):
+            log.warning(
+                "log.set_aside", partition=str(tp), reason="the log belongs to a deleted topic of the same name"
+            )
             self._logs.destroy_keys(tp.topic, [tp])
             self._logs.mark_stray(tp, self._clock.time_ms())
-            found = None
-        if found is None:
+            partition_log = None
+        if partition_log is None:
             self._logs.check_not_elsewhere(directory_id)
-            found = self._logs.moves.adopt(tp, topic.id, self._clock.time_ms())
-        if found is None:
+            partition_log = self._logs.moves.adopt(tp, topic.id, self._clock.time_ms())
+        if partition_log is None:
             return self._logs.create(tp, topic.id, config, self._clock.time_ms())
-        if found.log_dir.directory_id != directory_id:
-            # A promotion is recorded before it happens: a log elsewhere is older than the one that cannot be read now.
+        if partition_log.log_dir.directory_id != directory_id:
+            # A promotion is recorded before it happens: a log in a different directory is older than the unreadable log.
             self._logs.check_not_offline(directory_id)
-        if found.topic_id == ZERO_UUID:
-            found.assign_topic_id(topic.id)
-        found.config = config
-        return found
+        if partition_log.topic_id == ZERO_UUID:
+            partition_log.assign_topic_id(topic.id)
+        partition_log.config = config
+        return partition_log
 
-    def make_unmade(self) -> None:
-        """Once more: there may be space again."""
-        for topic_id, index in list(self._unmade):
+    def create_missing_logs(self) -> None:
+        """Retry the logs that could not be created: the disk may have space again."""
+        for topic_id, index in list(self._missing_logs):
             topic = self.context.image.topics_by_id.get(topic_id)
             if topic is None or index not in topic.partitions:
-                self._unmade.discard((topic_id, index))
+                self._missing_logs.discard((topic_id, index))
             else:
                 self._apply_topic(topic, {index})
 
@@ -321,7 +324,7 @@ class Replicas:
             self._drop(partition)
 
     def _remove(self, partition: Partition) -> None:
-        """A reassignment took the replica away from this node; the others keep theirs."""
+        """A reassignment has removed the replica from this node; the other replicas stay."""
         name, index = partition.topic_partition
         partitions = self.by_id[partition.topic_id]
         del partitions[index]
@@ -335,26 +338,26 @@ class Replicas:
     def _drop(self, partition: Partition) -> None:
         self.fetchers.forget(partition)
         self.moves.forget(partition)
-        partition.gone()
+        partition.stop(PartitionEvent.REPLICA_REMOVED)
         for callback in self._on_removed:
             callback(partition)
         try:
             self._logs.delete(partition.topic_partition, self._clock.time_ms())
         except KafkaError as error:
-            # The directory is offline now; the others must still hear of their partitions.
+            # The directory is offline now; the other partitions must still be handled.
             log.error("partition.not_deleted", partition=str(partition.topic_partition), reason=error.message)
 
     def on_directory_failed(self, partitions: Iterable[TopicPartition]) -> None:
-        """Their directory went offline: whoever waits must look again and get KAFKA_STORAGE_ERROR."""
+        """The directory of `partitions` is offline: their waiters get KAFKA_STORAGE_ERROR."""
         for tp in partitions:
             partition = self.by_name.get(tp.topic, {}).get(tp.partition)
             if partition is not None:
                 self.fetchers.forget(partition)
-                partition.gone()
+                partition.stop(PartitionEvent.DIRECTORY_FAILED)
         self.moves.on_directory_failed()
 
     def shrink_isrs(self) -> None:
-        """Propose to take out followers that lag; called every half of replica.lag.time.max.ms."""
+        """Propose ISRs without lagging followers; called every half of replica.lag.time.max.ms."""
         for partition in list(self):
-            if partition.leading is not None:
-                partition.leading.maybe_shrink()
+            if partition.leader_state is not None:
+                partition.leader_state.maybe_shrink()

@@ -1,7 +1,7 @@
 """Replication throttles: bytes per second for the replicas that a topic names, measured over a few whole seconds.
 
 `leader.replication.throttled.replicas` and its follower twin list `partition:broker` pairs, or `*` for all; the rates
-are dynamic broker settings. Replicas in sync are never held back: only those that catch up are.
+are dynamic broker settings. Only replicas that catch up are throttled, never replicas in sync.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ _UNLIMITED = (1 << 63) - 1
 
 
 class Throttle:
-    __slots__ = ("_bytes", "_clock", "_listed", "_node_id", "_rate", "_samples")
+    __slots__ = ("_bytes", "_clock", "_node_id", "_rate", "_samples", "_throttled_replicas")
 
     def __init__(
         self,
         clock: Clock,
         node_id: NodeId,
         rate: Callable[[], int],
-        listed: Callable[[TopicConfig], tuple[str, ...]],
+        throttled_replicas: Callable[[TopicConfig], tuple[str, ...]],
     ) -> None:
         self._clock = clock
         self._node_id = node_id
         self._rate = rate
-        self._listed = listed
+        self._throttled_replicas = throttled_replicas
         self._samples: deque[tuple[float, int]] = deque()
         self._bytes = 0
 
     def applies(self, partition: Partition) -> bool:
-        listed = self._listed(partition.log.config)
-        if not listed:
+        replicas = self._throttled_replicas(partition.log.config)
+        if not replicas:
             return False
-        return "*" in listed or f"{partition.topic_partition.partition}:{self._node_id}" in listed
+        return "*" in replicas or f"{partition.topic_partition.partition}:{self._node_id}" in replicas
 
     def record(self, size: int) -> None:
         if self._rate() < _UNLIMITED:

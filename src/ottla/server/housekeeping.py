@@ -84,7 +84,7 @@ class Housekeeping:
         )
         self._every(config.producer_id_expiration_check_interval_ms, self._expire_producers)
         self._every(DELETED_FILES_CHECK_MS, self._remove_files)
-        self._every(UNMADE_CHECK_MS, self._replicas.make_unmade)
+        self._every(UNMADE_CHECK_MS, self._replicas.create_missing_logs)
         self._every(config.log_flush_scheduler_interval_ms, self._flush_due)
         self._every(ROLLED_SEGMENTS_CHECK_MS, self._flush_rolled)
         self._every(MOVE_PAUSE_MS, self._move, idle_ms=DELETED_FILES_CHECK_MS)

@@ -204,8 +204,8 @@ class QuorumMember:
         """A request of another member of the quorum."""
         self.driver.receive(request, version, reply)
 
-    def _respond(self, outbound: Outbound, response: Message | None, gone: bool) -> None:  # noqa: FBT001 - as Respond
-        self.driver.respond(outbound, response, gone=gone)
+    def _respond(self, outbound: Outbound, response: Message | None, connection_refused: bool) -> None:  # noqa: FBT001 - as Respond
+        self.driver.respond(outbound, response, connection_refused=connection_refused)
 
     def _on_disk_failure(self, error: OSError) -> None:
         self._on_failure(f"the metadata log cannot be written any more: {error}")

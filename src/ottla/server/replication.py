@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ottla.env.seams import Timers
     from ottla.metadata.image import Endpoint
     from ottla.protocol.generated.fetch_request import FetchRequest
-    from ottla.replication.fetcher import Followed, ReplicaFetcher
+    from ottla.replication.fetcher import FollowedPartition, ReplicaFetcher
     from ottla.replication.replicas import Replicas
     from ottla.server.controller_channel import ControllerChannel
 
@@ -170,7 +170,7 @@ class Replication:
         broker = self._replicas.context.broker(source)
         return None if broker is None else broker.listeners.get(self._config().inter_broker_listener)
 
-    async def _look_up(self, client: NodeClient, fetcher: ReplicaFetcher, lost: list[Followed]) -> None:
+    async def _look_up(self, client: NodeClient, fetcher: ReplicaFetcher, lost: list[FollowedPartition]) -> None:
         """Where do the leader's logs begin and end?"""
         try:
             earliest = await self._offsets(client, lost, EARLIEST)
@@ -181,7 +181,7 @@ class Replication:
             tp = followed.partition.topic_partition
             fetcher.on_offsets(followed, earliest.get(tp, -1), latest.get(tp, -1))
 
-    async def _offsets(self, client: NodeClient, lost: list[Followed], timestamp: int) -> dict[Any, int]:
+    async def _offsets(self, client: NodeClient, lost: list[FollowedPartition], timestamp: int) -> dict[Any, int]:
         topics: dict[str, ListOffsetsTopic] = {}
         for followed in lost:
             topic, index = followed.partition.topic_partition

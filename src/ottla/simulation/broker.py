@@ -231,7 +231,7 @@ class BrokerPart:
     def ask(
         self, address: Address, node_id: int, request: Message, timeout_ms: float, done: Callable[[Any], None]
     ) -> None:
-        outbound = Outbound(address, node_id, request, timeout_ms, lambda response, _gone: done(response))
+        outbound = Outbound(address, node_id, request, timeout_ms, lambda response, _connection_refused: done(response))
         self.waiting.add(outbound)
         self._node.network.send(self._node.door, outbound)
 

@@ -10,7 +10,7 @@ from ottla.protocol.offset_timestamps import EARLIEST, LATEST
 from ottla.raft.config import Address
 
 if TYPE_CHECKING:
-    from ottla.replication.fetcher import Followed, ReplicaFetcher
+    from ottla.replication.fetcher import FollowedPartition, ReplicaFetcher
     from ottla.simulation.broker import BrokerPart
     from ottla.simulation.node import SimulatedNode
 
@@ -61,7 +61,7 @@ class Following:
         else:
             self._fetch(source)
 
-    def _look_up(self, source: NodeId, followed: Followed) -> None:
+    def _look_up(self, source: NodeId, followed: FollowedPartition) -> None:
         """Where does the leader's log begin and end? One partition after the other."""
         topic, index = followed.partition.topic_partition
         found: dict[int, int] = {}

@@ -241,7 +241,7 @@ class Invariants:
 
     def _snapshots(self, node: SimulatedNode, raft: RaftNode, seen: _Seen) -> None:
         ids = seen.snapshots = list(raft.snapshots.ids)
-        if isinstance(raft.role, Leader) and raft.fetching.loaded is not None:
+        if isinstance(raft.role, Leader) and raft.fetcher.loaded_snapshot is not None:
             raise Violation(f"leader {node.node_id} loaded a snapshot")
         if raft.log.start_offset > 0 and ids and ids[0].end_offset > raft.log.start_offset:
             raise Violation(f"no snapshot of node {node.node_id} covers what came before {raft.log.start_offset}")

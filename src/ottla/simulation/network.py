@@ -34,11 +34,11 @@ class Endpoint(Protocol):
 
     def receive(self, request: Message, reply: Callable[[Message], None]) -> None: ...
 
-    def respond(self, outbound: Outbound, response: Message | None, *, gone: bool) -> None: ...
+    def respond(self, outbound: Outbound, response: Message | None, *, connection_refused: bool) -> None: ...
 
 
 class Answer(Protocol):
-    def __call__(self, response: Message | None, *, gone: bool) -> None: ...
+    def __call__(self, response: Message | None, *, connection_refused: bool) -> None: ...
 
 
 @dataclass(slots=True)
@@ -70,35 +70,39 @@ class FakeNetwork:
         world = self._world
         life = sender.life
         target = self._nodes.get(outbound.address)
-        limit = world.call_later(outbound.timeout_ms, lambda: self._answer(sender, life, outbound, None, gone=False))
+        limit = world.call_later(
+            outbound.timeout_ms, lambda: self._answer(sender, life, outbound, None, connection_refused=False)
+        )
         if target is None:
             return
 
-        def answer(response: Message | None, *, gone: bool) -> None:
+        def answer(response: Message | None, *, connection_refused: bool) -> None:
             limit.cancel()
-            self._answer(sender, life, outbound, response, gone=gone)
+            self._answer(sender, life, outbound, response, connection_refused=connection_refused)
 
         for _ in range(self._copies()):
             self._carry(sender.node_id, target.node_id, lambda: self._arrive(sender, target, outbound, answer))
 
     def _arrive(self, sender: Endpoint, target: Endpoint, outbound: Outbound, answer: Answer) -> None:
         if not target.up:
-            self._carry(target.node_id, sender.node_id, lambda: answer(None, gone=True))
+            self._carry(target.node_id, sender.node_id, lambda: answer(None, connection_refused=True))
             return
 
         def reply(response: Message) -> None:
             for _ in range(self._copies()):
-                self._carry(target.node_id, sender.node_id, lambda: answer(response, gone=False))
+                self._carry(target.node_id, sender.node_id, lambda: answer(response, connection_refused=False))
 
         self.messages += 1
         self._world.note(lambda: f"{sender.node_id} -> {target.node_id}  {outbound.request!r}")
         target.receive(outbound.request, reply)
 
-    def _answer(self, sender: Endpoint, life: int, outbound: Outbound, response: Message | None, *, gone: bool) -> None:
+    def _answer(
+        self, sender: Endpoint, life: int, outbound: Outbound, response: Message | None, *, connection_refused: bool
+    ) -> None:
         if sender.life == life and sender.up:
             if response is not None:
                 self._world.note(lambda: f"{sender.node_id} <- {outbound.node_id}  {response!r}")
-            sender.respond(outbound, response, gone=gone)
+            sender.respond(outbound, response, connection_refused=connection_refused)
 
     def _copies(self) -> int:
         dice, weather = self._world.random, self.weather

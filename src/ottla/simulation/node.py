@@ -225,13 +225,13 @@ class SimulatedNode:
 
         answer.then(done)  # type: ignore[attr-defined]  # as made by `start`
 
-    def respond(self, outbound: Outbound, response: Message | None, *, gone: bool) -> None:
-        self.when_awake(lambda: self._respond(outbound, response, gone=gone))
+    def respond(self, outbound: Outbound, response: Message | None, *, connection_refused: bool) -> None:
+        self.when_awake(lambda: self._respond(outbound, response, connection_refused=connection_refused))
 
-    def _respond(self, outbound: Outbound, response: Message | None, *, gone: bool) -> None:
+    def _respond(self, outbound: Outbound, response: Message | None, *, connection_refused: bool) -> None:
         part = self.runtime or self.observer
         if part is not None:
-            part.driver.respond(outbound, response, gone=gone)
+            part.driver.respond(outbound, response, connection_refused=connection_refused)
 
     def when_awake(self, action: Callable[[], None]) -> None:
         """Now; after the pause when the node is paused; never when it dies before."""
@@ -284,8 +284,8 @@ class BrokerDoor:
         if self._node.broker is not None:
             self._node.broker.handle(request, reply)
 
-    def respond(self, outbound: Outbound, response: Message | None, *, gone: bool) -> None:
-        del gone
+    def respond(self, outbound: Outbound, response: Message | None, *, connection_refused: bool) -> None:
+        del connection_refused
         self._node.when_awake(lambda: self._respond(outbound, response))
 
     def _respond(self, outbound: Outbound, response: Message | None) -> None:

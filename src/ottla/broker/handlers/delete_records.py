@@ -32,7 +32,7 @@ def handle(context: RequestContext, request: DeleteRecordsRequest) -> DeleteReco
         except KafkaError as error:
             result = DeleteRecordsPartitionResult(index, -1, int(error.code))
         topics.setdefault(name, DeleteRecordsTopicResult(name, [])).partitions.append(result)
-    context.broker.replicas.keep_log_starts()
+    context.broker.replicas.checkpoint_log_start_offsets()
     response = DeleteRecordsResponse(topics=list(topics.values()))
     return _wait(context, waiting, response, request.timeout_ms) if waiting else response
 

@@ -203,7 +203,7 @@ class Fetch:
             data.aborted_transactions = None
         if wanted.last_fetched_epoch >= 0 and self._diverges(partition, wanted, data):
             return data
-        if partition.leading is not None and self._request.rack_id:
+        if partition.leader_state is not None and self._request.rack_id:
             data.preferred_read_replica = self._preferred(partition, wanted.fetch_offset)
             if data.preferred_read_replica >= 0:
                 self.stop = True

@@ -218,7 +218,7 @@ class Append:
             now_ms=self._now_ms,
             required_acks=self._acks,
             version=self._version,
-            guard=guard,
+            verification_guard=guard,
             validated=validated if misfits is None else misfits.prepared,
             on_loop=self._on_loop,
         )

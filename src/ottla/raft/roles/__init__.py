@@ -1,7 +1,7 @@
-"""What a replica is in its epoch: one file per role.
+"""The roles of a replica in its epoch, in a file each.
 
-A role holds what belongs to it and to nothing else; a transition makes a new one, and its election state (epoch,
-leader, vote) is on disk before it acts. `grants` is each role's answer to a candidate of its own epoch.
+A role holds only its own state. A transition creates a new role object; its election state (epoch, leader, vote) is on
+disk before the role acts. `grants` decides on the vote for a candidate of the same epoch.
 """
 
 from ottla.raft.roles.candidate import Candidate

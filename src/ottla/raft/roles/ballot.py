@@ -1,4 +1,4 @@
-"""The votes of one election: who was asked, who said what."""
+"""The votes of an election: the voters, and which of them granted or rejected."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Ballot:
     rejected: set[NodeId] = field(default_factory=set)
 
     @classmethod
-    def among(cls, voters: Iterable[NodeId], own: NodeId) -> Ballot:
-        """An election that begins with one's own vote."""
-        return cls(frozenset(voters), {own})
+    def among(cls, voters: Iterable[NodeId], own_id: NodeId) -> Ballot:
+        """A new election with the vote of the candidate itself."""
+        return cls(frozenset(voters), {own_id})
 
     @property
     def majority(self) -> int:
@@ -32,7 +32,7 @@ class Ballot:
         return len(self.voters) - len(self.rejected & self.voters) < self.majority
 
     def open(self) -> list[NodeId]:
-        """Who has not answered."""
+        """The voters without a response."""
         return sorted(self.voters - self.granted - self.rejected)
 
     def count(self, voter: NodeId, *, granted: bool) -> None:

@@ -1,4 +1,4 @@
-"""A voter that stands for election in its epoch. Its own vote is on disk before it asks for others."""
+"""A voter that stands for election in its epoch. Its own vote is on disk before it requests votes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Candidate:
     deadline_ms: float = 0.0
     leader_id: NodeId = NO_NODE
     backing_off: bool = False
-    """It lost; at the deadline it asks again."""
+    """The election is lost; at the deadline the voter sends a pre-vote again."""
 
     def quorum_state(self) -> QuorumState:
         return QuorumState.of(self.epoch, NO_NODE, self.voted)

@@ -17,13 +17,13 @@ class Follower:
     leader: Address
     voted: ReplicaKey | None = None
     deadline_ms: float = 0.0
-    """Moved by every answer to a fetch; once it has passed, the leader counts as lost."""
+    """Every response to a fetch moves the deadline; after the deadline the leader counts as lost."""
     in_touch: bool = False
-    """The leader answered a fetch of this epoch and there is no sign that it is gone."""
+    """The leader has answered a fetch of this epoch, and no later sign shows its loss."""
 
     def quorum_state(self) -> QuorumState:
         return QuorumState.of(self.epoch, self.leader_id, self.voted)
 
     def grants(self, _candidate: ReplicaKey, *, up_to_date: bool, pre_vote: bool) -> bool:
-        """Whoever is in touch with the leader helps nobody to replace it (KIP-996)."""
+        """A follower that is in touch with its leader grants no pre-vote (KIP-996)."""
         return pre_vote and up_to_date and not self.in_touch

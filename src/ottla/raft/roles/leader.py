@@ -1,8 +1,8 @@
-"""The leader of its epoch: what every replica has fetched, and from that the high watermark.
+"""The leader of its epoch: the fetch offset of every replica, and the high watermark that follows from them.
 
-A voter's fetch offset says that everything below it is on that voter's disk. The high watermark is what a majority of
-the voters has, but never below the epoch's first record: records of older epochs commit only together with one of this
-(Raft, figure 8).
+A voter's fetch offset means that all batches below are on that voter's disk. The high watermark is the offset that a
+majority of the voters has reached. It stays unset below the epoch's first record: records of older epochs commit only
+together with a record of this epoch (Raft, figure 8).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ottla.raft.quorum_state import QuorumState
 from ottla.raft.voters import ReplicaKey, Voter, VoterSet
 
 OBSERVER_SESSION_MS = 300_000.0
-"""An observer that has not fetched this long is forgotten (Kafka's own figure)."""
+"""An observer without a fetch for this time is dropped (Kafka's own figure)."""
 MAX_OBSERVERS = 10_000
 
 
@@ -27,9 +27,9 @@ class ReplicaState:
     last_fetch_ms: int = -1
     last_caught_up_ms: int = -1
     end_at_last_fetch: int = -1
-    """The leader's end offset when it last fetched."""
+    """The leader's end offset at the time of the last fetch."""
     begin_sent_ms: float | None = None
-    """When BeginQuorumEpoch was last sent to it."""
+    """The time of the last BeginQuorumEpoch to this replica."""
 
 
 @dataclass(slots=True)
@@ -56,20 +56,23 @@ class Leader:
         return False
 
     def replica(self, voter: Voter) -> ReplicaState | None:
-        """What is known of a voter. One whose directory is not known is whichever replica fetches with its id."""
-        wanted = voter.id
-        found: ReplicaState | None = None
+        """The progress of a voter. Without a directory id, the replica with the voter's id that fetched last counts."""
+        latest: ReplicaState | None = None
         for key, state in self.replicas.items():
-            if key.id == wanted and voter.key.matches(key) and (found is None or state.fetched_ms > found.fetched_ms):
-                found = state
-        return found
+            if (
+                key.id == voter.id
+                and voter.key.matches(key)
+                and (latest is None or state.fetched_ms > latest.fetched_ms)
+            ):
+                latest = state
+        return latest
 
     def fetched(self, key: ReplicaKey, offset: int, end_offset: int, now_ms: float, wall_ms: int) -> ReplicaState:
-        """A replica asks for `offset`: it has everything below."""
+        """A replica fetches from `offset`: its log holds all batches below."""
         state = self.replicas.get(key)
         if state is None:
             if len(self.replicas) >= MAX_OBSERVERS:
-                del self.replicas[min(self.replicas, key=lambda known: self.replicas[known].fetched_ms)]
+                del self.replicas[min(self.replicas, key=lambda replica_key: self.replicas[replica_key].fetched_ms)]
             state = self.replicas[key] = ReplicaState(key)
         if offset >= end_offset:
             state.last_caught_up_ms = wall_ms
@@ -82,21 +85,21 @@ class Leader:
         return state
 
     def forget_observers(self, voters: VoterSet, now_ms: float) -> None:
-        gone = [
+        expired_keys = [
             key
             for key, state in self.replicas.items()
             if now_ms - state.fetched_ms > OBSERVER_SESSION_MS and not voters.contains(key.id, key.directory_id)
         ]
-        for key in gone:
+        for key in expired_keys:
             del self.replicas[key]
 
     def advance(self, voters: VoterSet, durable_end_offset: int) -> bool:
-        """Whether the high watermark moved. A leader that is no voter (any more) does not count itself."""
+        """Returns whether the high watermark moved. A leader that has left the voter set does not count itself."""
         offsets = sorted((self._offset(voter, durable_end_offset) for voter in voters.voters), reverse=True)
-        reached = offsets[len(offsets) // 2]
-        if reached <= self.epoch_start_offset or reached <= self.high_watermark:
+        majority_offset = offsets[len(offsets) // 2]
+        if majority_offset <= self.epoch_start_offset or majority_offset <= self.high_watermark:
             return False
-        self.high_watermark = reached
+        self.high_watermark = majority_offset
         return True
 
     def _offset(self, voter: Voter, durable_end_offset: int) -> int:
@@ -106,10 +109,12 @@ class Leader:
         return -1 if state is None else state.fetch_offset
 
     def in_touch_with_majority(self, voters: VoterSet, now_ms: float, timeout_ms: float) -> bool:
-        """Check-quorum: a leader that a majority does not fetch from must not believe that it leads."""
-        heard = 0
+        """Check-quorum: a leader must resign when a majority of the voters does not fetch."""
+        fetching_voters = 0
         for voter in voters.voters:
             state = None if voter.key.matches(self.key) else self.replica(voter)
-            since = now_ms if voter.key.matches(self.key) else max(state.fetched_ms if state else -1.0, self.began_ms)
-            heard += now_ms - since < timeout_ms
-        return heard > len(voters.voters) // 2
+            fetched_ms = (
+                now_ms if voter.key.matches(self.key) else max(state.fetched_ms if state else -1.0, self.began_ms)
+            )
+            fetching_voters += now_ms - fetched_ms < timeout_ms
+        return fetching_voters > len(voters.voters) // 2

@@ -1,7 +1,6 @@
-"""A replica that is not a voter: a broker, or a controller that has not joined. It fetches and never stands.
+"""A replica that is not a voter: a broker, or a controller that has not joined. It fetches and never stands for election.
 
-It may still be asked for its vote, by voters whose voter set is newer than its own (KIP-853), and then answers as an
-unattached voter would.
+Voters with a newer voter set may still request its vote (KIP-853); the observer then decides as an unattached voter.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ class Observer:
     epoch: int
     leader_id: NodeId = NO_NODE
     leader: Address | None = None
-    """None while it asks around."""
+    """None while the observer asks the voters in turn."""
     voted: ReplicaKey | None = None
     deadline_ms: float = 0.0
     in_touch: bool = False

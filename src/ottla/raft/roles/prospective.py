@@ -1,4 +1,4 @@
-"""A voter that asks whether it would win an election before it starts one (KIP-996): nothing durable changes."""
+"""A voter that sends a pre-vote before an election (KIP-996): its durable state does not change."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Prospective:
     ballot: Ballot
     leader_id: NodeId = NO_NODE
     leader: Address | None = None
-    """The leader that went silent: if the others still hear it, it is followed again."""
+    """The silent leader: the voter follows it again if the other voters still fetch from it."""
     voted: ReplicaKey | None = None
     deadline_ms: float = 0.0
 

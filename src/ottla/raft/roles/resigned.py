@@ -1,6 +1,7 @@
-"""The leader of its epoch that leads no more: it stepped down, or it was restarted.
+"""The former leader of the epoch: it stepped down, or it was restarted.
 
-It votes for nobody in this epoch and never leads it again: others may have records of it that this replica lost.
+It grants no vote in this epoch and never leads the epoch again: the other voters may have records of the epoch that this
+replica lost.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A voter that knows an epoch but no leader that it can follow; it may have voted in it."""
+"""A voter without a leader that it can fetch from; it may have voted in its epoch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.raft.voters import ReplicaKey
 
 
 def may_vote_for(voted: ReplicaKey | None, leader_id: NodeId, candidate: ReplicaKey, *, up_to_date: bool) -> bool:
-    """One vote in an epoch, the same one again when it is asked for again, and none once the epoch has a leader."""
+    """A voter votes once in an epoch, repeats that vote on request, and does not vote in an epoch with a leader."""
     if voted is not None:
         return voted.matches(candidate)
     return leader_id == NO_NODE and up_to_date
@@ -20,10 +20,10 @@ def may_vote_for(voted: ReplicaKey | None, leader_id: NodeId, candidate: Replica
 class Unattached:
     epoch: int
     leader_id: NodeId = NO_NODE
-    """Known from before a restart; it still forbids a vote in this epoch."""
+    """The leader before a restart; it still forbids a vote in this epoch."""
     voted: ReplicaKey | None = None
     deadline_ms: float = 0.0
-    """When it asks whether it could win an election."""
+    """The time of the pre-vote."""
 
     def quorum_state(self) -> QuorumState:
         return QuorumState.of(self.epoch, self.leader_id, self.voted)

@@ -1,8 +1,8 @@
-"""A leader with followers: their progress, the ISR and what is proposed for it, and the offset that is committed.
+"""The leader of a partition with followers: their progress, the ISR and its proposal, and the committed offset.
 
-The high watermark counts with the maximal ISR: whoever is in the ISR or may be in it by now, as the controller knows
-of a proposal before we hear its answer. One proposal is in flight at a time. Below min.insync.replicas nothing is
-committed (KIP-966: a replica that left such an ISR may lead again, so it must have all that was committed).
+The high watermark counts with the maximal ISR: the ISR and the replicas of the open proposal, which the controller may
+have accepted already. One proposal is in flight at a time. Below min.insync.replicas nothing is committed (KIP-966): a
+replica that left such an ISR may lead again and must have all committed records.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _STAY_PENDING = frozenset(
         ErrorCode.NEW_LEADER_ELECTED,
     }
 )
-"""The controller knows more than we do: the metadata that is on its way ends the proposal."""
+"""The controller has newer metadata: its arrival here ends the proposal."""
 _REVERT = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
 
 
@@ -37,27 +37,27 @@ class Proposal(NamedTuple):
     leader_epoch: int
 
 
-class Leading:
+class LeaderState:
     __slots__ = ("_partition", "epoch_start_offset", "followers", "maximal_isr", "pending")
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
         self.epoch_start_offset: Offset = partition.log.log_end_offset
-        """A follower joins the ISR only past it: before, it may not have what the epoch before committed."""
+        """A follower joins the ISR only past this offset: below, records of the epoch before may be missing."""
         self.followers: dict[NodeId, FollowerProgress] = {}
         self.pending: Proposal | None = None
         self.maximal_isr: frozenset[NodeId] = frozenset()
         self.committed_changed()
 
     def committed_changed(self) -> None:
-        """Replicas or ISR are new, by the metadata or by the controller's answer: no proposal is open any more."""
+        """Replicas or ISR have changed, by the metadata or by the controller's response: the open proposal ends."""
         partition = self._partition
         now_ms = partition.context.clock.monotonic_ms()
         lag_ms = partition.context.lag_time_max_ms
         followers = {}
         for replica in partition.replicas:
             if replica != partition.context.node_id:
-                # One that is not in sync has not been caught up for as long as matters.
+                # A follower that is not in sync counts as lagging from the start.
                 caught_up_ms = now_ms if replica in partition.isr else now_ms - lag_ms - 1
                 followers[replica] = self.followers.get(replica) or FollowerProgress(replica, caught_up_ms)
                 if replica in self.maximal_isr and replica not in partition.isr:
@@ -70,11 +70,11 @@ class Leading:
 
     @property
     def min_isr(self) -> int:
-        """A topic never needs more replicas in sync than it has."""
+        """min.insync.replicas, at most the number of replicas."""
         return min(self._partition.log.config.min_insync_replicas, len(self._partition.replicas))
 
     def committed_offset(self) -> Offset:
-        """What all of the maximal ISR has; followers that are about to join hold it back too."""
+        """The lowest end offset of the maximal ISR and of eligible followers that have caught up."""
         partition = self._partition
         end = lowest = partition.log.log_end_offset
         if len(partition.isr) < self.min_isr:
@@ -100,24 +100,26 @@ class Leading:
         partition = self._partition
         if self.pending is not None or follower.id in partition.isr:
             return
-        needed = max(partition.log.high_watermark, self.epoch_start_offset)
-        if follower.log_end_offset >= needed and partition.context.eligible(follower.id, follower.broker_epoch):
+        required_offset = max(partition.log.high_watermark, self.epoch_start_offset)
+        if follower.log_end_offset >= required_offset and partition.context.eligible(
+            follower.id, follower.broker_epoch
+        ):
             self._propose((*partition.isr, follower.id))
 
     def maybe_shrink(self) -> None:
-        """Take out who has not caught up for replica.lag.time.max.ms. Called on a timer."""
+        """Propose an ISR without followers that lag for replica.lag.time.max.ms. Called on a timer."""
         partition = self._partition
         if self.pending is not None:
             return
         end, now_ms = partition.log.log_end_offset, partition.context.clock.monotonic_ms()
         lag_ms = partition.context.lag_time_max_ms
-        out = {
+        lagging_replicas = {
             replica
             for replica in partition.isr
             if replica in self.followers and not self.followers[replica].is_caught_up(end, now_ms, lag_ms)
         }
-        if out:
-            self._propose(tuple(replica for replica in partition.isr if replica not in out))
+        if lagging_replicas:
+            self._propose(tuple(replica for replica in partition.isr if replica not in lagging_replicas))
 
     def _propose(self, isr: tuple[NodeId, ...]) -> None:
         partition = self._partition
@@ -126,14 +128,14 @@ class Leading:
         partition.context.propose(partition)
 
     def epoch_of(self, replica: NodeId) -> int:
-        """The incarnation that a proposal vouches for."""
+        """The broker epoch of a replica in a proposal."""
         if replica == self._partition.context.node_id:
             return self._partition.context.broker_epoch
         follower = self.followers.get(replica)
         return -1 if follower is None else follower.broker_epoch
 
     def refused(self, proposal: Proposal, code: ErrorCode) -> bool:
-        """The controller's refusal; whether to propose the same again."""
+        """The controller has refused the proposal. Returns whether to send it again."""
         if self.pending is not proposal or code in _STAY_PENDING:
             return False
         if code in _REVERT:
@@ -142,10 +144,10 @@ class Leading:
             return False
         return True
 
-    # ---------------------------------------------------------------------------------------------- for others
+    # ---------------------------------------------------------------------------------------------- low watermark
 
     def low_watermark(self, alive: Iterable[NodeId]) -> Offset:
-        """The lowest log start offset of the replicas that are there."""
-        living = set(alive)
-        starts = [f.log_start_offset for f in self.followers.values() if f.id in living]
-        return min([self._partition.log.log_start_offset, *starts])
+        """The lowest log start offset of the leader and of the followers that are alive."""
+        alive_replicas = set(alive)
+        log_start_offsets = [f.log_start_offset for f in self.followers.values() if f.id in alive_replicas]
+        return min([self._partition.log.log_start_offset, *log_start_offsets])

@@ -1,7 +1,7 @@
-"""The leader's side of Fetch and FetchSnapshot: what a replica has is learned from what it asks for.
+"""The leader's side of Fetch and FetchSnapshot: a replica's fetch offset is its progress.
 
-A fetch with nothing new is held back until there is a record, a newer high watermark, or its time is up; when the
-leader steps down, everybody who waits is told at once.
+A fetch without new data is parked until a record, a higher high watermark or its deadline. When the leader steps down,
+all parked fetches are answered at once.
 """
 
 from __future__ import annotations
@@ -34,44 +34,44 @@ _FIRST_REPLICA_STATE_VERSION = 15
 
 
 @dataclass(slots=True, eq=False)
-class _Parked:
+class _ParkedFetch:
     role: Leader
     key: ReplicaKey
-    asked: FetchPartition
+    partition: FetchPartition
     max_bytes: int
     deadline_ms: float
     reply: Reply
 
 
-class Serving:
+class FetchServer:
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
-        self._parked: list[_Parked] = []
+        self._parked: list[_ParkedFetch] = []
 
     # ----------------------------------------------------------------------------------------------------------- fetch
 
     def on_fetch(self, request: FetchRequest, version: int, reply: Reply) -> None:
         replica = self._replica
-        asked = metadata_partition(request)
-        if wrong_cluster(replica, request.cluster_id) or asked is None:
-            code = ErrorCode.INVALID_REQUEST if asked is None else ErrorCode.INCONSISTENT_CLUSTER_ID
+        partition = metadata_partition(request)
+        if wrong_cluster(replica, request.cluster_id) or partition is None:
+            code = ErrorCode.INVALID_REQUEST if partition is None else ErrorCode.INCONSISTENT_CLUSTER_ID
             reply(FetchResponse(error_code=int(code)))
             return
         replica_id = request.replica_state.replica_id if version >= _FIRST_REPLICA_STATE_VERSION else request.replica_id
-        code = epoch_error(replica, asked.current_leader_epoch)
-        if code is ErrorCode.NONE and (asked.fetch_offset < 0 or asked.last_fetched_epoch < 0):
+        code = epoch_error(replica, partition.current_leader_epoch)
+        if code is ErrorCode.NONE and (partition.fetch_offset < 0 or partition.last_fetched_epoch < 0):
             code = ErrorCode.INVALID_REQUEST
         role = replica.role
         if code is not ErrorCode.NONE or not isinstance(role, Leader) or replica_id == replica.key.id:
             reply(self._response(self._partition(code or ErrorCode.INVALID_REQUEST)))
             return
-        answer = self._elsewhere(asked)
+        answer = self._validate_offset_and_epoch(partition)
         if answer is not None:
             reply(self._response(answer))
             return
-        key = ReplicaKey(replica_id, asked.replica_directory_id)
-        self._note(role, key, asked.fetch_offset)
-        parked = _Parked(role, key, asked, request.max_bytes, replica.now_ms() + request.max_wait_ms, reply)
+        key = ReplicaKey(replica_id, partition.replica_directory_id)
+        self._note(role, key, partition.fetch_offset)
+        parked = _ParkedFetch(role, key, partition, request.max_bytes, replica.now_ms() + request.max_wait_ms, reply)
         if len(self._parked) >= MAX_PARKED:
             parked.deadline_ms = 0.0
         self._parked.append(parked)
@@ -86,17 +86,17 @@ class Serving:
         self.advance()
 
     def advance(self) -> bool:
-        """Move the high watermark to what a majority has on disk. Whether it moved."""
+        """Move the high watermark to the offset that a majority has on disk. Returns whether it moved."""
         replica = self._replica
         role = replica.role
         if not isinstance(role, Leader) or not role.advance(replica.voters, replica.durable_end_offset):
             return False
         return replica.raise_high_watermark(role.high_watermark)
 
-    def _elsewhere(self, asked: FetchPartition) -> PartitionData | None:
-        """The answer when the replica cannot go on from where it is: its log has parted, or it needs a snapshot."""
+    def _validate_offset_and_epoch(self, partition: FetchPartition) -> PartitionData | None:
+        """The response when the fetch offset is not usable: the log diverges, or the replica needs a snapshot."""
         replica = self._replica
-        offset, epoch = asked.fetch_offset, asked.last_fetched_epoch
+        offset, epoch = partition.fetch_offset, partition.last_fetched_epoch
         start = replica.log.start_offset
         if start == 0 and offset == 0 and epoch == 0:
             return None
@@ -115,30 +115,30 @@ class Serving:
         return data
 
     def wake(self) -> None:
-        """Answer every fetch that has something to be told, or whose time is up."""
+        """Answer every parked fetch that has new data or has reached its deadline."""
         now = self._replica.now_ms()
-        waiting, self._parked = self._parked, []
-        for parked in waiting:
+        parked_fetches, self._parked = self._parked, []
+        for parked in parked_fetches:
             answer = self._try(parked, now)
             if answer is None:
                 self._parked.append(parked)
             else:
                 parked.reply(answer)
 
-    def _try(self, parked: _Parked, now: float) -> FetchResponse | None:
+    def _try(self, parked: _ParkedFetch, now: float) -> FetchResponse | None:
         replica = self._replica
         if replica.role is not parked.role:
-            return self._response(self._partition(epoch_error(replica, parked.asked.current_leader_epoch)))
-        asked = parked.asked
-        news = replica.log.end_offset > asked.fetch_offset or replica.high_watermark > asked.high_watermark
+            return self._response(self._partition(epoch_error(replica, parked.partition.current_leader_epoch)))
+        partition = parked.partition
+        news = replica.log.end_offset > partition.fetch_offset or replica.high_watermark > partition.high_watermark
         if not news and now < parked.deadline_ms:
             return None
         data = self._partition(ErrorCode.NONE)
-        data.records = self._read(asked.fetch_offset, min(parked.max_bytes, asked.partition_max_bytes))
+        data.records = self._read(partition.fetch_offset, min(parked.max_bytes, partition.partition_max_bytes))
         return self._response(data)
 
     def _read(self, offset: int, max_bytes: int) -> bytes:
-        """Whole batches, at least one."""
+        """Whole batches up to the limit, at least a single batch."""
         limit = min(max_bytes, self._replica.config.fetch_max_bytes)
         pieces: list[bytes] = []
         size = 0
@@ -173,40 +173,40 @@ class Serving:
 
     # -------------------------------------------------------------------------------------------------------- snapshot
 
-    def on_fetch_snapshot(self, request: FetchSnapshotRequest, reply: Reply) -> None:
+    def on_fetch_snapshot(self, request: FetchSnapshotRequest, _version: int, reply: Reply) -> None:
         replica = self._replica
-        asked = metadata_partition(request)
-        if wrong_cluster(replica, request.cluster_id) or asked is None:
-            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if asked is None else ErrorCode.INCONSISTENT_CLUSTER_ID
+        partition = metadata_partition(request)
+        if wrong_cluster(replica, request.cluster_id) or partition is None:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if partition is None else ErrorCode.INCONSISTENT_CLUSTER_ID
             reply(snapshot_messages.FetchSnapshotResponse(error_code=int(code)))
             return
-        reply(self._snapshot_response(self._snapshot_piece(request, asked)))
+        reply(self._snapshot_response(self._snapshot_piece(request, partition)))
 
     def _snapshot_piece(
-        self, request: FetchSnapshotRequest, asked: PartitionSnapshot
+        self, request: FetchSnapshotRequest, partition: PartitionSnapshot
     ) -> snapshot_messages.PartitionSnapshot:
         replica = self._replica
-        wanted = SnapshotId(asked.snapshot_id.end_offset, asked.snapshot_id.epoch)
+        snapshot_id = SnapshotId(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
         answer = snapshot_messages.PartitionSnapshot(
             index=0,
-            snapshot_id=snapshot_messages.SnapshotId(*wanted),
+            snapshot_id=snapshot_messages.SnapshotId(*snapshot_id),
             current_leader=snapshot_messages.LeaderIdAndEpoch(known_leader(replica)[0], replica.epoch),
             unaligned_records=b"",
         )
-        code = epoch_error(replica, asked.current_leader_epoch)
+        code = epoch_error(replica, partition.current_leader_epoch)
         role = replica.role
-        if code is ErrorCode.NONE and wanted not in replica.snapshots.ids:
+        if code is ErrorCode.NONE and snapshot_id not in replica.snapshots.ids:
             code = ErrorCode.SNAPSHOT_NOT_FOUND
         if code is ErrorCode.NONE and isinstance(role, Leader):
-            key = ReplicaKey(request.replica_id, asked.replica_directory_id)
-            known = role.replicas.get(key)
-            self._note(role, key, known.fetch_offset if known else -1)
+            key = ReplicaKey(request.replica_id, partition.replica_directory_id)
+            state = role.replicas.get(key)
+            self._note(role, key, state.fetch_offset if state else -1)
             limit = min(max(request.max_bytes, 0), replica.config.fetch_snapshot_max_bytes)
-            size, data = replica.snapshots.read(wanted, max(asked.position, 0), limit)
-            if not 0 <= asked.position < size:
+            size, data = replica.snapshots.read(snapshot_id, max(partition.position, 0), limit)
+            if not 0 <= partition.position < size:
                 code = ErrorCode.POSITION_OUT_OF_RANGE
             else:
-                answer.size, answer.position, answer.unaligned_records = size, asked.position, data
+                answer.size, answer.position, answer.unaligned_records = size, partition.position, data
         answer.error_code = int(code)
         return answer
 

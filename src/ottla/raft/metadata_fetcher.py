@@ -1,7 +1,7 @@
-"""The fetching side: a replica that is not the leader asks for what comes next, and learns who leads from the answers.
+"""The follower's side of Fetch and FetchSnapshot: a replica that does not lead fetches, and learns the leader's id.
 
-The next fetch leaves only when everything fetched before is on disk: its offset is the promise that the leader counts.
-One request is under way at a time, and an answer counts only while the role that asked for it lasts.
+The next fetch is sent only when all fetched batches are on disk: the leader counts the fetch offset as a promise. One
+request is in flight at a time. A response counts only while the role that sent the request lasts.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ MAX_SNAPSHOT_BYTES = 1 << 30
 
 
 class _Download:
-    """A snapshot on its way. It becomes a file when it is whole and sound."""
+    """A snapshot that is being fetched. It becomes a file when it is complete and its checksums match."""
 
     def __init__(self, snapshot_id: SnapshotId) -> None:
         self.id = snapshot_id
         self.data = bytearray()
 
 
-class Fetching:
+class MetadataFetcher:
     def __init__(self, replica: Replica, elections: Elections) -> None:
         self._replica = replica
         self._elections = elections
-        self._asking: Role | None = None
-        """The role whose request is under way."""
-        self._not_before_ms = 0.0
+        self._requesting_role: Role | None = None
+        """The role whose request is in flight."""
+        self._next_request_ms = 0.0
         self._download: _Download | None = None
         self._turn = 0
         self.leader_high_watermark = -1
-        self.loaded: tuple[Snapshot, SnapshotId] | None = None
-        """A snapshot that replaced the log and that nobody has been told of yet."""
+        self.loaded_snapshot: tuple[Snapshot, SnapshotId] | None = None
+        """A snapshot that has replaced the log and that the driver has not taken."""
 
     # ------------------------------------------------------------------------------------------------------------ time
 
@@ -58,16 +58,16 @@ class Fetching:
         role = replica.role
         now = replica.now_ms()
         if isinstance(role, Observer) and role.leader is not None and now >= role.deadline_ms:
-            role.leader, role.in_touch = None, False  # ask around; the epoch's leader stays on record
-        if not isinstance(role, Follower | Observer | Unattached) or self._asking is role:
+            role.leader, role.in_touch = None, False  # ask the voters in turn; the leader of the epoch stays recorded
+        if not isinstance(role, Follower | Observer | Unattached) or self._requesting_role is role:
             return
-        if now < self._not_before_ms or replica.durable_end_offset < replica.log.end_offset:
+        if now < self._next_request_ms or replica.durable_end_offset < replica.log.end_offset:
             return
         target = self._target(role)
         if target is None:
-            self._not_before_ms = now + replica.config.fetch_timeout_ms
+            self._next_request_ms = now + replica.config.fetch_timeout_ms
             return
-        self._asking = role
+        self._requesting_role = role
         address, node_id = target
         if self._download is not None and not isinstance(role, Unattached) and role.leader is not None:
             replica.send(address, node_id, self._snapshot_request(self._download), partial(self._on_snapshot, role))
@@ -79,30 +79,32 @@ class Fetching:
         if not isinstance(role, Follower | Observer | Unattached):
             return None
         silent = role.deadline_ms if isinstance(role, Observer) and role.leader is not None else None
-        if self._asking is role or self._replica.durable_end_offset < self._replica.log.end_offset:
+        if self._requesting_role is role or self._replica.durable_end_offset < self._replica.log.end_offset:
             return silent
-        return self._not_before_ms if silent is None else min(silent, self._not_before_ms)
+        return self._next_request_ms if silent is None else min(silent, self._next_request_ms)
 
     def _target(self, role: Follower | Observer | Unattached) -> tuple[Address, NodeId] | None:
-        """The leader; while there is none, the others in turn."""
+        """The leader; without a leader, each voter and bootstrap server in turn."""
         replica = self._replica
         if not isinstance(role, Unattached) and role.leader is not None:
             return role.leader, role.leader_id
-        known = [
+        targets = [
             (address, voter.id)
             for voter in replica.voters.voters
             if voter.id != replica.key.id and (address := replica.address_of(voter.id)) is not None
         ]
-        own = {Address(endpoint.host, endpoint.port) for endpoint in replica.config.endpoints}
-        listed = {address for address, _ in known} | own
-        known += [(address, NO_NODE) for address in replica.config.bootstrap_servers if address not in listed]
-        if not known:
+        own_addresses = {Address(endpoint.host, endpoint.port) for endpoint in replica.config.endpoints}
+        voter_addresses = {address for address, _ in targets} | own_addresses
+        targets += [
+            (address, NO_NODE) for address in replica.config.bootstrap_servers if address not in voter_addresses
+        ]
+        if not targets:
             return None
         self._turn += 1
-        return known[self._turn % len(known)]
+        return targets[self._turn % len(targets)]
 
     def _pause(self) -> None:
-        self._not_before_ms = self._replica.now_ms() + self._replica.config.retry_backoff_ms
+        self._next_request_ms = self._replica.now_ms() + self._replica.config.retry_backoff_ms
 
     # ----------------------------------------------------------------------------------------------------------- fetch
 
@@ -127,23 +129,27 @@ class Fetching:
             topics=[FetchTopic(METADATA_TOPIC, METADATA_TOPIC_ID, [partition])],
         )
 
-    def _finished(self, role: Role, response: object, *, gone: bool) -> bool:
-        """Whether the answer still means something: its role lasts, and there is one."""
-        if self._asking is role:
-            self._asking = None
+    def _is_current(self, role: Role, response: object, *, connection_refused: bool) -> bool:
+        """Whether the response exists and belongs to the current role."""
+        if self._requesting_role is role:
+            self._requesting_role = None
         if self._replica.role is not role:
             return False
         if response is None:
             self._pause()
             if isinstance(role, Observer):
-                role.deadline_ms = min(role.deadline_ms, self._replica.now_ms()) if gone else role.deadline_ms
-            elif gone:
-                self._elections.leader_gone()
+                role.deadline_ms = (
+                    min(role.deadline_ms, self._replica.now_ms()) if connection_refused else role.deadline_ms
+                )
+            elif connection_refused:
+                self._elections.on_leader_down()
             return False
         return True
 
-    def _on_fetched(self, role: Role, response: object, gone: bool) -> None:  # noqa: FBT001 - OnResponse
-        if not self._finished(role, response, gone=gone) or not isinstance(response, FetchResponse):
+    def _on_fetched(self, role: Role, response: object, connection_refused: bool) -> None:  # noqa: FBT001 - OnResponse
+        if not self._is_current(role, response, connection_refused=connection_refused) or not isinstance(
+            response, FetchResponse
+        ):
             return
         if response.error_code or len(response.responses) != 1 or len(response.responses[0].partitions) != 1:
             log.warning("metadata_fetch.refused", reason=ErrorCode(response.error_code).name)
@@ -158,15 +164,15 @@ class Fetching:
             self._pause()
             return
         self._in_touch(role)
-        self._take(partition)
+        self._handle_partition(partition)
 
     def _in_touch(self, role: Follower | Observer) -> None:
         now_ms = self._replica.now_ms()
         role.in_touch = True
         role.deadline_ms = now_ms + self._replica.config.fetch_timeout_ms
-        self._replica.last_heard = (role.leader_id, now_ms)
+        self._replica.last_leader_contact = (role.leader_id, now_ms)
 
-    def _take(self, partition: PartitionData) -> None:
+    def _handle_partition(self, partition: PartitionData) -> None:
         replica = self._replica
         if partition.diverging_epoch.epoch >= 0:
             self._truncate(partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset)
@@ -186,12 +192,12 @@ class Fetching:
         self.follow_high_watermark()
 
     def follow_high_watermark(self) -> bool:
-        """The leader's, as far as this replica has it on disk. Whether it moved."""
+        """Raise the high watermark to the leader's, within the durable log. Returns whether it moved."""
         replica = self._replica
         return replica.raise_high_watermark(min(self.leader_high_watermark, replica.durable_end_offset))
 
     def _truncate(self, epoch: int, end_offset: int) -> None:
-        """To where the two logs part. The leader says where its records of `epoch` end; ours may end before."""
+        """Truncate to the offset where the logs diverge. The leader's `epoch` ends at `end_offset`; ours may end before."""
         replica = self._replica
         own_epoch, own_end = replica.end_offset_for_epoch(epoch)
         replica.truncate(min(own_end, end_offset) if own_epoch == epoch else own_end)
@@ -214,8 +220,10 @@ class Fetching:
             topics=[snapshot_messages.TopicSnapshot(METADATA_TOPIC, [partition])],
         )
 
-    def _on_snapshot(self, role: Role, response: object, gone: bool) -> None:  # noqa: FBT001 - OnResponse
-        if not self._finished(role, response, gone=gone) or not isinstance(response, FetchSnapshotResponse):
+    def _on_snapshot(self, role: Role, response: object, connection_refused: bool) -> None:  # noqa: FBT001 - OnResponse
+        if not self._is_current(role, response, connection_refused=connection_refused) or not isinstance(
+            response, FetchSnapshotResponse
+        ):
             return
         partition = None if response.error_code else metadata_partition(response)
         download = self._download
@@ -230,7 +238,9 @@ class Fetching:
             return
         wrong = (partition.snapshot_id.end_offset, partition.snapshot_id.epoch) != download.id
         if partition.error_code or wrong or partition.position != len(download.data):
-            self._download = None  # gone meanwhile, or not what was asked for: the next fetch says what to take
+            self._download = (
+                None  # deleted meanwhile, or a different snapshot: the next fetch names the snapshot to download
+            )
             self._pause()
             return
         if isinstance(role, Follower | Observer):
@@ -241,7 +251,7 @@ class Fetching:
             self._adopt(download)
 
     def _adopt(self, download: _Download) -> None:
-        """The file first, then the log goes: whatever a crash leaves, a start finds a snapshot that covers it."""
+        """Write the snapshot before the log is dropped: after a crash, a start finds a snapshot that covers the log."""
         replica = self._replica
         name = download.id.file_name()
         if download.id.end_offset < replica.high_watermark:
@@ -258,5 +268,5 @@ class Fetching:
         replica.durable_end_offset = download.id.end_offset
         replica.raise_high_watermark(download.id.end_offset)
         replica.adjust_to_voters()
-        self.loaded = snapshot, download.id
+        self.loaded_snapshot = snapshot, download.id
         log.info("snapshot.loaded", snapshot=name, bytes=len(download.data))

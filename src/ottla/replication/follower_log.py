@@ -1,4 +1,4 @@
-"""A replica that follows: where it begins to fetch, and how far it goes back when its log left the leader's."""
+"""The log of a follower: preparation before the first fetch, appends, and the truncation offset after a divergence."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _UNDEFINED = -1
 
 
 def begin(log: PartitionLog, now_ms: TimestampMs) -> None:
-    """Before the first fetch of an epoch: a log that cannot name its epochs keeps only what is committed."""
+    """Before the first fetch of an epoch: a log without leader epochs keeps only committed records."""
     if log.latest_epoch < 0 and log.log_end_offset > log.high_watermark:
         log.truncate_to(log.high_watermark, now_ms)
 
@@ -24,8 +24,8 @@ def begin(log: PartitionLog, now_ms: TimestampMs) -> None:
 def append(
     log: PartitionLog, batches: Buffer, max_leader_epoch: LeaderEpoch, now_ms: TimestampMs
 ) -> AppendResult | None:
-    """Append what the leader sent. An empty log may start inside of a batch, where the leader's log starts since
-    DeleteRecords: it begins with the whole batch then."""
+    """Append batches of the leader. After DeleteRecords the leader's log may start inside a batch: an empty log then
+    begins with the whole batch."""
     try:
         return log.append_as_follower(batches, now_ms=now_ms, max_leader_epoch=max_leader_epoch)
     except UnexpectedAppendOffsetError as error:
@@ -36,17 +36,17 @@ def append(
 
 
 def truncation_offset(log: PartitionLog, epoch: LeaderEpoch, end_offset: Offset) -> Offset:
-    """Where to cut when the leader says that `epoch`, its last one before what we asked for, ends at `end_offset`."""
+    """The offset to truncate to. The leader's `epoch`, the last before the fetched offset, ends at `end_offset`."""
     end = log.log_end_offset
     if end_offset == _UNDEFINED:
         return min(log.high_watermark, end)
     if epoch == _UNDEFINED:
         return min(end_offset, end)
-    known = log.end_offset_for_epoch(epoch)
-    if known is None:
+    epoch_end = log.end_offset_for_epoch(epoch)
+    if epoch_end is None:
         return min(end_offset, end)
-    own_epoch, own_end = known
+    own_epoch, own_end = epoch_end
     if own_epoch != epoch:
-        # We never had that epoch: go back to the end of the one before and ask again.
+        # This log does not have that epoch: truncate to the end of the epoch before, then fetch again.
         return min(own_end, end)
     return min(own_end, end_offset, end)
