@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.coordinator.groups.classic.join import Caller
+from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.groups.consumer import embedded
 from ottla.coordinator.groups.consumer.group import ConsumerGroup
 from ottla.coordinator.groups.consumer.members import MemberState
@@ -173,7 +173,7 @@ class ConsumerTranscript(Transcript):
         for name in text.split("+"):
             by_topic.setdefault(self.world.topics[name[:-1]].id, set()).add(int(name[-1]))
         frozen = {topic_id: frozenset(indexes) for topic_id, indexes in by_topic.items()}
-        return embedded.write_assignment(frozen, 1, self.world.machine()._shelf.image)
+        return embedded.write_assignment(frozen, 1, self.world.machine()._context.image)
 
 
 def said(assignment: bytes) -> str:

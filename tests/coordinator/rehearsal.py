@@ -84,7 +84,7 @@ def _classic_groups_kept(machine: Any) -> Iterator[None]:
     if not isinstance(machine, GroupMachine):
         yield
         return
-    groups = machine._shelf.groups
+    groups = machine._context.groups
     kept = {name: _copied(group) for name, group in groups.items() if isinstance(group, ClassicGroup)}
     yield
     for name, group in kept.items():
@@ -103,7 +103,7 @@ def _copied(group: ClassicGroup) -> ClassicGroup:
 
 @contextmanager
 def _random_kept(machine: Any) -> Iterator[None]:
-    random = machine._shelf.random._random if isinstance(machine, GroupMachine) else None
+    random = machine._context.random._random if isinstance(machine, GroupMachine) else None
     state = None if random is None else random.getstate()
     yield
     if random is not None:
@@ -130,7 +130,7 @@ def stale_hashes(machine: Any) -> Iterator[str]:
         if isinstance(group, ClassicGroup) or group.refresh_due:
             continue
         topics = _topics(group)
-        now = machine._shelf.topic_hashes.group_hash(topics, machine._shelf.image)
+        now = machine._context.topic_hashes.group_hash(topics, machine._context.image)
         if now != group.metadata_hash:
             yield f"{group.group_id} does not look at {sorted(topics)} again: {group.metadata_hash}, not {now}"
         if isinstance(group, StreamsGroup) and group.configured is not None and group.configured_hash != now:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ottla.coordinator.groups.classic.join import Caller
+from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.groups.streams.group import StreamsGroup
 from ottla.coordinator.groups.streams.members import MemberState
 from ottla.coordinator.groups.streams.statuses import StatusCode

@@ -12,8 +12,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
+from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.groups.classic.group import ClassicGroup
-from ottla.coordinator.groups.classic.join import Caller
 from ottla.coordinator.groups.consumer import embedded
 from ottla.coordinator.groups.consumer.group import ConsumerGroup, ConsumerGroupState
 from ottla.coordinator.settings import GroupSettings
@@ -181,7 +181,7 @@ class ConsumerGroups(RuleBasedStateMachine):
             if topic.name in ("ta", "tb"):
                 for index in topic.partitions if members else ():
                     plan[members[index % len(members)]].setdefault(topic.id, set()).add(index)
-        image = self.world.machine()._shelf.image
+        image = self.world.machine()._context.image
         given = [
             SyncGroupRequestAssignment(
                 each, embedded.write_assignment({i: frozenset(p) for i, p in parts.items()}, 1, image)
@@ -195,7 +195,7 @@ class ConsumerGroups(RuleBasedStateMachine):
             client.owned = {}
             if response.assignment:
                 read = embedded.read_assignment(bytes(response.assignment))
-                assigned = embedded.assigned_partitions(read, self.world.machine()._shelf.image)
+                assigned = embedded.assigned_partitions(read, self.world.machine()._context.image)
                 client.owned = {topic_id: set(parts) for topic_id, parts in assigned.items()}
 
         request = SyncGroupRequest(GROUP, client.epoch, client.member_id, None, "consumer", "range", given)

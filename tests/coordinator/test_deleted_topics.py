@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ottla.coordinator.groups.classic.join import Caller
+from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.runtime import EndOfTransaction, ShardState, TransactionalProducer
 from ottla.coordinator.settings import GroupSettings
 from ottla.model.errors import ErrorCode, KafkaError

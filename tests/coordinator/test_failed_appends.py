@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.coordinator.groups.classic.join import Caller
+from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.runtime import EndOfTransaction
 from ottla.coordinator.settings import GroupSettings
 from ottla.coordinator.transactions.end_transaction import EndRequest

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.coordinator.groups.classic.join import Caller
+from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.settings import GroupSettings
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ottla.coordinator.groups.classic.join import Caller
+from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.records import _KIND_RECORDS, _schemas
 from ottla.coordinator.share.coordinator import ShareCoordinator
 from ottla.coordinator.share.records import SharePartitionKey

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ottla.coordinator.groups.classic.join import Caller
+from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.groups.offset_store import CommittedOffset
 from ottla.coordinator.partitioning import partition_for
 from ottla.coordinator.records import GroupMetadataRecord, OffsetCommitRecord, encode, offset_commit_value

@@ -14,7 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
-from ottla.coordinator.groups.classic.join import Caller
+from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.groups.streams.group import StreamsGroup, StreamsGroupState
 from ottla.coordinator.groups.streams.members import StreamsMember
 from ottla.coordinator.settings import GroupSettings

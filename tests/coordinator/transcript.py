@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ottla.coordinator.groups.classic.join import Caller
+from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.loader import Loader
 from ottla.coordinator.records import GroupMetadataRecord
 from ottla.coordinator.settings import GroupSettings

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from ottla.coordinator.decisions import Waiter
-from ottla.coordinator.groups.classic.join import Caller
+from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.groups.coordinator import GroupCoordinator
 from ottla.coordinator.groups.share.assignor import assign
 from ottla.coordinator.groups.share.group import ShareGroup

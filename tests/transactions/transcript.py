@@ -206,5 +206,5 @@ class Transcript:
 
         machine = self.world.coordinator.shards[0].machine
         metadata = replace(machine.transactions[name], producer_epoch=int(arguments[0]))
-        machine._shelf.transactions[name] = metadata
+        machine._context.transactions[name] = metadata
         self.ids[name] = ProducerIdAndEpoch(metadata.producer_id, metadata.producer_epoch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
 from ottla.broker.group_replies import ask
-from ottla.coordinator.groups.classic.join import Caller
+from ottla.coordinator.groups.caller import Caller
 from ottla.metadata.features import SHARE_VERSION
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.share_group_heartbeat_request import ShareGroupHeartbeatRequest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
 from ottla.broker.group_replies import ask
-from ottla.coordinator.groups.classic.join import Caller
+from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.groups.streams.heartbeat import StreamsAnswer
 from ottla.coordinator.groups.streams.statuses import StatusCode
 from ottla.coordinator.groups.streams.timings import streams_timings

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 from ottla.coordinator.groups.assigned_group import AssignedGroup
 from ottla.coordinator.groups.group import Group
-from ottla.coordinator.groups.shelf import Shelf
+from ottla.coordinator.groups.shard_context import ShardContext
 from ottla.coordinator.records import GroupKindRecord
 from ottla.env.logging import get_logger
 from ottla.protocol.primitives import Message
@@ -41,8 +41,8 @@ class AssignedReplay(ABC, Generic[GroupT]):
     member_class: type[Any]
     group_class: type[GroupT]
 
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+    def __init__(self, context: ShardContext) -> None:
+        self._context = context
         self._handlers: dict[str, Handler] = {
             "Metadata": self._group,
             "MemberMetadata": self._member,
@@ -72,14 +72,14 @@ class AssignedReplay(ABC, Generic[GroupT]):
 
     def _find(self, key: Any, value: Message | None) -> GroupT | None:
         """The group; a record that is no tombstone makes it."""
-        group = self._shelf.groups.get(key.group_id)
+        group = self._context.groups.get(key.group_id)
         if isinstance(group, self.group_class):
             return group
         if value is None:
             return None
         if group is not None and self._wrongs(group):
             log.error("group.replaced", group=key.group_id, record=type(key).__name__)
-        made = self._shelf.groups[key.group_id] = self.group_class(key.group_id)
+        made = self._context.groups[key.group_id] = self.group_class(key.group_id)
         return made
 
     def _group(self, key: Any, value: Any) -> None:
@@ -87,7 +87,7 @@ class AssignedReplay(ABC, Generic[GroupT]):
         if group is None:
             return
         if value is None:
-            del self._shelf.groups[key.group_id]
+            del self._context.groups[key.group_id]
         else:
             group.group_epoch = value.epoch
             group.metadata_hash = value.metadata_hash

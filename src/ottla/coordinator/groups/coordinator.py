@@ -12,10 +12,11 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from ottla.coordinator.decisions import GroupDecision, Waiter
-from ottla.coordinator.groups.classic.join import UNKNOWN_MEMBER_ID, Caller
+from ottla.coordinator.groups.caller import Caller
+from ottla.coordinator.groups.classic.join import UNKNOWN_MEMBER_ID
 from ottla.coordinator.groups.group import GroupKind
 from ottla.coordinator.groups.machine import GroupMachine
-from ottla.coordinator.groups.shelf import OperationTimers
+from ottla.coordinator.groups.shard_context import OperationTimers
 from ottla.coordinator.records import decode, encode
 from ottla.coordinator.runtime import ShardSpec, TransactionalProducer
 from ottla.coordinator.settings import GroupSettings

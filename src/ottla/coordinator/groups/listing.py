@@ -7,7 +7,7 @@ from ottla.coordinator.groups.classic.group import ClassicGroup
 from ottla.coordinator.groups.classic.members import Member
 from ottla.coordinator.groups.classic.states import GroupState
 from ottla.coordinator.groups.offset_store import OffsetStore
-from ottla.coordinator.groups.shelf import Shelf
+from ottla.coordinator.groups.shard_context import ShardContext
 from ottla.coordinator.records import OffsetCommitRecord
 from ottla.env.logging import get_logger
 from ottla.model.errors import ErrorCode, KafkaError
@@ -21,21 +21,21 @@ _NOT_FOUND_ERROR_FROM = 6
 
 
 class Listing:
-    def __init__(self, shelf: Shelf, store: OffsetStore) -> None:
-        self._shelf = shelf
+    def __init__(self, context: ShardContext, store: OffsetStore) -> None:
+        self._context = context
         self._store = store
 
     def list_groups(self, wanted_states: frozenset[str], wanted_types: frozenset[str]) -> list[ListedGroup]:
         """Both filters are in lower case; an empty one lets everything pass."""
         return [
             ListedGroup(group.group_id, group.protocol_type or "", group.state_name, group.kind.value)
-            for group in self._shelf.groups.values()
+            for group in self._context.groups.values()
             if (not wanted_types or group.kind.value in wanted_types)
             and (not wanted_states or group.state_name.lower() in wanted_states)
         ]
 
     def describe(self, version: int, group_id: str) -> DescribedGroup:
-        group = self._shelf.groups.get(group_id)
+        group = self._context.groups.get(group_id)
         if group is None:
             return _not_found(version, group_id, f"Group {group_id} not found.")
         if not isinstance(group, ClassicGroup):
@@ -54,7 +54,7 @@ class Listing:
         draft = Draft()
         code = ErrorCode.NONE
         try:
-            group = self._shelf.group(group_id)
+            group = self._context.group(group_id)
             group.validate_delete()
         except KafkaError as error:
             code = error.code

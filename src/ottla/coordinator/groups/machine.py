@@ -13,9 +13,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ottla.coordinator.decisions import Draft, GroupDecision, Waiter
+from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.groups.classic.group import ClassicGroup
 from ottla.coordinator.groups.classic.group_records import describes, group_from_record, new_group_record
-from ottla.coordinator.groups.classic.join import Caller, Join
+from ottla.coordinator.groups.classic.join import Join
 from ottla.coordinator.groups.classic.membership import Membership
 from ottla.coordinator.groups.classic.rebalance import Rebalance
 from ottla.coordinator.groups.classic.states import GroupState
@@ -25,7 +26,7 @@ from ottla.coordinator.groups.group import Group, GroupKind
 from ottla.coordinator.groups.listing import Listing
 from ottla.coordinator.groups.offset_store import CommittedOffset, OffsetStore
 from ottla.coordinator.groups.offsets import Offsets
-from ottla.coordinator.groups.shelf import OperationTimers, Shelf
+from ottla.coordinator.groups.shard_context import OperationTimers, ShardContext
 from ottla.coordinator.groups.transactional_offsets import TransactionalOffsets
 from ottla.coordinator.records import CoordinatorRecord, GroupKindRecord, GroupMetadataRecord, OffsetCommitRecord
 from ottla.coordinator.settings import GroupSettings
@@ -66,17 +67,17 @@ class GroupMachine:
         timers: OperationTimers,
         rebalances: Counter[GroupKind] | None = None,
     ) -> None:
-        self._shelf = Shelf(settings, clock, random, timers, rebalances)
+        self._context = ShardContext(settings, clock, random, timers, rebalances)
         self._store = OffsetStore()
         self._live = False
-        self._rebalance = Rebalance(self._shelf)
-        self._join = Join(self._shelf, self._rebalance)
-        self._sync = Sync(self._shelf, self._rebalance)
-        self._membership = Membership(self._shelf, self._rebalance)
-        self._offsets = Offsets(self._shelf, self._rebalance, self._store)
-        self._transactional_offsets = TransactionalOffsets(self._shelf)
-        self._listing = Listing(self._shelf, self._store)
-        self._expiry = Expiry(self._shelf, self._store)
+        self._rebalance = Rebalance(self._context)
+        self._join = Join(self._context, self._rebalance)
+        self._sync = Sync(self._context, self._rebalance)
+        self._membership = Membership(self._context, self._rebalance)
+        self._offsets = Offsets(self._context, self._rebalance, self._store)
+        self._transactional_offsets = TransactionalOffsets(self._context)
+        self._listing = Listing(self._context, self._store)
+        self._expiry = Expiry(self._context, self._store)
 
     # What a kind needs is imported when its first group comes: most nodes start with classic groups, or none.
 
@@ -84,49 +85,49 @@ class GroupMachine:
     def _consumer(self) -> ConsumerGroups:
         from ottla.coordinator.groups.consumer.service import ConsumerGroups
 
-        return ConsumerGroups(self._shelf, self._rebalance)
+        return ConsumerGroups(self._context, self._rebalance)
 
     @cached_property
     def _consumer_replay(self) -> ConsumerReplay:
         from ottla.coordinator.groups.consumer.replay import ConsumerReplay
 
-        return ConsumerReplay(self._shelf)
+        return ConsumerReplay(self._context)
 
     @cached_property
     def _streams(self) -> StreamsGroups:
         from ottla.coordinator.groups.streams.service import StreamsGroups
 
-        return StreamsGroups(self._shelf)
+        return StreamsGroups(self._context)
 
     @cached_property
     def _streams_replay(self) -> StreamsReplay:
         from ottla.coordinator.groups.streams.replay import StreamsReplay
 
-        return StreamsReplay(self._shelf)
+        return StreamsReplay(self._context)
 
     @cached_property
     def share(self) -> ShareGroups:
         """The requests of share groups."""
         from ottla.coordinator.groups.share.service import ShareGroups
 
-        return ShareGroups(self._shelf)
+        return ShareGroups(self._context)
 
     @cached_property
     def _share_replay(self) -> ShareReplay:
         from ottla.coordinator.groups.share.replay import ShareReplay
 
-        return ShareReplay(self._shelf)
+        return ShareReplay(self._context)
 
     def _has(self, kind: GroupKind) -> bool:
-        return any(group.kind is kind for group in self._shelf.groups.values())
+        return any(group.kind is kind for group in self._context.groups.values())
 
     def _consumer_group(self, group_id: str) -> ConsumerGroup | None:
-        group = self._shelf.groups.get(group_id)
+        group = self._context.groups.get(group_id)
         return self._consumer.find(group_id) if group is not None and group.kind is GroupKind.CONSUMER else None
 
     @property
     def groups(self) -> Mapping[str, Group]:
-        return self._shelf.groups
+        return self._context.groups
 
     @property
     def offsets(self) -> OffsetStore:
@@ -136,7 +137,7 @@ class GroupMachine:
 
     def needs_creation(self, group_id: str) -> bool:
         """Nobody has it, or an empty group of another kind, whose place a classic one may take."""
-        group = self._shelf.groups.get(group_id)
+        group = self._context.groups.get(group_id)
         return group is None or (group.kind in _REPLACEABLE and group.is_empty)
 
     def create_group(self, group_id: str, waiter: Waiter) -> GroupDecision:
@@ -144,9 +145,9 @@ class GroupMachine:
         draft = Draft()
         draft.answer(waiter, None)
         if self.needs_creation(group_id):
-            group = self._shelf.groups.get(group_id)
+            group = self._context.groups.get(group_id)
             draft.records += group.tombstones() if group is not None else []
-            draft.records.append(new_group_record(group_id, self._shelf.clock.time_ms()))
+            draft.records.append(new_group_record(group_id, self._context.clock.time_ms()))
         return draft.decide()
 
     def join(self, caller: Caller, request: JoinGroupRequest, waiter: Waiter) -> GroupDecision:
@@ -268,7 +269,7 @@ class GroupMachine:
         for group in self._classic_groups():
             for member in group.members.values():
                 self._rebalance.touch(group, member)
-            if len(group.members) > self._shelf.settings.group_max_size:
+            if len(group.members) > self._context.settings.group_max_size:
                 self._rebalance.prepare(group, draft, "the loaded group is over capacity")
         if self._has(GroupKind.CONSUMER):
             self._consumer.on_loaded()
@@ -281,7 +282,7 @@ class GroupMachine:
 
     def on_metadata(self, delta: MetadataDelta, image: MetadataImage, version: int) -> None:
         """Also while the shard is loading: the image is what decisions are made against."""
-        self._shelf.on_metadata(delta, image, version)
+        self._context.on_metadata(delta, image, version)
         if self._has(GroupKind.CONSUMER):
             self._consumer.on_metadata(delta)
         if self._has(GroupKind.STREAMS):
@@ -303,28 +304,28 @@ class GroupMachine:
         return draft.decide()
 
     def _classic_groups(self) -> list[ClassicGroup]:
-        return [group for group in self._shelf.groups.values() if isinstance(group, ClassicGroup)]
+        return [group for group in self._context.groups.values() if isinstance(group, ClassicGroup)]
 
     def _replay_group(self, record: GroupMetadataRecord) -> None:
-        group = self._shelf.classic(record.group_id)
+        group = self._context.classic(record.group_id)
         value = record.value
         if value is None:
             if group is not None:
-                del self._shelf.groups[record.group_id]
+                del self._context.groups[record.group_id]
         elif self._live and group is not None and describes(group, value):
             # This very group decided the record: it keeps those who wait in it.
             if group.members:
                 group.become_stable({member.member_id: bytes(member.assignment) for member in value.members})
         else:
-            self._shelf.groups[record.group_id] = group_from_record(record.group_id, value)
+            self._context.groups[record.group_id] = group_from_record(record.group_id, value)
 
     def _replay_offset(self, offset: int, producer_id: ProducerId, record: OffsetCommitRecord) -> None:
         target = TopicPartition(record.topic, record.partition)
         if record.value is None:
             self._store.remove(record.group_id, target)
             return
-        if record.group_id not in self._shelf.groups:
+        if record.group_id not in self._context.groups:
             # A consumer that only stores its offsets here: a simple group, with no record of its own.
             simple = ClassicGroup(record.group_id, GroupState.EMPTY, record.value.commit_timestamp)
-            self._shelf.groups[record.group_id] = simple
+            self._context.groups[record.group_id] = simple
         self._store.put(record.group_id, target, CommittedOffset.from_record(offset, record.value), producer_id)

@@ -15,7 +15,7 @@ from ottla.coordinator.decisions import Answer, Waiter
 from ottla.coordinator.runtime import EndOfTransaction
 from ottla.coordinator.transactions.markers import MarkerChannel
 from ottla.coordinator.transactions.metadata import TransactionMetadata
-from ottla.coordinator.transactions.shelf import Shelf, TransactionDecision
+from ottla.coordinator.transactions.shard_context import TransactionDecision, TransactionShardContext
 from ottla.coordinator.transactions.states import TransactionState
 from ottla.env.logging import get_logger
 from ottla.model.decision import Decision
@@ -39,12 +39,12 @@ class OperationTimers(Protocol):
 class Completion:
     def __init__(
         self,
-        shelf: Shelf,
+        context: TransactionShardContext,
         channel: MarkerChannel,
         timers: OperationTimers,
         submit: Callable[[TimedOperation], object],
     ) -> None:
-        self._shelf = shelf
+        self._context = context
         self._channel = channel
         self._timers = timers
         self._submit = submit
@@ -63,7 +63,7 @@ class Completion:
         return Decision([Answer(self.starter(transactional_id), None)])
 
     def _on_committed(self, transactional_id: str, outcome: KafkaError | None) -> None:
-        metadata = self._shelf.transactions.get(transactional_id)
+        metadata = self._context.transactions.get(transactional_id)
         if self._closed or metadata is None or not metadata.is_prepared:
             return
         if outcome is not None:
@@ -76,7 +76,7 @@ class Completion:
         end = EndOfTransaction(
             metadata.producer_id,
             metadata.producer_epoch,
-            self._shelf.coordinator_epoch,
+            self._context.coordinator_epoch,
             metadata.state is TransactionState.PREPARE_COMMIT,
             metadata.client_transaction_version,
         )
@@ -84,7 +84,7 @@ class Completion:
 
     def _on_written(self, metadata: TransactionMetadata, codes: Mapping[TopicPartition, ErrorCode]) -> None:
         transactional_id = metadata.transactional_id
-        if self._closed or self._shelf.transactions.get(transactional_id) is not metadata:
+        if self._closed or self._context.transactions.get(transactional_id) is not metadata:
             return
         fenced = [tp for tp, code in codes.items() if code in _FENCED]
         if fenced:
@@ -110,7 +110,7 @@ class Completion:
     def _retry(self, transactional_id: str) -> None:
         self._timers.schedule(
             ("markers", transactional_id),
-            self._shelf.settings.marker_retry_ms,
+            self._context.settings.marker_retry_ms,
             lambda: self.resume(transactional_id),
         )
 
@@ -119,14 +119,14 @@ class Completion:
 
     def _complete(self, metadata: TransactionMetadata) -> TransactionDecision:
         transactional_id = metadata.transactional_id
-        if self._shelf.transactions.get(transactional_id) is not metadata:
+        if self._context.transactions.get(transactional_id) is not metadata:
             return Decision([])
-        after = metadata.prepare_complete(self._shelf.clock.time_ms())
+        after = metadata.prepare_complete(self._context.clock.time_ms())
         waiter = partial(self._on_completed, transactional_id)
-        return Decision([Answer(waiter, None)], [self._shelf.record(after)])
+        return Decision([Answer(waiter, None)], [self._context.record(after)])
 
     def _on_completed(self, transactional_id: str, outcome: KafkaError | None) -> None:
-        metadata = self._shelf.transactions.get(transactional_id)
+        metadata = self._context.transactions.get(transactional_id)
         if metadata is None or not metadata.is_prepared:
             self._missing.pop(transactional_id, None)
         elif outcome is not None and not self._closed:

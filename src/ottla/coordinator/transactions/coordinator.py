@@ -17,7 +17,7 @@ from ottla.coordinator.transactions.machine import TransactionMachine
 from ottla.coordinator.transactions.markers import MarkerChannel
 from ottla.coordinator.transactions.records import decode, encode
 from ottla.coordinator.transactions.settings import TransactionSettings
-from ottla.coordinator.transactions.shelf import Shelf, TakeProducerId, TransactionDecision
+from ottla.coordinator.transactions.shard_context import TakeProducerId, TransactionDecision, TransactionShardContext
 from ottla.env.seams import Clock, Timers
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
@@ -45,8 +45,10 @@ class TransactionCoordinator:
         self.settings = settings
 
         def make_machine(shard: Shard[TransactionMachine]) -> TransactionMachine:
-            shelf = Shelf(settings, clock, take_producer_id, transaction_version, shard.leader_epoch)
-            return TransactionMachine(shelf, channel, shard.deadlines, shard.submit)
+            context = TransactionShardContext(
+                settings, clock, take_producer_id, transaction_version, shard.leader_epoch
+            )
+            return TransactionMachine(context, channel, shard.deadlines, shard.submit)
 
         spec = ShardSpec(
             make_machine=make_machine,

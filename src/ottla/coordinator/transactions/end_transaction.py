@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ottla.coordinator.decisions import Answer, Waiter
 from ottla.coordinator.transactions.completion import Completion
 from ottla.coordinator.transactions.metadata import EPOCH_BUMP_VERSION, MAX_EPOCH, TransactionMetadata
-from ottla.coordinator.transactions.shelf import Shelf, TransactionDecision, answered
+from ottla.coordinator.transactions.shard_context import TransactionDecision, TransactionShardContext, answered
 from ottla.coordinator.transactions.states import BETWEEN_TRANSACTIONS, PREPARED, TransactionState
 from ottla.model.decision import Decision
 from ottla.model.errors import ErrorCode, KafkaError
@@ -45,8 +45,8 @@ class Ended(NamedTuple):
 
 
 class EndTransaction:
-    def __init__(self, shelf: Shelf, completion: Completion) -> None:
-        self._shelf = shelf
+    def __init__(self, context: TransactionShardContext, completion: Completion) -> None:
+        self._context = context
         self._completion = completion
 
     def end(self, request: EndRequest, waiter: Waiter) -> TransactionDecision:
@@ -57,16 +57,16 @@ class EndTransaction:
 
     def fence(self, metadata: TransactionMetadata, waiter: Waiter) -> TransactionDecision:
         """Abort an ongoing transaction in an epoch that its producer does not have."""
-        version = self._shelf.transaction_version()
+        version = self._context.transaction_version()
         next_producer_id = NO_PRODUCER_ID
         if version < EPOCH_BUMP_VERSION:
             version = 0
         elif metadata.is_exhausted:
-            next_producer_id = self._shelf.new_producer_id()
+            next_producer_id = self._context.new_producer_id()
         after = metadata.prepare_end(
             TransactionState.PREPARE_ABORT,
             version,
-            self._shelf.clock.time_ms(),
+            self._context.clock.time_ms(),
             next_producer_id=next_producer_id,
             fence=True,
         )
@@ -75,11 +75,11 @@ class EndTransaction:
     # Transactions v0 and v1
 
     def _end_without_bump(self, request: EndRequest, waiter: Waiter) -> TransactionDecision:
-        metadata = self._shelf.owned_by(request.transactional_id, request.producer_id)
+        metadata = self._context.owned_by(request.transactional_id, request.producer_id)
         if metadata.producer_epoch != request.producer_epoch:
             raise KafkaError(ErrorCode.PRODUCER_FENCED)
         if metadata.state is TransactionState.ONGOING:
-            after = metadata.prepare_end(request.prepared, 0, self._shelf.clock.time_ms())
+            after = metadata.prepare_end(request.prepared, 0, self._context.clock.time_ms())
             return self._prepare(after, waiter)
         if not request.was_done(metadata.state):
             raise KafkaError(ErrorCode.INVALID_TXN_STATE)
@@ -90,7 +90,7 @@ class EndTransaction:
     # Transactions v2
 
     def _end_with_bump(self, request: EndRequest, waiter: Waiter) -> TransactionDecision:
-        metadata = self._shelf.transactions.get(request.transactional_id)
+        metadata = self._context.transactions.get(request.transactional_id)
         if metadata is None:
             raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         rotated = _is_retry_after_rotation(metadata, request)
@@ -129,9 +129,9 @@ class EndTransaction:
     def _prepare_bumped(
         self, metadata: TransactionMetadata, request: EndRequest, waiter: Waiter
     ) -> TransactionDecision:
-        next_producer_id = self._shelf.new_producer_id() if metadata.is_exhausted else NO_PRODUCER_ID
+        next_producer_id = self._context.new_producer_id() if metadata.is_exhausted else NO_PRODUCER_ID
         after = metadata.prepare_end(
-            request.prepared, EPOCH_BUMP_VERSION, self._shelf.clock.time_ms(), next_producer_id=next_producer_id
+            request.prepared, EPOCH_BUMP_VERSION, self._context.clock.time_ms(), next_producer_id=next_producer_id
         )
         return self._prepare(after, waiter)
 
@@ -140,7 +140,7 @@ class EndTransaction:
         completed = after.prepare_complete(after.last_update_ms)
         response = Ended(completed.producer_id, completed.producer_epoch)
         answers = [Answer(waiter, response), Answer(self._completion.starter(after.transactional_id), None)]
-        return Decision(answers, [self._shelf.record(after)])
+        return Decision(answers, [self._context.record(after)])
 
 
 def _is_retry_after_rotation(metadata: TransactionMetadata, request: EndRequest) -> bool:

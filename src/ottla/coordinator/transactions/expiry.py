@@ -6,7 +6,7 @@ from ottla.coordinator.decisions import Answer
 from ottla.coordinator.transactions.completion import OperationTimers
 from ottla.coordinator.transactions.end_transaction import EndTransaction
 from ottla.coordinator.transactions.records import TransactionRecord
-from ottla.coordinator.transactions.shelf import Shelf, TransactionDecision
+from ottla.coordinator.transactions.shard_context import TransactionDecision, TransactionShardContext
 from ottla.env.logging import get_logger
 from ottla.model.decision import Decision
 from ottla.model.errors import KafkaError
@@ -20,8 +20,8 @@ MAX_TOMBSTONES = 1_000
 
 
 class Expiry:
-    def __init__(self, shelf: Shelf, ending: EndTransaction, timers: OperationTimers) -> None:
-        self._shelf = shelf
+    def __init__(self, context: TransactionShardContext, ending: EndTransaction, timers: OperationTimers) -> None:
+        self._context = context
         self._ending = ending
         self._timers = timers
         self._ongoing: set[str] = set()
@@ -44,20 +44,20 @@ class Expiry:
             self._schedule_timeouts()
 
     def schedule(self) -> None:
-        interval_ms = self._shelf.settings.transaction_remove_expired_transaction_cleanup_interval_ms
+        interval_ms = self._context.settings.transaction_remove_expired_transaction_cleanup_interval_ms
         self._timers.schedule(EXPIRY_KEY, interval_ms, self.expire)
 
     def _schedule_timeouts(self) -> None:
-        interval_ms = self._shelf.settings.transaction_abort_timed_out_transaction_cleanup_interval_ms
+        interval_ms = self._context.settings.transaction_abort_timed_out_transaction_cleanup_interval_ms
         self._timers.schedule(TIMEOUT_KEY, interval_ms, self.abort_timed_out)
 
     def abort_timed_out(self) -> TransactionDecision:
         """One round over the open transactions; goes on by itself."""
-        now_ms = self._shelf.clock.time_ms()
+        now_ms = self._context.clock.time_ms()
         records: list[TransactionRecord] = []
         answers: list[Answer] = []
         for transactional_id in sorted(self._ongoing):
-            metadata = self._shelf.transactions[transactional_id]
+            metadata = self._context.transactions[transactional_id]
             if not metadata.is_timed_out(now_ms):
                 continue
             try:
@@ -73,11 +73,11 @@ class Expiry:
 
     def expire(self) -> TransactionDecision:
         """One round over all ids; goes on by itself."""
-        now_ms = self._shelf.clock.time_ms()
-        expiration_ms = self._shelf.settings.transactional_id_expiration_ms
+        now_ms = self._context.clock.time_ms()
+        expiration_ms = self._context.settings.transactional_id_expiration_ms
         expired = [
             TransactionRecord(transactional_id, None)
-            for transactional_id, metadata in self._shelf.transactions.items()
+            for transactional_id, metadata in self._context.transactions.items()
             if metadata.is_expired(now_ms, expiration_ms)
         ][:MAX_TOMBSTONES]
         if expired:

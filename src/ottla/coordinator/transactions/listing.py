@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from ottla.coordinator.transactions.metadata import TransactionMetadata
-from ottla.coordinator.transactions.shelf import Shelf
+from ottla.coordinator.transactions.shard_context import TransactionShardContext
 from ottla.coordinator.transactions.states import TransactionState
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated import describe_transactions_response as described
@@ -22,11 +22,11 @@ class Filters(NamedTuple):
 
 
 class Listing:
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+    def __init__(self, context: TransactionShardContext) -> None:
+        self._context = context
 
     def describe(self, transactional_id: str) -> described.TransactionState:
-        metadata = self._shelf.transactions.get(transactional_id)
+        metadata = self._context.transactions.get(transactional_id)
         if metadata is None:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
         by_topic = groupby(sorted(metadata.partitions), key=lambda tp: tp.topic)
@@ -42,10 +42,10 @@ class Listing:
         )
 
     def list_transactions(self, filters: Filters) -> list[listed.TransactionState]:
-        now_ms = self._shelf.clock.time_ms()
+        now_ms = self._context.clock.time_ms()
         return [
             listed.TransactionState(metadata.transactional_id, metadata.producer_id, metadata.state.state_name)
-            for metadata in self._shelf.transactions.values()
+            for metadata in self._context.transactions.values()
             if _included(metadata, filters, now_ms)
         ]
 

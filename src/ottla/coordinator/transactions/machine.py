@@ -18,7 +18,7 @@ from ottla.coordinator.transactions.markers import MarkerChannel
 from ottla.coordinator.transactions.metadata import TransactionMetadata
 from ottla.coordinator.transactions.partitions import TransactionPartitions
 from ottla.coordinator.transactions.records import TransactionRecord
-from ottla.coordinator.transactions.shelf import Shelf, TransactionDecision, answered
+from ottla.coordinator.transactions.shard_context import TransactionDecision, TransactionShardContext, answered
 from ottla.coordinator.transactions.states import TransactionState
 from ottla.model.decision import Decision
 from ottla.model.ids import ProducerEpoch, ProducerId, TopicPartition
@@ -27,22 +27,22 @@ from ottla.model.ids import ProducerEpoch, ProducerId, TopicPartition
 class TransactionMachine:
     def __init__(
         self,
-        shelf: Shelf,
+        context: TransactionShardContext,
         channel: MarkerChannel,
         timers: OperationTimers,
         submit: Callable[[TimedOperation], object],
     ) -> None:
-        self._shelf = shelf
-        self._completion = Completion(shelf, channel, timers, submit)
-        ending = self._ending = EndTransaction(shelf, self._completion)
-        self._init = InitProducerId(shelf, ending)
-        self._partitions = TransactionPartitions(shelf)
-        self._expiry = Expiry(shelf, ending, timers)
-        self._listing = Listing(shelf)
+        self._context = context
+        self._completion = Completion(context, channel, timers, submit)
+        ending = self._ending = EndTransaction(context, self._completion)
+        self._init = InitProducerId(context, ending)
+        self._partitions = TransactionPartitions(context)
+        self._expiry = Expiry(context, ending, timers)
+        self._listing = Listing(context)
 
     @property
     def transactions(self) -> Mapping[str, TransactionMetadata]:
-        return self._shelf.transactions
+        return self._context.transactions
 
     # Requests
 
@@ -86,10 +86,10 @@ class TransactionMachine:
     def replay(self, offset: int, producer_id: ProducerId, record: TransactionRecord) -> None:  # noqa: ARG002 - the shape of every machine; only the record matters here
         transactional_id, metadata, _ = record
         if metadata is None:
-            self._shelf.transactions.pop(transactional_id, None)
+            self._context.transactions.pop(transactional_id, None)
             self._expiry.note_ended(transactional_id)
             return
-        self._shelf.transactions[transactional_id] = metadata
+        self._context.transactions[transactional_id] = metadata
         if metadata.state is TransactionState.ONGOING:
             self._expiry.note_ongoing(transactional_id)
         else:
@@ -102,7 +102,7 @@ class TransactionMachine:
         """What was prepared before the restart is completed now."""
         self._expiry.start()
         answers: list[Answer] = []
-        for transactional_id, metadata in self._shelf.transactions.items():
+        for transactional_id, metadata in self._context.transactions.items():
             if metadata.is_prepared:
                 answers += self._completion.resume(transactional_id).response
         return Decision(answers)

@@ -8,17 +8,15 @@ still uses the old one; when that changes nothing for the group there is no reba
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
-
 from ottla.coordinator.decisions import Draft, GroupDecision, Waiter
+from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.groups.classic.group import ClassicGroup
 from ottla.coordinator.groups.classic.group_records import group_record
 from ottla.coordinator.groups.classic.members import Member, Protocols
 from ottla.coordinator.groups.classic.rebalance import Rebalance, joined
 from ottla.coordinator.groups.classic.states import GroupState
 from ottla.coordinator.groups.group import GroupKind
-from ottla.coordinator.groups.shelf import Shelf, session_key
+from ottla.coordinator.groups.shard_context import ShardContext, session_key
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.join_group_request import JoinGroupRequest
 from ottla.protocol.generated.join_group_response import JoinGroupResponse
@@ -29,24 +27,14 @@ _KNOWN_MEMBER_ID_REQUIRED_FROM = 4
 _SKIP_ASSIGNMENT_FROM = 9
 
 
-class Caller(NamedTuple):
-    """Who asks, as far as a group keeps it."""
-
-    client_id: str
-    client_host: str
-    version: int
-    may_describe: Callable[[str], bool] | None = None
-    """Where there are ACLs: whether it may see a topic that its regular expression matches."""
-
-
 class Join:
-    def __init__(self, shelf: Shelf, rebalance: Rebalance) -> None:
-        self._shelf = shelf
+    def __init__(self, context: ShardContext, rebalance: Rebalance) -> None:
+        self._context = context
         self._rebalance = rebalance
 
     def join(self, caller: Caller, request: JoinGroupRequest, waiter: Waiter) -> GroupDecision:
         draft = Draft()
-        group = self._shelf.classic(request.group_id)
+        group = self._context.classic(request.group_id)
         if group is None and self._has_another_kind(request.group_id):
             draft.answer(waiter, _refused(UNKNOWN_MEMBER_ID, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         elif group is None:
@@ -66,14 +54,14 @@ class Join:
 
     def _has_another_kind(self, group_id: str) -> bool:
         """A group whose members do not know the classic protocol; an empty streams group may be replaced."""
-        group = self._shelf.groups.get(group_id)
+        group = self._context.groups.get(group_id)
         kind = None if group is None else group.kind
         return kind is GroupKind.SHARE or (group is not None and kind is GroupKind.STREAMS and not group.is_empty)
 
     def _accepts(self, group: ClassicGroup, member_id: str) -> bool:
         """New members up to group.max.size. While a rebalance is prepared those who have come are counted, so that a
         group above a lowered limit loses the last to come rather than all."""
-        limit = self._shelf.settings.group_max_size
+        limit = self._context.settings.group_max_size
         member = group.members.get(member_id)
         if group.is_in(GroupState.PREPARING_REBALANCE):
             return (member is not None and member.is_awaiting_join) or group.awaiting_join_count < limit
@@ -84,10 +72,10 @@ class Join:
     def _join_new_dynamic(
         self, group: ClassicGroup, caller: Caller, request: JoinGroupRequest, waiter: Waiter, draft: Draft
     ) -> None:
-        member_id = self._shelf.new_member_id(caller.client_id)
+        member_id = self._context.new_member_id(caller.client_id)
         if caller.version < _KNOWN_MEMBER_ID_REQUIRED_FROM:
             self._add(group, caller, request, member_id, waiter, draft)
-        elif len(group.pending_join_members) >= self._shelf.settings.max_pending_members:
+        elif len(group.pending_join_members) >= self._context.settings.max_pending_members:
             draft.answer(waiter, _refused(UNKNOWN_MEMBER_ID, ErrorCode.GROUP_MAX_SIZE_REACHED))
         else:
             group.pending_join_members.add(member_id)
@@ -98,7 +86,7 @@ class Join:
         self, group: ClassicGroup, caller: Caller, request: JoinGroupRequest, waiter: Waiter, draft: Draft
     ) -> None:
         instance_id = request.group_instance_id or ""
-        member_id = self._shelf.new_member_id(instance_id)
+        member_id = self._context.new_member_id(instance_id)
         if instance_id in group.static_members:
             self._replace_static(group, caller, request, instance_id, member_id, waiter, draft)
         else:
@@ -155,7 +143,7 @@ class Join:
             group.new_member_added = True
         group.add(member, waiter)
         # It does not know its id yet and cannot send heartbeats; if its client has gone we would never notice.
-        self._rebalance.touch(group, member, self._shelf.settings.new_member_join_timeout_ms)
+        self._rebalance.touch(group, member, self._context.settings.new_member_join_timeout_ms)
         self._rebalance.prepare_or_complete(group, draft, f"{member_id} joined: {_reason(request)}")
 
     def _update(
@@ -177,7 +165,7 @@ class Join:
     ) -> None:
         old = group.members[group.static_members[instance_id]]
         self._fence(group, old, draft)
-        self._shelf.timers.cancel(session_key(group.group_id, old.member_id))
+        self._context.timers.cancel(session_key(group.group_id, old.member_id))
         former_leader = group.leader_id
         member = group.rename_static(instance_id, member_id)
         group.update(member, _protocols(request), request.rebalance_timeout_ms, request.session_timeout_ms)

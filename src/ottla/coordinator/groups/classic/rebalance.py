@@ -14,7 +14,7 @@ from ottla.coordinator.groups.classic.group import ClassicGroup
 from ottla.coordinator.groups.classic.group_records import group_record
 from ottla.coordinator.groups.classic.members import EMPTY_ASSIGNMENT, Member
 from ottla.coordinator.groups.classic.states import GroupState
-from ottla.coordinator.groups.shelf import Shelf, join_key, session_key, sync_key
+from ottla.coordinator.groups.shard_context import ShardContext, join_key, session_key, sync_key
 from ottla.env.logging import get_logger
 from ottla.model.errors import ErrorCode
 from ottla.protocol.generated.join_group_response import JoinGroupResponse, JoinGroupResponseMember
@@ -27,8 +27,8 @@ _ABSENT_MEMBERS_LOOK_MS = 1_000
 
 
 class Rebalance:
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+    def __init__(self, context: ShardContext) -> None:
+        self._context = context
 
     # The join phase
 
@@ -43,12 +43,12 @@ class Rebalance:
         if group.is_in(GroupState.COMPLETING_REBALANCE):
             self._interrupt_sync(group, draft)
         group.pending_sync_members.clear()
-        self._shelf.timers.cancel(sync_key(group.group_id))
+        self._context.timers.cancel(sync_key(group.group_id))
         initial = group.is_in(GroupState.EMPTY)
-        group.transition_to(GroupState.PREPARING_REBALANCE, self._shelf.clock.time_ms())
+        group.transition_to(GroupState.PREPARING_REBALANCE, self._context.clock.time_ms())
         log.info("group.rebalancing", group=group.group_id, generation=group.generation_id, reason=reason)
         if initial:
-            delay_ms = self._shelf.settings.group_initial_rebalance_delay_ms
+            delay_ms = self._context.settings.group_initial_rebalance_delay_ms
             self._wait_initially(group, delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
         elif group.has_all_members_joined:
             self.complete_join(group, draft)
@@ -63,7 +63,7 @@ class Rebalance:
 
     def complete_join(self, group: ClassicGroup, draft: Draft) -> None:
         """Close the join phase: the next generation begins with those who came."""
-        self._shelf.timers.cancel(join_key(group.group_id))
+        self._context.timers.cancel(join_key(group.group_id))
         for member in group.not_yet_rejoined():
             if not member.is_static:
                 self.drop(group, member.member_id)
@@ -72,13 +72,13 @@ class Rebalance:
             self._schedule_join_end(group, at_least_ms=_ABSENT_MEMBERS_LOOK_MS)
             return
         group.new_member_added = False
-        group.start_generation(self._shelf.clock.time_ms())
+        group.start_generation(self._context.clock.time_ms())
         if group.is_in(GroupState.EMPTY):
             draft.records.append(group_record(group, {}))
             return
         for member in group.members.values():
             self._answer_join(group, member, draft)
-        self._shelf.timers.schedule(
+        self._context.timers.schedule(
             sync_key(group.group_id),
             group.rebalance_timeout_ms,
             partial(self._expire_sync, group.group_id, group.generation_id),
@@ -94,18 +94,18 @@ class Rebalance:
 
     def _schedule_join_end(self, group: ClassicGroup, at_least_ms: int = 0) -> None:
         delay_ms = max(group.rebalance_timeout_ms, at_least_ms)
-        self._shelf.timers.schedule(join_key(group.group_id), delay_ms, partial(self._expire_join, group.group_id))
+        self._context.timers.schedule(join_key(group.group_id), delay_ms, partial(self._expire_join, group.group_id))
 
     def _expire_join(self, group_id: str) -> GroupDecision:
         draft = Draft()
-        group = self._shelf.classic(group_id)
+        group = self._context.classic(group_id)
         if group is not None and group.is_in(GroupState.PREPARING_REBALANCE):
             self.complete_join(group, draft)
         return draft.decide()
 
     def _wait_initially(self, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
         """A group that begins gives others time to come, again and again while they do, up to its rebalance timeout."""
-        self._shelf.timers.schedule(
+        self._context.timers.schedule(
             join_key(group.group_id),
             delay_ms,
             partial(self._end_initial_delay, group.group_id, delay_ms, remaining_ms),
@@ -113,12 +113,12 @@ class Rebalance:
 
     def _end_initial_delay(self, group_id: str, delay_ms: int, remaining_ms: int) -> GroupDecision:
         draft = Draft()
-        group = self._shelf.classic(group_id)
+        group = self._context.classic(group_id)
         if group is None or not group.is_in(GroupState.PREPARING_REBALANCE):
             return draft.decide()
         if group.new_member_added and remaining_ms != 0:
             group.new_member_added = False
-            next_delay_ms = min(self._shelf.settings.group_initial_rebalance_delay_ms, remaining_ms)
+            next_delay_ms = min(self._context.settings.group_initial_rebalance_delay_ms, remaining_ms)
             self._wait_initially(group, next_delay_ms, max(remaining_ms - delay_ms, 0))
         else:
             self.complete_join(group, draft)
@@ -141,7 +141,7 @@ class Rebalance:
 
     def _expire_sync(self, group_id: str, generation_id: int) -> GroupDecision:
         draft = Draft()
-        group = self._shelf.classic(group_id)
+        group = self._context.classic(group_id)
         if group is None or group.generation_id != generation_id or not group.pending_sync_members:
             return draft.decide()
         if group.is_in(GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
@@ -167,11 +167,11 @@ class Rebalance:
     def schedule_session(self, group_id: str, member_id: str, timeout_ms: int) -> None:
         key = session_key(group_id, member_id)
         expire = partial(self._expire_session, group_id, member_id)
-        self._shelf.timers.schedule(key, timeout_ms, expire, lasting=True)
+        self._context.timers.schedule(key, timeout_ms, expire, lasting=True)
 
     def drop(self, group: ClassicGroup, member_id: str) -> None:
         group.remove(member_id)
-        self._shelf.timers.cancel(session_key(group.group_id, member_id))
+        self._context.timers.cancel(session_key(group.group_id, member_id))
 
     def remove_member(self, group: ClassicGroup, member: Member, draft: Draft) -> None:
         """Remove a member; a request of it that is parked here is told to begin anew."""
@@ -186,7 +186,7 @@ class Rebalance:
 
     def _expire_session(self, group_id: str, member_id: str) -> GroupDecision:
         draft = Draft()
-        group = self._shelf.classic(group_id)
+        group = self._context.classic(group_id)
         if group is None:
             return draft.decide()
         member = group.members.get(member_id)

@@ -12,7 +12,8 @@ from dataclasses import replace
 from functools import partial
 
 from ottla.coordinator.decisions import Draft, GroupDecision, Waiter
-from ottla.coordinator.groups.classic.join import UNKNOWN_MEMBER_ID, Caller
+from ottla.coordinator.groups.caller import Caller
+from ottla.coordinator.groups.classic.join import UNKNOWN_MEMBER_ID
 from ottla.coordinator.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE
 from ottla.coordinator.groups.consumer import embedded
 from ottla.coordinator.groups.consumer.fencing import Fencing
@@ -22,7 +23,7 @@ from ottla.coordinator.groups.consumer.members import ClassicMember, ConsumerMem
 from ottla.coordinator.groups.consumer.migration import Migration
 from ottla.coordinator.groups.consumer.rebalance import ConsumerRebalance
 from ottla.coordinator.groups.consumer.target import Target
-from ottla.coordinator.groups.shelf import Shelf
+from ottla.coordinator.groups.shard_context import ShardContext
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.consumer_protocol_subscription import ConsumerProtocolSubscription
 from ottla.protocol.generated.heartbeat_request import HeartbeatRequest
@@ -39,8 +40,10 @@ _KNOWN_MEMBER_ID_REQUIRED_FROM = 4
 
 
 class ClassicMembers:
-    def __init__(self, shelf: Shelf, rebalance: ConsumerRebalance, fencing: Fencing, migration: Migration) -> None:
-        self._shelf = shelf
+    def __init__(
+        self, context: ShardContext, rebalance: ConsumerRebalance, fencing: Fencing, migration: Migration
+    ) -> None:
+        self._context = context
         self._rebalance = rebalance
         self._fencing = fencing
         self._migration = migration
@@ -54,7 +57,7 @@ class ClassicMembers:
             self._validate_join(group, request)
             if not given_id:
                 request = copy(request)
-                request.member_id = self._shelf.new_uuid_text()
+                request.member_id = self._context.new_uuid_text()
             if self._must_return_with_id(caller, request, given_id):
                 code = ErrorCode.MEMBER_ID_REQUIRED
                 draft.answer(waiter, JoinGroupResponse(member_id=request.member_id, error_code=code))
@@ -68,7 +71,7 @@ class ClassicMembers:
         return draft.decide()
 
     def _validate_join(self, group: ConsumerGroup, request: JoinGroupRequest) -> None:
-        settings = self._shelf.settings
+        settings = self._context.settings
         if not settings.allows_migration:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if len(group.members) >= settings.group_consumer_max_size and request.member_id not in group.members:
@@ -91,7 +94,7 @@ class ClassicMembers:
         member = self._member(group, request, draft, is_unknown=is_unknown)
         updated = _updated(member, caller, request, subscription)
         epoch, changed = self._rebalance.subscribe(caller, group, member, updated, draft)
-        owned = embedded.owned_partitions(subscription, self._shelf.image)
+        owned = embedded.owned_partitions(subscription, self._context.image)
         if downgrade:
             stale = group.assignment_epoch < epoch
             if not stale:
@@ -104,7 +107,7 @@ class ClassicMembers:
             self._rebalance.touch(group.group_id, updated.member_id, request.session_timeout_ms)
             reason = "it did not sync in time"
             self._schedule("resync", group.group_id, updated.member_id, request.rebalance_timeout_ms, reason)
-        self._shelf.timers.cancel(("rejoin", group.group_id, updated.member_id))
+        self._context.timers.cancel(("rejoin", group.group_id, updated.member_id))
         return JoinGroupResponse(
             member_id=updated.member_id,
             generation_id=updated.member_epoch,
@@ -141,11 +144,11 @@ class ClassicMembers:
         except KafkaError as error:
             draft.answer(waiter, SyncGroupResponse(error_code=error.code))
             return draft.decide()
-        self._shelf.timers.cancel(("resync", group.group_id, member.member_id))
+        self._context.timers.cancel(("resync", group.group_id, member.member_id))
         self._rebalance.touch(group.group_id, member.member_id, classic.session_timeout_ms)
         partitions = {topic_id: frozenset(epochs) for topic_id, epochs in member.assigned.items()}
         version = embedded.read_version(classic.protocols[0][1])
-        assignment = embedded.write_assignment(partitions, version, self._shelf.image)
+        assignment = embedded.write_assignment(partitions, version, self._context.image)
         draft.answer(
             waiter,
             SyncGroupResponse(
@@ -182,13 +185,13 @@ class ClassicMembers:
         return member, member.classic
 
     def _await_rejoin(self, group: ConsumerGroup, member: ConsumerMember) -> None:
-        if ("rejoin", group.group_id, member.member_id) not in self._shelf.timers:
+        if ("rejoin", group.group_id, member.member_id) not in self._context.timers:
             reason = "it did not join again in time"
             self._schedule("rejoin", group.group_id, member.member_id, member.rebalance_timeout_ms, reason)
 
     def _schedule(self, kind: str, group_id: str, member_id: str, timeout_ms: int, reason: str) -> None:
         operation = partial(self._fencing.fence_silent, group_id, member_id, reason)
-        self._shelf.timers.schedule((kind, group_id, member_id), timeout_ms, operation)
+        self._context.timers.schedule((kind, group_id, member_id), timeout_ms, operation)
 
     # Leave
 

@@ -11,15 +11,15 @@ from ottla.coordinator.groups.consumer.group import ConsumerGroup
 from ottla.coordinator.groups.consumer.group_records import epoch_record, member_tombstones, regex_record
 from ottla.coordinator.groups.consumer.members import ConsumerMember
 from ottla.coordinator.groups.consumer.migration import Migration
-from ottla.coordinator.groups.shelf import Shelf, session_key
+from ottla.coordinator.groups.shard_context import ShardContext, session_key
 from ottla.env.logging import get_logger
 
 log = get_logger(__name__)
 
 
 class Fencing:
-    def __init__(self, shelf: Shelf, migration: Migration) -> None:
-        self._shelf = shelf
+    def __init__(self, context: ShardContext, migration: Migration) -> None:
+        self._context = context
         self._migration = migration
 
     def fence(self, group: ConsumerGroup, members: list[ConsumerMember], draft: Draft) -> None:
@@ -33,7 +33,7 @@ class Fencing:
         after = group.subscriptions.without(members)
         gone = group.subscriptions.regexes.keys() - after.regexes.keys()
         draft.records += [regex_record(group.group_id, regex, None) for regex in sorted(gone)]
-        metadata_hash = self._shelf.topic_hashes.group_hash(after.topics(), self._shelf.image)
+        metadata_hash = self._context.topic_hashes.group_hash(after.topics(), self._context.image)
         draft.records.append(epoch_record(group.group_id, group.group_epoch + 1, metadata_hash))
         for member in members:
             self.cancel_timers(group.group_id, member.member_id)
@@ -41,7 +41,7 @@ class Fencing:
     def fence_silent(self, group_id: str, member_id: str, reason: str) -> GroupDecision:
         """What a timer does; nothing when the member has gone already."""
         draft = Draft()
-        group = self._shelf.groups.get(group_id)
+        group = self._context.groups.get(group_id)
         member = group.members.get(member_id) if isinstance(group, ConsumerGroup) else None
         if isinstance(group, ConsumerGroup) and member is not None:
             log.info("member.fenced", group=group_id, member=member_id, reason=reason)
@@ -49,6 +49,6 @@ class Fencing:
         return draft.decide()
 
     def cancel_timers(self, group_id: str, member_id: str) -> None:
-        self._shelf.timers.cancel(session_key(group_id, member_id))
+        self._context.timers.cancel(session_key(group_id, member_id))
         for kind in ("rebalance", "rejoin", "resync"):
-            self._shelf.timers.cancel((kind, group_id, member_id))
+            self._context.timers.cancel((kind, group_id, member_id))

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from ottla.coordinator.decisions import Draft, GroupDecision, Waiter
 from ottla.coordinator.groups.assigned_group import JOIN_GROUP_EPOCH, LEAVE_GROUP_EPOCH, LEAVE_GROUP_STATIC_EPOCH
+from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.groups.classic.group import ClassicGroup
-from ottla.coordinator.groups.classic.join import Caller
 from ottla.coordinator.groups.consumer.fencing import Fencing
 from ottla.coordinator.groups.consumer.group import ConsumerGroup
 from ottla.coordinator.groups.consumer.group_records import current_record
@@ -20,7 +20,7 @@ from ottla.coordinator.groups.consumer.members import AssignedPartitions, Consum
 from ottla.coordinator.groups.consumer.migration import Migration
 from ottla.coordinator.groups.consumer.rebalance import ConsumerRebalance
 from ottla.coordinator.groups.consumer.reconciliation import OwnedPartitions
-from ottla.coordinator.groups.shelf import Shelf
+from ottla.coordinator.groups.shard_context import ShardContext
 from ottla.env.logging import get_logger
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
@@ -34,8 +34,10 @@ log = get_logger(__name__)
 
 
 class ConsumerHeartbeat:
-    def __init__(self, shelf: Shelf, rebalance: ConsumerRebalance, fencing: Fencing, migration: Migration) -> None:
-        self._shelf = shelf
+    def __init__(
+        self, context: ShardContext, rebalance: ConsumerRebalance, fencing: Fencing, migration: Migration
+    ) -> None:
+        self._context = context
         self._rebalance = rebalance
         self._fencing = fencing
         self._migration = migration
@@ -53,12 +55,12 @@ class ConsumerHeartbeat:
         self, caller: Caller, request: ConsumerGroupHeartbeatRequest, draft: Draft
     ) -> ConsumerGroupHeartbeatResponse:
         group, classic = self._find_or_make(request, draft)
-        if len(group.members) >= self._shelf.settings.group_consumer_max_size:
+        if len(group.members) >= self._context.settings.group_consumer_max_size:
             self._refuse_if_new(group, request.member_id)
         if not request.member_id:
             # Only version 0: later clients make their own.
             request = copy(request)
-            request.member_id = self._shelf.new_uuid_text()
+            request.member_id = self._context.new_uuid_text()
         owned = _owned(request)
         member = self._member(group, request, owned, draft)
         updated = _updated(member, caller, request)
@@ -72,7 +74,7 @@ class ConsumerHeartbeat:
                 if each.classic is not None:
                     self._rebalance.touch(group.group_id, each.member_id, each.classic.session_timeout_ms)
         self._rebalance.touch(group.group_id, updated.member_id)
-        interval_ms = self._shelf.group_config(group.group_id).consumer_heartbeat_interval_ms
+        interval_ms = self._context.group_config(group.group_id).consumer_heartbeat_interval_ms
         response = ConsumerGroupHeartbeatResponse(
             member_id=updated.member_id, member_epoch=updated.member_epoch, heartbeat_interval_ms=interval_ms
         )
@@ -85,7 +87,7 @@ class ConsumerHeartbeat:
     ) -> tuple[ConsumerGroup, ClassicGroup | None]:
         """The group; the classic one too when it is just being upgraded."""
         group_id, joins = request.group_id, request.member_epoch == JOIN_GROUP_EPOCH
-        group = self._shelf.groups.get(group_id)
+        group = self._context.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return group, None
         if group is None and not joins:
@@ -104,7 +106,7 @@ class ConsumerHeartbeat:
 
     def _refuse_if_new(self, group: ConsumerGroup, member_id: str) -> None:
         if member_id not in group.members:
-            limit = self._shelf.settings.group_consumer_max_size
+            limit = self._context.settings.group_consumer_max_size
             message = f"The consumer group has reached its maximum capacity of {limit} members."
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 
@@ -157,7 +159,7 @@ class ConsumerHeartbeat:
     # Leave
 
     def _leave(self, request: ConsumerGroupHeartbeatRequest, draft: Draft) -> ConsumerGroupHeartbeatResponse:
-        group = self._shelf.group(request.group_id)
+        group = self._context.group(request.group_id)
         if not isinstance(group, ConsumerGroup):
             message = f"Group {request.group_id} is not a consumer group."
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)

@@ -19,7 +19,7 @@ from ottla.coordinator.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE
 from ottla.coordinator.groups.consumer import embedded, group_records
 from ottla.coordinator.groups.consumer.group import NO_TARGET, ConsumerGroup
 from ottla.coordinator.groups.consumer.members import ClassicMember, ConsumerMember, MemberState, TargetPartitions
-from ottla.coordinator.groups.shelf import Shelf, join_key, sync_key
+from ottla.coordinator.groups.shard_context import ShardContext, join_key, sync_key
 from ottla.coordinator.records import CoordinatorRecord
 from ottla.env.logging import get_logger
 from ottla.model.errors import ErrorCode, KafkaError
@@ -31,8 +31,8 @@ log = get_logger(__name__)
 
 
 class Migration:
-    def __init__(self, shelf: Shelf, classic_rebalance: Rebalance) -> None:
-        self._shelf = shelf
+    def __init__(self, context: ShardContext, classic_rebalance: Rebalance) -> None:
+        self._context = context
         self._classic = classic_rebalance
 
     # Up
@@ -49,7 +49,7 @@ class Migration:
                 made.put(upgraded)
         except DecodeError as error:
             raise _not_found(group, "the embedded consumer protocol is malformed") from error
-        made.metadata_hash = self._shelf.topic_hashes.group_hash(made.subscriptions.topics(), self._shelf.image)
+        made.metadata_hash = self._context.topic_hashes.group_hash(made.subscriptions.topics(), self._context.image)
         return made
 
     def upgrade_records(self, classic: ClassicGroup, group: ConsumerGroup) -> list[CoordinatorRecord]:
@@ -77,10 +77,10 @@ class Migration:
                 draft.answer(member.sync_waiter, SyncGroupResponse(error_code=code))
                 member.sync_waiter = None
         for key in (join_key(classic.group_id), sync_key(classic.group_id)):
-            self._shelf.timers.cancel(key)
+            self._context.timers.cancel(key)
 
     def _validate_upgrade(self, group: ClassicGroup) -> None:
-        settings = self._shelf.settings
+        settings = self._context.settings
         if not settings.allows_upgrade:
             raise _not_found(group, "online upgrade is disabled")
         if not group.uses_consumer_protocol:
@@ -99,7 +99,7 @@ class Migration:
                     "an unsupported custom assignor is in use. Please refer to the documentation or switch to a "
                     "default assignor before re-attempting the upgrade",
                 )
-            assigned = embedded.assigned_partitions(assignment, self._shelf.image)
+            assigned = embedded.assigned_partitions(assignment, self._context.image)
         # A generation that is being formed may have members that do not know the last one's protocol.
         known = all(group.protocol_name in each.protocol_names() for each in group.members.values())
         protocol_name = group.protocol_name if known else group.select_protocol()
@@ -142,7 +142,7 @@ class Migration:
         return not replaced.uses_classic_protocol and others_are_classic and self._may_downgrade(len(group.members))
 
     def _may_downgrade(self, members: int) -> bool:
-        return self._shelf.settings.allows_downgrade and members <= self._shelf.settings.group_max_size
+        return self._context.settings.allows_downgrade and members <= self._context.settings.group_max_size
 
     def downgrade(
         self,
@@ -156,7 +156,7 @@ class Migration:
         """Records that make a classic group of it; a rebalance, when it is due, is the event after."""
         gone = {member.member_id for member in leaving or ()}
         replaced = group.static_member(joining.instance_id) if joining is not None else None
-        classic = ClassicGroup(group.group_id, GroupState.STABLE, self._shelf.clock.time_ms())
+        classic = ClassicGroup(group.group_id, GroupState.STABLE, self._context.clock.time_ms())
         classic.generation_id = group.group_epoch
         classic.protocol_type = CONSUMER_PROTOCOL_TYPE
         targets: dict[str, TargetPartitions] = {}
@@ -172,7 +172,7 @@ class Migration:
             member.member_id: embedded.write_assignment(
                 targets[member.member_id],
                 embedded.version_or_first(member.metadata(classic.protocol_name)),
-                self._shelf.image,
+                self._context.image,
             )
             for member in classic.members.values()
         }
@@ -180,7 +180,7 @@ class Migration:
         draft.records.append(group_record(classic, assignments))
         log.info("group.downgraded", group=group.group_id, members=len(classic.members))
         operation = partial(self._after_downgrade, group.group_id, rebalance=rebalance)
-        self._shelf.timers.schedule(("downgraded", group.group_id), 0, operation)
+        self._context.timers.schedule(("downgraded", group.group_id), 0, operation)
 
     def _tombstones(
         self, group: ConsumerGroup, replaced: ConsumerMember | None, joining: ConsumerMember | None
@@ -192,7 +192,7 @@ class Migration:
 
     def _after_downgrade(self, group_id: str, *, rebalance: bool) -> GroupDecision:
         draft = Draft()
-        group = self._shelf.classic(group_id)
+        group = self._context.classic(group_id)
         if group is not None:
             for member in group.members.values():
                 self._classic.touch(group, member)

@@ -9,7 +9,7 @@ from collections.abc import Hashable
 from functools import partial
 
 from ottla.coordinator.decisions import Draft, GroupDecision
-from ottla.coordinator.groups.classic.join import Caller
+from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.groups.consumer.fencing import Fencing
 from ottla.coordinator.groups.consumer.group import ConsumerGroup
 from ottla.coordinator.groups.consumer.group_records import (
@@ -25,7 +25,7 @@ from ottla.coordinator.groups.consumer.reconciliation import OwnedPartitions, Re
 from ottla.coordinator.groups.consumer.regular_expressions import RegexChange, RegularExpressions
 from ottla.coordinator.groups.consumer.target import Target, TargetAssignment
 from ottla.coordinator.groups.group import GroupKind
-from ottla.coordinator.groups.shelf import Shelf, session_key
+from ottla.coordinator.groups.shard_context import ShardContext, session_key
 from ottla.env.logging import get_logger
 
 log = get_logger(__name__)
@@ -36,11 +36,11 @@ def rebalance_key(group_id: str, member_id: str) -> Hashable:
 
 
 class ConsumerRebalance:
-    def __init__(self, shelf: Shelf, fencing: Fencing) -> None:
-        self._shelf = shelf
+    def __init__(self, context: ShardContext, fencing: Fencing) -> None:
+        self._context = context
         self._fencing = fencing
-        self._expressions = RegularExpressions(shelf)
-        self._target = TargetAssignment(shelf)
+        self._expressions = RegularExpressions(context)
+        self._target = TargetAssignment(context)
 
     def subscribe(
         self, caller: Caller, group: ConsumerGroup, old: ConsumerMember, updated: ConsumerMember, draft: Draft
@@ -66,13 +66,13 @@ class ConsumerRebalance:
         self, group: ConsumerGroup, old: ConsumerMember, updated: ConsumerMember, draft: Draft, *, bump: bool
     ) -> int:
         topics = group.subscriptions.changed(old, updated).topics()
-        metadata_hash = self._shelf.topic_hashes.group_hash(topics, self._shelf.image)
+        metadata_hash = self._context.topic_hashes.group_hash(topics, self._context.image)
         epoch = group.group_epoch
         if bump or metadata_hash != group.metadata_hash:
             epoch += 1
             draft.records.append(epoch_record(group.group_id, epoch, metadata_hash))
             log.info("group.epoch_bumped", group=group.group_id, epoch=epoch)
-            self._shelf.rebalances[GroupKind.CONSUMER] += 1
+            self._context.rebalances[GroupKind.CONSUMER] += 1
         elif not draft.records:
             group.refreshed()
         if group.has_partition_metadata:
@@ -99,7 +99,7 @@ class ConsumerRebalance:
     ) -> ConsumerMember:
         if not subscription_changed and member.is_reconciled_to(target.epoch):
             return member
-        topics = self._shelf.image.topics_by_name
+        topics = self._context.image.topics_by_name
         names = group.subscriptions.topics_of(member)
         subscribed = frozenset(topics[name].id for name in names if name in topics)
         reconciliation = Reconciliation(member, target, owned, subscribed, group.owner_epoch)
@@ -123,9 +123,9 @@ class ConsumerRebalance:
     def touch(self, group_id: str, member_id: str, timeout_ms: int | None = None) -> None:
         """The member lives: move the end of its session."""
         if timeout_ms is None:
-            timeout_ms = self._shelf.group_config(group_id).consumer_session_timeout_ms
+            timeout_ms = self._context.group_config(group_id).consumer_session_timeout_ms
         expire = partial(self._fencing.fence_silent, group_id, member_id, "its session ended")
-        self._shelf.timers.schedule(session_key(group_id, member_id), timeout_ms, expire)
+        self._context.timers.schedule(session_key(group_id, member_id), timeout_ms, expire)
 
     def on_loaded(self, group: ConsumerGroup) -> None:
         for member in group.members.values():
@@ -138,12 +138,12 @@ class ConsumerRebalance:
         key = rebalance_key(group_id, member.member_id)
         if member.state is MemberState.UNREVOKED_PARTITIONS:
             operation = partial(self._expire_revocation, group_id, member.member_id, member.member_epoch)
-            self._shelf.timers.schedule(key, member.rebalance_timeout_ms, operation)
+            self._context.timers.schedule(key, member.rebalance_timeout_ms, operation)
         else:
-            self._shelf.timers.cancel(key)
+            self._context.timers.cancel(key)
 
     def _expire_revocation(self, group_id: str, member_id: str, member_epoch: int) -> GroupDecision:
-        group = self._shelf.groups.get(group_id)
+        group = self._context.groups.get(group_id)
         member = group.members.get(member_id) if isinstance(group, ConsumerGroup) else None
         if member is None or member.member_epoch != member_epoch:
             return Draft().decide()

@@ -12,13 +12,13 @@ from enum import Enum
 from functools import partial
 
 from ottla.coordinator.decisions import Draft, GroupDecision
-from ottla.coordinator.groups.classic.join import Caller
+from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.groups.consumer.group import ConsumerGroup
 from ottla.coordinator.groups.consumer.group_records import epoch_record, regex_record
 from ottla.coordinator.groups.consumer.members import ConsumerMember
 from ottla.coordinator.groups.consumer.re2 import Pattern, PatternError
 from ottla.coordinator.groups.consumer.subscriptions import ResolvedRegex
-from ottla.coordinator.groups.shelf import Shelf
+from ottla.coordinator.groups.shard_context import ShardContext
 from ottla.env.logging import get_logger
 from ottla.model.errors import ErrorCode, KafkaError
 
@@ -44,8 +44,8 @@ def regex_key(group_id: str) -> Hashable:
 
 
 class RegularExpressions:
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+    def __init__(self, context: ShardContext) -> None:
+        self._context = context
 
     def update(
         self, caller: Caller, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember, draft: Draft
@@ -73,9 +73,9 @@ class RegularExpressions:
         self, caller: Caller, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember, *, forced: bool
     ) -> None:
         key = regex_key(group.group_id)
-        if key in self._shelf.timers:
+        if key in self._context.timers:
             return
-        now_ms = self._shelf.clock.time_ms()
+        now_ms = self._context.clock.time_ms()
         last_ms = group.subscriptions.resolved_at_ms
         if last_ms is not None and now_ms <= last_ms + _MIN_REFRESH_INTERVAL_MS:
             return
@@ -83,29 +83,29 @@ class RegularExpressions:
         due = (
             forced
             or len(used) != len(group.subscriptions.resolved)
-            or group.subscriptions.resolved_version < self._shelf.new_topics_version
+            or group.subscriptions.resolved_version < self._context.new_topics_version
             or last_ms is None
-            or now_ms > last_ms + self._shelf.settings.group_consumer_regex_refresh_interval_ms
+            or now_ms > last_ms + self._context.settings.group_consumer_regex_refresh_interval_ms
         )
         if due and used:
-            self._shelf.timers.schedule(key, 0, partial(self._resolve, caller, group.group_id, frozenset(used)))
+            self._context.timers.schedule(key, 0, partial(self._resolve, caller, group.group_id, frozenset(used)))
 
     def _resolve(self, caller: Caller, group_id: str, regexes: frozenset[str]) -> GroupDecision:
         """All expressions of the group, with the eyes of the member whose heartbeat caused it, as Kafka does."""
-        topics = list(self._shelf.image.topics_by_name)
-        resolution = Resolution(sorted(regexes), topics, caller.may_describe, self._shelf.image_version)
+        topics = list(self._context.image.topics_by_name)
+        resolution = Resolution(sorted(regexes), topics, caller.may_describe, self._context.image_version)
         return self._go_on(group_id, resolution)
 
     def _go_on(self, group_id: str, resolution: Resolution) -> GroupDecision:
         """A part of the work in each event, so that others get their turn; records come with the last."""
         draft = Draft()
-        group = self._shelf.groups.get(group_id)
+        group = self._context.groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
             return draft.decide()
         if not resolution.advance(STATES_PER_EVENT):
-            self._shelf.timers.schedule(regex_key(group_id), 0, partial(self._go_on, group_id, resolution))
+            self._context.timers.schedule(regex_key(group_id), 0, partial(self._go_on, group_id, resolution))
             return draft.decide()
-        now_ms = self._shelf.clock.time_ms()
+        now_ms = self._context.clock.time_ms()
         resolved = {
             regex: ResolvedRegex(topics, resolution.image_version, now_ms)
             for regex, topics in resolution.topics.items()
@@ -117,7 +117,7 @@ class RegularExpressions:
             changed = changed or (before.topics if before is not None else frozenset()) != now.topics
             draft.records.append(regex_record(group_id, regex, now))
         topics = group.subscriptions.resolved_as(resolved).topics()
-        metadata_hash = self._shelf.topic_hashes.group_hash(topics, self._shelf.image)
+        metadata_hash = self._context.topic_hashes.group_hash(topics, self._context.image)
         if changed or metadata_hash != group.metadata_hash:
             draft.records.append(epoch_record(group_id, group.group_epoch + 1, metadata_hash))
         log.info("group.expressions_resolved", group=group_id, expressions=len(resolved), changed=changed)

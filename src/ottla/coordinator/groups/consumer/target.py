@@ -15,7 +15,7 @@ from ottla.coordinator.groups.consumer.group import NO_TARGET, ConsumerGroup
 from ottla.coordinator.groups.consumer.group_records import target_epoch_record, target_record
 from ottla.coordinator.groups.consumer.members import ConsumerMember, TargetPartitions
 from ottla.coordinator.groups.consumer.subscriptions import Subscriptions
-from ottla.coordinator.groups.shelf import Shelf
+from ottla.coordinator.groups.shard_context import ShardContext
 from ottla.env.logging import get_logger
 from ottla.metadata.image import MetadataImage
 from ottla.model.ids import Uuid
@@ -30,8 +30,8 @@ class Target(NamedTuple):
 
 
 class TargetAssignment:
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+    def __init__(self, context: ShardContext) -> None:
+        self._context = context
 
     def update(
         self,
@@ -48,22 +48,22 @@ class TargetAssignment:
         members = _members_with(group, updated)
         name = group.preferred_assignor(old, updated)
         if name not in ASSIGNORS:  # nobody prefers one, or a record names one that this node does not have
-            name = self._shelf.settings.group_consumer_assignors[0]
-        spec = _spec(group, members, subscriptions, self._shelf.image)
+            name = self._context.settings.group_consumer_assignors[0]
+        spec = _spec(group, members, subscriptions, self._context.image)
         assignment = ASSIGNORS[name](spec)
         for member_id in members:
             new = assignment.get(member_id, NO_TARGET)
             if group.targets.get(member_id) != new:
                 draft.records.append(target_record(group.group_id, member_id, new))
-        draft.records.append(target_epoch_record(group.group_id, group_epoch, self._shelf.clock.time_ms()))
+        draft.records.append(target_epoch_record(group.group_id, group_epoch, self._context.clock.time_ms()))
         log.info("group.assigned", group=group.group_id, epoch=group_epoch, assignor=name, members=len(members))
         return Target(group_epoch, assignment.get(updated.member_id, NO_TARGET))
 
     def _is_due(self, group: ConsumerGroup) -> bool:
-        interval_ms = self._shelf.group_config(group.group_id).consumer_assignment_interval_ms
+        interval_ms = self._context.group_config(group.group_id).consumer_assignment_interval_ms
         if group.assignment_timestamp_ms == 0 or interval_ms == 0:
             return True
-        return self._shelf.clock.time_ms() >= group.assignment_timestamp_ms + interval_ms
+        return self._context.clock.time_ms() >= group.assignment_timestamp_ms + interval_ms
 
 
 def _members_with(group: ConsumerGroup, updated: ConsumerMember) -> dict[str, ConsumerMember]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from ottla.coordinator.decisions import GroupDecision, Waiter
-from ottla.coordinator.groups.classic.join import Caller
+from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.groups.machine import GroupMachine
 from ottla.coordinator.groups.share.heartbeat import Beat, validate_heartbeat
 from ottla.coordinator.groups.share.initialization import Indexes, StateRequest

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
+from ottla.coordinator.groups.shard_context import ShardContext
 from ottla.coordinator.groups.share.group import SharedTopic, ShareGroup
 from ottla.coordinator.groups.share.group_records import state_partitions_record
-from ottla.coordinator.groups.shelf import Shelf
 from ottla.coordinator.records import GroupKindRecord
 from ottla.metadata.image import MetadataImage
 from ottla.model.ids import Uuid
@@ -30,13 +30,13 @@ class StateRequest(NamedTuple):
     start_offsets: Mapping[Uuid, Mapping[int, int]]
 
 
-def missing(group: ShareGroup, topics: Iterable[str], shelf: Shelf) -> dict[Uuid, SharedTopic]:
+def missing(group: ShareGroup, topics: Iterable[str], context: ShardContext) -> dict[Uuid, SharedTopic]:
     """Partitions of these topics that nobody has asked for yet, or not lately."""
-    now_ms = shelf.clock.time_ms()
-    retry_ms = shelf.settings.group_share_initialize_retry_interval_ms
+    now_ms = context.clock.time_ms()
+    retry_ms = context.settings.group_share_initialize_retry_interval_ms
     found: dict[Uuid, SharedTopic] = {}
     for name in topics:
-        topic = shelf.image.topics_by_name.get(name)
+        topic = context.image.topics_by_name.get(name)
         if topic is None:
             continue
         there = _partitions(group.initialized, topic.id)
@@ -53,10 +53,10 @@ def initializing_record(group: ShareGroup, topics: Mapping[Uuid, SharedTopic], i
     return state_partitions_record(group.group_id, _joined(group.initializing, topics), group.initialized, deleting)
 
 
-def initialized_record(group: ShareGroup, partitions: Indexes, shelf: Shelf) -> GroupKindRecord:
+def initialized_record(group: ShareGroup, partitions: Indexes, context: ShardContext) -> GroupKindRecord:
     """Their states are there. A topic that was deleted while the share coordinator was asked stays away."""
-    now_ms = shelf.clock.time_ms()
-    topics = shelf.image.topics_by_id
+    now_ms = context.clock.time_ms()
+    topics = context.image.topics_by_id
     there = {
         topic_id: SharedTopic(topics[topic_id].name, each, now_ms)
         for topic_id, each in partitions.items()
@@ -66,36 +66,36 @@ def initialized_record(group: ShareGroup, partitions: Indexes, shelf: Shelf) -> 
         group.group_id,
         _without(group.initializing, partitions),
         _joined(group.initialized, there),
-        _named(group.deleting, shelf.image),
+        _named(group.deleting, context.image),
     )
 
 
-def uninitialized_record(group: ShareGroup, partitions: Indexes, shelf: Shelf) -> GroupKindRecord:
+def uninitialized_record(group: ShareGroup, partitions: Indexes, context: ShardContext) -> GroupKindRecord:
     """They could not be initialized: the next heartbeat asks again."""
     return state_partitions_record(
         group.group_id,
         _without(group.initializing, partitions),
         group.initialized,
-        _named(group.deleting, shelf.image),
+        _named(group.deleting, context.image),
     )
 
 
 def deleting_record(
-    group: ShareGroup, topics: Collection[Uuid], shelf: Shelf, *, whole_group: bool = False
+    group: ShareGroup, topics: Collection[Uuid], context: ShardContext, *, whole_group: bool = False
 ) -> GroupKindRecord:
     """The states of these topics are going."""
     initialized = {topic_id: each for topic_id, each in group.initialized.items() if topic_id not in topics}
-    deleting = _named(group.deleting | frozenset(topics), shelf.image)
+    deleting = _named(group.deleting | frozenset(topics), context.image)
     initializing = {} if whole_group else group.initializing
     return state_partitions_record(group.group_id, initializing, {} if whole_group else initialized, deleting)
 
 
-def deleted_record(group: ShareGroup, topics: Collection[Uuid], shelf: Shelf) -> GroupKindRecord:
-    deleting = _named(group.deleting - frozenset(topics), shelf.image)
+def deleted_record(group: ShareGroup, topics: Collection[Uuid], context: ShardContext) -> GroupKindRecord:
+    deleting = _named(group.deleting - frozenset(topics), context.image)
     return state_partitions_record(group.group_id, group.initializing, group.initialized, deleting)
 
 
-def forgotten_record(group: ShareGroup, topics: Collection[Uuid], shelf: Shelf) -> GroupKindRecord | None:
+def forgotten_record(group: ShareGroup, topics: Collection[Uuid], context: ShardContext) -> GroupKindRecord | None:
     """The topics are gone; None when the group did not know any of them."""
     gone = frozenset(topics)
     if not gone & (group.initializing.keys() | group.initialized.keys() | group.deleting):
@@ -104,7 +104,7 @@ def forgotten_record(group: ShareGroup, topics: Collection[Uuid], shelf: Shelf) 
         group.group_id,
         {topic_id: each for topic_id, each in group.initializing.items() if topic_id not in gone},
         {topic_id: each for topic_id, each in group.initialized.items() if topic_id not in gone},
-        _named(group.deleting - gone, shelf.image),
+        _named(group.deleting - gone, context.image),
     )
 
 

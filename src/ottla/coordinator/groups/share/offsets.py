@@ -9,6 +9,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from ottla.coordinator.decisions import Draft, GroupDecision, Waiter
+from ottla.coordinator.groups.shard_context import ShardContext
 from ottla.coordinator.groups.share.describe import share_group
 from ottla.coordinator.groups.share.group import SharedTopic, ShareGroup
 from ottla.coordinator.groups.share.initialization import (
@@ -20,7 +21,6 @@ from ottla.coordinator.groups.share.initialization import (
     initializing_record,
     uninitialized_record,
 )
-from ottla.coordinator.groups.shelf import Shelf
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Uuid
 from ottla.protocol.generated.alter_share_group_offsets_request import (
@@ -49,13 +49,13 @@ class Deletion(NamedTuple):
 
 
 class ShareOffsets:
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+    def __init__(self, context: ShardContext) -> None:
+        self._context = context
 
     def initialized_partitions(self, group_id: str, waiter: Waiter) -> GroupDecision:
         """Answered with topic id -> partitions; a group that does not exist has none."""
         draft = Draft()
-        group = self._shelf.groups.get(group_id)
+        group = self._context.groups.get(group_id)
         known = group.initialized if isinstance(group, ShareGroup) else {}
         draft.answer(waiter, {topic_id: each.partitions for topic_id, each in known.items()})
         return draft.decide()
@@ -63,7 +63,7 @@ class ShareOffsets:
     # Altering: the group is made when it is not there
 
     def alter(self, request: AlterShareGroupOffsetsRequest, waiter: Waiter) -> GroupDecision:
-        group = self._shelf.groups.get(request.group_id)
+        group = self._context.groups.get(request.group_id)
         if group is None:
             group = ShareGroup(request.group_id)
         if not isinstance(group, ShareGroup):
@@ -76,7 +76,7 @@ class ShareOffsets:
         )
         draft = Draft()
         if topics:
-            draft.records.append(initializing_record(group, topics, self._shelf.image))
+            draft.records.append(initializing_record(group, topics, self._context.image))
         draft.answer(waiter, Alteration(response, StateRequest(request.group_id, group.group_epoch, offsets)))
         return draft.decide()
 
@@ -86,7 +86,7 @@ class ShareOffsets:
         topics: dict[Uuid, SharedTopic],
         offsets: dict[Uuid, dict[int, int]],
     ) -> AlterShareGroupOffsetsResponseTopic:
-        topic = self._shelf.image.topics_by_name.get(wanted.topic_name)
+        topic = self._context.image.topics_by_name.get(wanted.topic_name)
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         rows = []
         for each in wanted.partitions:
@@ -98,36 +98,36 @@ class ShareOffsets:
         if topic is None:
             return AlterShareGroupOffsetsResponseTopic(wanted.topic_name, partitions=rows)
         partitions = frozenset(offsets.get(topic.id, {}))
-        topics[topic.id] = SharedTopic(wanted.topic_name, partitions, self._shelf.clock.time_ms())
+        topics[topic.id] = SharedTopic(wanted.topic_name, partitions, self._context.clock.time_ms())
         return AlterShareGroupOffsetsResponseTopic(wanted.topic_name, topic.id, rows)
 
     def initialized(self, group_id: str, partitions: Indexes, waiter: Waiter) -> GroupDecision:
         draft = Draft()
-        group = self._shelf.groups.get(group_id)
+        group = self._context.groups.get(group_id)
         if isinstance(group, ShareGroup) and partitions:
-            draft.records.append(initialized_record(group, partitions, self._shelf))
+            draft.records.append(initialized_record(group, partitions, self._context))
         draft.answer(waiter, None)
         return draft.decide()
 
     def uninitialized(self, group_id: str, partitions: Indexes, waiter: Waiter) -> GroupDecision:
         draft = Draft()
-        group = self._shelf.groups.get(group_id)
+        group = self._context.groups.get(group_id)
         if isinstance(group, ShareGroup) and group.initializing and partitions:
-            draft.records.append(uninitialized_record(group, partitions, self._shelf))
+            draft.records.append(uninitialized_record(group, partitions, self._context))
         draft.answer(waiter, None)
         return draft.decide()
 
     # Deleting
 
     def delete(self, request: DeleteShareGroupOffsetsRequest, waiter: Waiter) -> GroupDecision:
-        group = share_group(self._shelf, request.group_id)
+        group = share_group(self._context, request.group_id)
         group.validate_delete()
         draft = Draft()
         refused: list[DeleteShareGroupOffsetsResponseTopic] = []
         going: dict[Uuid, frozenset[int]] = {}
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         for each in request.topics if group.has_state_partitions else ():
-            topic = self._shelf.image.topics_by_name.get(each.topic_name)
+            topic = self._context.image.topics_by_name.get(each.topic_name)
             if topic is None:
                 refused.append(
                     DeleteShareGroupOffsetsResponseTopic(
@@ -144,7 +144,7 @@ class ShareOffsets:
                     DeleteShareGroupOffsetsResponseTopic(each.topic_name, error_code=unknown, error_message=message)
                 )
         if going:
-            draft.records.append(deleting_record(group, going, self._shelf))
+            draft.records.append(deleting_record(group, going, self._context))
         draft.answer(waiter, Deletion(refused, going))
         return draft.decide()
 
@@ -152,24 +152,24 @@ class ShareOffsets:
         """Before a share group is deleted: what the share coordinator has to forget; nothing of another kind's."""
         draft = Draft()
         going: dict[Uuid, frozenset[int]] = {}
-        group = self._shelf.groups.get(group_id)
+        group = self._context.groups.get(group_id)
         if isinstance(group, ShareGroup) and group.has_state_partitions:
             group.validate_delete()
             for topics in (group.initialized, group.initializing):
                 for topic_id, each in topics.items():
                     going[topic_id] = going.get(topic_id, frozenset()) | each.partitions
             for topic_id in group.deleting:
-                topic = self._shelf.image.topics_by_id.get(topic_id)
+                topic = self._context.image.topics_by_id.get(topic_id)
                 if topic is not None:
                     going[topic_id] = frozenset(topic.partitions)
-            draft.records.append(deleting_record(group, going, self._shelf, whole_group=True))
+            draft.records.append(deleting_record(group, going, self._context, whole_group=True))
         draft.answer(waiter, going)
         return draft.decide()
 
     def deleted(self, group_id: str, topics: Collection[Uuid], waiter: Waiter) -> GroupDecision:
         draft = Draft()
-        group = self._shelf.groups.get(group_id)
+        group = self._context.groups.get(group_id)
         if isinstance(group, ShareGroup) and topics:
-            draft.records.append(deleted_record(group, topics, self._shelf))
+            draft.records.append(deleted_record(group, topics, self._context))
         draft.answer(waiter, None)
         return draft.decide()

@@ -29,7 +29,7 @@ class ShareReplay(AssignedReplay[ShareGroup]):
         if group is None:
             return
         group.has_state_partitions = value is not None
-        now_ms = self._shelf.clock.time_ms()
+        now_ms = self._context.clock.time_ms()
         group.initializing = {} if value is None else _topics(value.initializing_topics, now_ms)
         group.initialized = {} if value is None else _topics(value.initialized_topics, now_ms)
         group.deleting = frozenset() if value is None else frozenset(each.topic_id for each in value.deleting_topics)

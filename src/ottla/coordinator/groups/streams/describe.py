@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ottla.coordinator.groups.shelf import Shelf
+from ottla.coordinator.groups.shard_context import ShardContext
 from ottla.coordinator.groups.streams.configuration import ConfiguredTopology, InternalTopic
 from ottla.coordinator.groups.streams.group import StreamsGroup
 from ottla.coordinator.groups.streams.members import StreamsMember
@@ -27,12 +27,12 @@ from ottla.protocol.generated.streams_group_topology_value import TopicInfo as S
 
 
 class StreamsDescribe:
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+    def __init__(self, context: ShardContext) -> None:
+        self._context = context
 
     def describe(self, group_id: str) -> DescribedGroup:
         """KafkaError when there is no such group, or when it is of another kind."""
-        group = self._shelf.group(group_id)
+        group = self._context.group(group_id)
         if not isinstance(group, StreamsGroup):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
         return DescribedGroup(

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from functools import partial
 
 from ottla.coordinator.decisions import Draft, GroupDecision
-from ottla.coordinator.groups.shelf import Shelf, session_key
+from ottla.coordinator.groups.shard_context import ShardContext, session_key
 from ottla.coordinator.groups.streams.group import StreamsGroup
 from ottla.coordinator.groups.streams.group_records import group_record, member_tombstones
 from ottla.coordinator.groups.streams.members import MemberState, StreamsMember
@@ -21,8 +21,8 @@ def rebalance_key(group_id: str, member_id: str) -> Hashable:
 
 
 class Fencing:
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+    def __init__(self, context: ShardContext) -> None:
+        self._context = context
 
     def fence(self, group: StreamsGroup, member: StreamsMember, draft: Draft) -> None:
         """The member is out; the group moves on, and hands out its tasks with somebody's next heartbeat."""
@@ -36,23 +36,23 @@ class Fencing:
                 group.assignment_configs,
             )
         )
-        self._shelf.timers.cancel(session_key(group.group_id, member.member_id))
-        self._shelf.timers.cancel(rebalance_key(group.group_id, member.member_id))
+        self._context.timers.cancel(session_key(group.group_id, member.member_id))
+        self._context.timers.cancel(rebalance_key(group.group_id, member.member_id))
 
     def touch(self, group_id: str, member_id: str) -> None:
         """The member lives: move the end of its session."""
-        timings = streams_timings(group_id, self._shelf.image, self._shelf.settings)
+        timings = streams_timings(group_id, self._context.image, self._context.settings)
         expire = partial(self._fence_silent, group_id, member_id, None)
-        self._shelf.timers.schedule(session_key(group_id, member_id), timings.session_timeout_ms, expire)
+        self._context.timers.schedule(session_key(group_id, member_id), timings.session_timeout_ms, expire)
 
     def await_revocation(self, group_id: str, member: StreamsMember) -> None:
         """A member that must give up tasks has its rebalance timeout for it."""
         key = rebalance_key(group_id, member.member_id)
         if member.state is MemberState.UNREVOKED_TASKS:
             operation = partial(self._fence_silent, group_id, member.member_id, member.member_epoch)
-            self._shelf.timers.schedule(key, member.rebalance_timeout_ms, operation)
+            self._context.timers.schedule(key, member.rebalance_timeout_ms, operation)
         else:
-            self._shelf.timers.cancel(key)
+            self._context.timers.cancel(key)
 
     def on_loaded(self, group: StreamsGroup) -> None:
         for member in group.members.values():
@@ -63,7 +63,7 @@ class Fencing:
     def _fence_silent(self, group_id: str, member_id: str, stuck_in_epoch: int | None) -> GroupDecision:
         """What a timer does; nothing when the member has gone already, or has left the epoch that it was stuck in."""
         draft = Draft()
-        group = self._shelf.groups.get(group_id)
+        group = self._context.groups.get(group_id)
         member = group.members.get(member_id) if isinstance(group, StreamsGroup) else None
         if isinstance(group, StreamsGroup) and member is not None and stuck_in_epoch in (None, member.member_epoch):
             reason = "its session ended" if stuck_in_epoch is None else f"it did not leave epoch {stuck_in_epoch}"

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from ottla.coordinator.decisions import Draft, GroupDecision, Waiter
 from ottla.coordinator.groups.assigned_group import JOIN_GROUP_EPOCH, LEAVE_GROUP_EPOCH, LEAVE_GROUP_STATIC_EPOCH
+from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.groups.classic.group import ClassicGroup
-from ottla.coordinator.groups.classic.join import Caller
-from ottla.coordinator.groups.shelf import Shelf
+from ottla.coordinator.groups.shard_context import ShardContext
 from ottla.coordinator.groups.streams.configuration import ConfiguredTopology, InternalTopic
 from ottla.coordinator.groups.streams.endpoints import partitions_by_endpoint
 from ottla.coordinator.groups.streams.fencing import Fencing
@@ -45,11 +45,11 @@ class StreamsAnswer(NamedTuple):
 
 
 class StreamsHeartbeat:
-    def __init__(self, shelf: Shelf, fencing: Fencing) -> None:
-        self._shelf = shelf
+    def __init__(self, context: ShardContext, fencing: Fencing) -> None:
+        self._context = context
         self._fencing = fencing
-        self._topologies = TopologyChanges(shelf)
-        self._target = TargetAssignment(shelf)
+        self._topologies = TopologyChanges(context)
+        self._target = TargetAssignment(context)
 
     def heartbeat(self, caller: Caller, request: StreamsGroupHeartbeatRequest, waiter: Waiter) -> GroupDecision:
         draft = Draft()
@@ -64,7 +64,7 @@ class StreamsHeartbeat:
         return draft.decide()
 
     def _leave(self, request: StreamsGroupHeartbeatRequest, draft: Draft) -> StreamsAnswer:
-        group = self._shelf.group(request.group_id)
+        group = self._context.group(request.group_id)
         if not isinstance(group, StreamsGroup):
             raise _not_streams(request.group_id)
         member = group.member(request.member_id)
@@ -80,7 +80,7 @@ class StreamsHeartbeat:
         updated = _updated(member, caller, request)
         if updated != member:
             draft.records.append(member_record(group.group_id, updated))
-        timings = streams_timings(group.group_id, self._shelf.image, self._shelf.settings)
+        timings = streams_timings(group.group_id, self._context.image, self._context.settings)
         change = self._topologies.update(group, request, timings, draft, member_changed=updated != member)
         if change.configured.is_ready:
             validate_tasks(change.configured.subtopologies, owned)
@@ -99,7 +99,7 @@ class StreamsHeartbeat:
 
     def _on_shutdown_requested(self, group_id: str, member_id: str, outcome: KafkaError | None) -> None:
         """The first to ask is remembered, until the group is empty."""
-        group = self._shelf.groups.get(group_id)
+        group = self._context.groups.get(group_id)
         if outcome is not None or not isinstance(group, StreamsGroup) or group.is_empty:
             return
         if group.shutdown_requested_by is None:
@@ -108,7 +108,7 @@ class StreamsHeartbeat:
 
     def _find_or_make(self, request: StreamsGroupHeartbeatRequest, draft: Draft) -> StreamsGroup:
         group_id, joins = request.group_id, request.member_epoch == JOIN_GROUP_EPOCH
-        group = self._shelf.groups.get(group_id)
+        group = self._context.groups.get(group_id)
         if group is None and not joins:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {group_id} not found.")
         if group is None:
@@ -118,7 +118,7 @@ class StreamsHeartbeat:
             group = StreamsGroup(group_id)
         if not isinstance(group, StreamsGroup):
             raise _not_streams(group_id)
-        limit = self._shelf.settings.group_streams_max_size
+        limit = self._context.settings.group_streams_max_size
         if joins and len(group.members) >= limit:
             message = f"The streams group has reached its maximum capacity of {limit} members."
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
@@ -158,9 +158,9 @@ class StreamsHeartbeat:
                 group.endpoint_epoch += 1
         if group.endpoint_epoch != request.endpoint_information_epoch:
             response.partitions_by_user_endpoint = partitions_by_endpoint(
-                group, updated, change.configured, self._shelf.image
+                group, updated, change.configured, self._context.image
             )
-        if group.group_id in self._shelf.groups:
+        if group.group_id in self._context.groups:
             response.endpoint_information_epoch = group.endpoint_epoch
         return response
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.coordinator.groups.shelf import Shelf
+from ottla.coordinator.groups.shard_context import ShardContext
 from ottla.coordinator.groups.streams.describe import StreamsDescribe
 from ottla.coordinator.groups.streams.fencing import Fencing
 from ottla.coordinator.groups.streams.group import StreamsGroup
@@ -11,11 +11,11 @@ from ottla.metadata.delta import MetadataDelta
 
 
 class StreamsGroups:
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
-        self._fencing = Fencing(shelf)
-        self.heartbeat = StreamsHeartbeat(shelf, self._fencing).heartbeat
-        self.describe = StreamsDescribe(shelf).describe
+    def __init__(self, context: ShardContext) -> None:
+        self._context = context
+        self._fencing = Fencing(context)
+        self.heartbeat = StreamsHeartbeat(context, self._fencing).heartbeat
+        self.describe = StreamsDescribe(context).describe
 
     def on_loaded(self) -> None:
         """Sessions begin now."""
@@ -24,7 +24,7 @@ class StreamsGroups:
 
     def on_metadata(self, delta: MetadataDelta) -> None:
         """Groups whose topology names a topic that changed look again with their next heartbeat."""
-        topics = self._shelf.image.topics_by_id
+        topics = self._context.image.topics_by_id
         changed = {topics[each].name for each in (*delta.partitions, *delta.topics_created) if each in topics}
         changed |= {topic.name for topic in delta.topics_deleted.values()}
         if not changed and not delta.reloaded:
@@ -34,4 +34,4 @@ class StreamsGroups:
             group.refresh_due = group.refresh_due or delta.reloaded or not changed.isdisjoint(required)
 
     def _groups(self) -> list[StreamsGroup]:
-        return [group for group in self._shelf.groups.values() if isinstance(group, StreamsGroup)]
+        return [group for group in self._context.groups.values() if isinstance(group, StreamsGroup)]

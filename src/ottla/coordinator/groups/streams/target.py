@@ -10,7 +10,7 @@ from collections.abc import Hashable, Mapping
 from functools import partial
 
 from ottla.coordinator.decisions import Draft, GroupDecision
-from ottla.coordinator.groups.shelf import Shelf
+from ottla.coordinator.groups.shard_context import ShardContext
 from ottla.coordinator.groups.streams import assignor
 from ottla.coordinator.groups.streams.configuration import ConfiguredTopology
 from ottla.coordinator.groups.streams.group import StreamsGroup
@@ -31,8 +31,8 @@ def initial_key(group_id: str) -> Hashable:
 
 
 class TargetAssignment:
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+    def __init__(self, context: ShardContext) -> None:
+        self._context = context
 
     def update(
         self,
@@ -45,7 +45,7 @@ class TargetAssignment:
         draft: Draft,
     ) -> Target:
         """The target of `updated`: a new one when the group has moved on and the time has come, else the last."""
-        if initial_key(group.group_id) in self._shelf.timers:
+        if initial_key(group.group_id) in self._context.timers:
             detail = "Assignment delayed due to the configured initial rebalance delay."
             statuses.append(Status(StatusCode.ASSIGNMENT_DELAYED, detail))
             return Target(group.assignment_epoch, NO_TARGET)
@@ -63,17 +63,17 @@ class TargetAssignment:
     def delay_first(self, group_id: str, timings: StreamsTimings) -> None:
         """The group has nobody yet: others that start now are waited for."""
         key = initial_key(group_id)
-        if timings.initial_rebalance_delay_ms > 0 and key not in self._shelf.timers:
+        if timings.initial_rebalance_delay_ms > 0 and key not in self._context.timers:
             operation = partial(self._compute_delayed, group_id)
-            self._shelf.timers.schedule(key, timings.initial_rebalance_delay_ms, operation)
+            self._context.timers.schedule(key, timings.initial_rebalance_delay_ms, operation)
 
     def _compute_delayed(self, group_id: str) -> GroupDecision:
         """The initial delay is over. A group of which only one heartbeat came is left to its next one, as by Kafka."""
         draft = Draft()
-        group = self._shelf.groups.get(group_id)
+        group = self._context.groups.get(group_id)
         if not isinstance(group, StreamsGroup) or group.is_empty or group.configured is None:
             return draft.decide()
-        timings = streams_timings(group_id, self._shelf.image, self._shelf.settings)
+        timings = streams_timings(group_id, self._context.image, self._context.settings)
         if group.group_epoch > group.assignment_epoch and self._is_due(group, timings):
             configs = group.assignment_configs
             self._compute(group, group.group_epoch, group.members, group.configured, configs, draft)
@@ -82,7 +82,7 @@ class TargetAssignment:
     def _is_due(self, group: StreamsGroup, timings: StreamsTimings) -> bool:
         if group.assignment_timestamp_ms == 0 or timings.assignment_interval_ms == 0:
             return True
-        return self._shelf.clock.time_ms() >= group.assignment_timestamp_ms + timings.assignment_interval_ms
+        return self._context.clock.time_ms() >= group.assignment_timestamp_ms + timings.assignment_interval_ms
 
     def _compute(
         self,
@@ -109,6 +109,6 @@ class TargetAssignment:
         for member_id, tasks in targets.items():
             if group.targets.get(member_id) != tasks:
                 draft.records.append(target_record(group.group_id, member_id, tasks))
-        draft.records.append(target_epoch_record(group.group_id, epoch, self._shelf.clock.time_ms()))
+        draft.records.append(target_epoch_record(group.group_id, epoch, self._context.clock.time_ms()))
         log.info("target.computed", group=group.group_id, epoch=epoch, members=len(members))
         return targets

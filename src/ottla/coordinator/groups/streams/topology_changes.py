@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ottla.coordinator.decisions import Draft
 from ottla.coordinator.groups.group import GroupKind
-from ottla.coordinator.groups.shelf import Shelf
+from ottla.coordinator.groups.shard_context import ShardContext
 from ottla.coordinator.groups.streams.configuration import ConfiguredSubtopology, ConfiguredTopology, configure
 from ottla.coordinator.groups.streams.group import StreamsGroup
 from ottla.coordinator.groups.streams.group_records import group_record, topology_record
@@ -43,8 +43,8 @@ class TopologyChange:
 
 
 class TopologyChanges:
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+    def __init__(self, context: ShardContext) -> None:
+        self._context = context
 
     def update(
         self,
@@ -59,8 +59,8 @@ class TopologyChanges:
         metadata_hash = group.metadata_hash
         configured = group.configured
         if group.topology is None or configured is None or group.refresh_due:
-            image = self._shelf.image
-            metadata_hash = self._shelf.topic_hashes.group_hash(topology.required_topics, image)
+            image = self._context.image
+            metadata_hash = self._context.topic_hashes.group_hash(topology.required_topics, image)
             if group.topology is None or configured is None or metadata_hash != group.configured_hash:
                 configured = configure(topology, image)
         validated_epoch = topology.epoch if configured.is_ready else _NOT_VALIDATED
@@ -77,7 +77,7 @@ class TopologyChanges:
                 group_record(group.group_id, epoch, metadata_hash, validated_epoch, timings.assignment_configs)
             )
             log.info("group.epoch_bumped", group=group.group_id, epoch=epoch)
-            self._shelf.rebalances[GroupKind.STREAMS] += 1
+            self._context.rebalances[GroupKind.STREAMS] += 1
         return TopologyChange(group, epoch, configured, metadata_hash)
 
 

@@ -1,6 +1,6 @@
 """What the parts of the transaction machine share: the transactional ids, and the seams.
 
-Nobody but `TransactionMachine.replay` changes what is on the shelf.
+Only `TransactionMachine.replay` changes `transactions`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ProducerIdNeeded(KafkaError):
         super().__init__(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "Producer ids are being fetched; try again")
 
 
-class Shelf:
+class TransactionShardContext:
     def __init__(
         self,
         settings: TransactionSettings,

@@ -1,6 +1,6 @@
 """What the parts of the group machine share: the groups themselves, and the seams (time, timers, randomness).
 
-Nobody but `GroupMachine.replay` puts a group on the shelf or takes one off.
+Only `GroupMachine.replay` adds a group to `groups` or removes a group.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class OperationTimers(Protocol):
     def __contains__(self, key: Hashable) -> bool: ...
 
 
-class Shelf:
+class ShardContext:
     def __init__(
         self,
         settings: GroupSettings,
