@@ -6,7 +6,7 @@ A waiter is opaque to the state machines: they keep it, they hand it back inside
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from ottla.coordinator.records import CoordinatorRecord
 from ottla.model.decision import Decision
@@ -24,6 +24,12 @@ class Answer(NamedTuple):
 
 GroupDecision: TypeAlias = Decision[CoordinatorRecord, list[Answer]]
 TimedOperation: TypeAlias = Callable[[], GroupDecision]
+RecordT = TypeVar("RecordT")
+
+
+def answered(waiter: Waiter, response: object, *records: RecordT) -> Decision[RecordT, list[Answer]]:
+    """A decision with one answer."""
+    return Decision([Answer(waiter, response)], list(records))
 
 
 class Draft:

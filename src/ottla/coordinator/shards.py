@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Generic
+from typing import Any, Generic
 
 from ottla.coordinator.decisions import Waiter
 from ottla.coordinator.partitioning import partition_for
@@ -12,6 +12,7 @@ from ottla.env.seams import Clock, Timers
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.pace import paced
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 
@@ -67,6 +68,19 @@ class Shards(Generic[MachineT]):
         except KafkaError as error:
             waiter(error)
 
+    def run_all(self, operation: Callable[[MachineT, Waiter], AnyDecision], waiter: Waiter) -> None:
+        """One event of every shard; the answers, which are lists, become one list for `waiter`.
+
+        A shard that fails fails the whole. NOT_COORDINATOR does not: the shard has just left this node.
+        """
+        shards = list(self)
+        gathered = _GatheredLists(len(shards), waiter)
+        for shard in paced(shards, 50):
+            try:
+                shard.run(lambda machine: operation(machine, gathered.add))
+            except KafkaError as error:
+                gathered.add(error)
+
     # Leadership
 
     def on_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -105,3 +119,24 @@ class Shards(Generic[MachineT]):
         shard = self._shards.pop(index, None)
         if shard is not None:
             shard.close()
+
+
+class _GatheredLists:
+    """Joins one list of each shard; the waiter gets the result after the last answer."""
+
+    def __init__(self, expected: int, waiter: Waiter) -> None:
+        self._missing = expected
+        self._waiter = waiter
+        self._items: list[Any] = []
+        self._error: KafkaError | None = None
+        if expected == 0:
+            waiter(self._items)
+
+    def add(self, answer: list[Any] | KafkaError) -> None:
+        if not isinstance(answer, KafkaError):
+            self._items += answer
+        elif answer.code is not ErrorCode.NOT_COORDINATOR:
+            self._error = answer
+        self._missing -= 1
+        if self._missing == 0:
+            self._waiter(self._items if self._error is None else self._error)

@@ -26,7 +26,7 @@ def handle(
         may_describe = partial(context.allowed, Operation.DESCRIBE, Resource.TOPIC)
     caller = Caller(context.client_id or "", f"/{context.client_host}", context.version, may_describe)
     return ask(
-        lambda waiter: context.broker.groups.consumer_heartbeat(caller, request, waiter),
+        partial(context.broker.groups.consumer_heartbeat, caller, request),
         lambda response: response,
         _failed,
     )

@@ -33,7 +33,6 @@ from ottla.protocol.generated.heartbeat_request import HeartbeatRequest
 from ottla.protocol.generated.join_group_request import JoinGroupRequest
 from ottla.protocol.generated.join_group_response import JoinGroupResponse
 from ottla.protocol.generated.leave_group_request import LeaveGroupRequest
-from ottla.protocol.generated.list_groups_response import ListedGroup
 from ottla.protocol.generated.offset_commit_request import OffsetCommitRequest
 from ottla.protocol.generated.offset_delete_request import OffsetDeleteRequest
 from ottla.protocol.generated.offset_fetch_request import OffsetFetchRequestGroup
@@ -114,7 +113,7 @@ class GroupCoordinator:
         if not shortest <= request.session_timeout_ms <= longest:
             waiter(JoinGroupResponse(member_id=request.member_id, error_code=ErrorCode.INVALID_SESSION_TIMEOUT))
             return
-        self._run(request.group_id, partial(self._join, caller, request, waiter), waiter)
+        self.shards.run(request.group_id, partial(self._join, caller, request, waiter), waiter)
 
     def _join(self, caller: Caller, request: JoinGroupRequest, waiter: Waiter, machine: GroupMachine) -> GroupDecision:
         if request.member_id == UNKNOWN_MEMBER_ID and machine.needs_creation(request.group_id):
@@ -128,7 +127,7 @@ class GroupCoordinator:
         if created is not None:
             waiter(created)
         else:
-            self._run(request.group_id, lambda machine: machine.join(caller, request, waiter), waiter)
+            self.shards.run(request.group_id, lambda machine: machine.join(caller, request, waiter), waiter)
 
     def sync(self, request: SyncGroupRequest, waiter: Waiter) -> None:
         self._run_named(request.group_id, lambda machine: machine.sync(request, waiter), waiter)
@@ -149,10 +148,10 @@ class GroupCoordinator:
         except KafkaError as error:
             waiter(error)
             return
-        self._run(request.group_id, lambda machine: machine.consumer_heartbeat(caller, request, waiter), waiter)
+        self.shards.run(request.group_id, lambda machine: machine.consumer.heartbeat(caller, request, waiter), waiter)
 
     def describe_consumer_group(self, group_id: str, waiter: Waiter) -> None:
-        self._run_named(group_id, lambda machine: machine.describe_consumer_group(group_id, waiter), waiter)
+        self._run_named(group_id, lambda machine: machine.consumer.describe(group_id, waiter), waiter)
 
     # Streams groups
 
@@ -165,10 +164,10 @@ class GroupCoordinator:
         except KafkaError as error:
             waiter(error)
             return
-        self._run(request.group_id, lambda machine: machine.streams_heartbeat(caller, request, waiter), waiter)
+        self.shards.run(request.group_id, lambda machine: machine.streams.heartbeat(caller, request, waiter), waiter)
 
     def describe_streams_group(self, group_id: str, waiter: Waiter) -> None:
-        self._run_named(group_id, lambda machine: machine.describe_streams_group(group_id, waiter), waiter)
+        self._run_named(group_id, lambda machine: machine.streams.describe(group_id, waiter), waiter)
 
     # Share groups
 
@@ -184,7 +183,9 @@ class GroupCoordinator:
     # Offsets. An empty group id is allowed here: old consumers without a group commit under it.
 
     def commit_offsets(self, version: int, request: OffsetCommitRequest, waiter: Waiter) -> None:
-        self._run(request.group_id, lambda machine: machine.commit_offsets(version, request, waiter), waiter)
+        self.shards.run(
+            request.group_id, lambda machine: machine.offset_requests.commit(version, request, waiter), waiter
+        )
 
     def commit_transactional_offsets(
         self,
@@ -196,25 +197,25 @@ class GroupCoordinator:
     ) -> None:
         self.shards.run(
             request.group_id,
-            lambda machine: machine.commit_transactional_offsets(version, request, topic_ids, waiter),
+            lambda machine: machine.transactional_offsets.commit(version, request, topic_ids, waiter),
             waiter,
             producer,
         )
 
     def fetch_offsets(self, request: OffsetFetchRequestGroup, waiter: Waiter, *, require_stable: bool) -> None:
-        self._run(
+        self.shards.run(
             request.group_id,
-            lambda machine: machine.fetch_offsets(request, waiter, require_stable=require_stable),
+            lambda machine: machine.offset_requests.fetch(request, waiter, require_stable=require_stable),
             waiter,
         )
 
     def delete_offsets(self, request: OffsetDeleteRequest, waiter: Waiter) -> None:
-        self._run_named(request.group_id, lambda machine: machine.delete_offsets(request, waiter), waiter)
+        self._run_named(request.group_id, lambda machine: machine.offset_requests.delete(request, waiter), waiter)
 
     # Groups
 
     def describe_group(self, version: int, group_id: str, waiter: Waiter) -> None:
-        self._run(group_id, lambda machine: machine.describe_group(version, group_id, waiter), waiter)
+        self.shards.run(group_id, lambda machine: machine.listing.describe(version, group_id, waiter), waiter)
 
     def delete_group(self, group_id: str, waiter: Waiter) -> None:
         def delete(machine: GroupMachine) -> GroupDecision:
@@ -223,21 +224,17 @@ class GroupCoordinator:
                 return machine.share.offsets.delete_group(
                     group_id, partial(self.share.finish_deletion, group_id, waiter)
                 )
-            return machine.delete_group(group_id, waiter)
+            return machine.listing.delete(group_id, waiter)
 
-        self._run(group_id, delete, waiter)
+        self.shards.run(group_id, delete, waiter)
 
     def list_groups(self, states: list[str], types: list[str], waiter: Waiter) -> None:
         """The groups of all shards of this node, as one list; one shard that cannot answer fails the whole."""
-        wanted_states = frozenset(state.strip().lower() for state in paced(states))
-        wanted_types = frozenset(name.strip().lower() for name in paced(types))
-        shards = list(self.shards)
-        gather = _Gather(len(shards), waiter)
-        for shard in paced(shards, 50):
-            try:
-                shard.run(lambda machine: machine.list_groups(wanted_states, wanted_types, gather.add))
-            except KafkaError as error:
-                gather.add(error)
+        state_names = frozenset(state.strip().lower() for state in paced(states))
+        type_names = frozenset(name.strip().lower() for name in paced(types))
+        self.shards.run_all(
+            lambda machine, gather: machine.listing.list_groups(state_names, type_names, gather), waiter
+        )
 
     # Events
 
@@ -245,28 +242,4 @@ class GroupCoordinator:
         if not group_id:
             waiter(KafkaError(ErrorCode.INVALID_GROUP_ID))
         else:
-            self._run(group_id, operation, waiter)
-
-    def _run(self, group_id: str, operation: Operation, waiter: Waiter) -> None:
-        self.shards.run(group_id, operation, waiter)
-
-
-class _Gather:
-    """Collects one answer of each shard into one list; NOT_COORDINATOR only means that the shard just left."""
-
-    def __init__(self, expected: int, waiter: Waiter) -> None:
-        self._missing = expected
-        self._waiter = waiter
-        self._groups: list[ListedGroup] = []
-        self._error: KafkaError | None = None
-        if expected == 0:
-            waiter(self._groups)
-
-    def add(self, answer: list[ListedGroup] | KafkaError) -> None:
-        if not isinstance(answer, KafkaError):
-            self._groups += answer
-        elif answer.code is not ErrorCode.NOT_COORDINATOR:
-            self._error = answer
-        self._missing -= 1
-        if self._missing == 0:
-            self._waiter(self._groups if self._error is None else self._error)
+            self.shards.run(group_id, operation, waiter)

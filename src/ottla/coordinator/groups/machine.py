@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ottla.coordinator.decisions import Draft, GroupDecision, Waiter
+from ottla.coordinator.decisions import Draft, GroupDecision, Waiter, answered
 from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.groups.classic.group import ClassicGroup
 from ottla.coordinator.groups.classic.group_records import describes, group_from_record, new_group_record
@@ -25,7 +25,7 @@ from ottla.coordinator.groups.expiry import Expiry
 from ottla.coordinator.groups.group import Group, GroupKind
 from ottla.coordinator.groups.listing import Listing
 from ottla.coordinator.groups.offset_store import CommittedOffset, OffsetStore
-from ottla.coordinator.groups.offsets import Offsets
+from ottla.coordinator.groups.offsets import OffsetRequests
 from ottla.coordinator.groups.shard_context import OperationTimers, ShardContext
 from ottla.coordinator.groups.transactional_offsets import TransactionalOffsets
 from ottla.coordinator.records import CoordinatorRecord, GroupKindRecord, GroupMetadataRecord, OffsetCommitRecord
@@ -34,16 +34,11 @@ from ottla.env.seams import Clock, RandomSource
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage, TopicImage
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.model.ids import ProducerId, TopicPartition, Uuid
-from ottla.protocol.generated.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+from ottla.model.ids import ProducerId, TopicPartition
 from ottla.protocol.generated.heartbeat_request import HeartbeatRequest
 from ottla.protocol.generated.join_group_request import JoinGroupRequest
 from ottla.protocol.generated.leave_group_request import LeaveGroupRequest
-from ottla.protocol.generated.offset_commit_request import OffsetCommitRequest
-from ottla.protocol.generated.offset_delete_request import OffsetDeleteRequest
-from ottla.protocol.generated.offset_fetch_request import OffsetFetchRequestGroup
 from ottla.protocol.generated.sync_group_request import SyncGroupRequest
-from ottla.protocol.generated.txn_offset_commit_request import TxnOffsetCommitRequest
 
 if TYPE_CHECKING:
     from ottla.coordinator.groups.consumer.group import ConsumerGroup
@@ -53,7 +48,6 @@ if TYPE_CHECKING:
     from ottla.coordinator.groups.share.service import ShareGroups
     from ottla.coordinator.groups.streams.replay import StreamsReplay
     from ottla.coordinator.groups.streams.service import StreamsGroups
-    from ottla.protocol.generated.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
 
 _REPLACEABLE = (GroupKind.CONSUMER, GroupKind.STREAMS)
 
@@ -74,15 +68,16 @@ class GroupMachine:
         self._join = Join(self._context, self._rebalance)
         self._sync = Sync(self._context, self._rebalance)
         self._membership = Membership(self._context, self._rebalance)
-        self._offsets = Offsets(self._context, self._rebalance, self._store)
-        self._transactional_offsets = TransactionalOffsets(self._context)
-        self._listing = Listing(self._context, self._store)
+        self.offset_requests = OffsetRequests(self._context, self._rebalance, self._store)
+        self.transactional_offsets = TransactionalOffsets(self._context)
+        self.listing = Listing(self._context, self._store)
         self._expiry = Expiry(self._context, self._store)
 
     # What a kind needs is imported when its first group comes: most nodes start with classic groups, or none.
 
     @cached_property
-    def _consumer(self) -> ConsumerGroups:
+    def consumer(self) -> ConsumerGroups:
+        """The requests of consumer groups."""
         from ottla.coordinator.groups.consumer.service import ConsumerGroups
 
         return ConsumerGroups(self._context, self._rebalance)
@@ -94,7 +89,8 @@ class GroupMachine:
         return ConsumerReplay(self._context)
 
     @cached_property
-    def _streams(self) -> StreamsGroups:
+    def streams(self) -> StreamsGroups:
+        """The requests of streams groups."""
         from ottla.coordinator.groups.streams.service import StreamsGroups
 
         return StreamsGroups(self._context)
@@ -123,7 +119,7 @@ class GroupMachine:
 
     def _consumer_group(self, group_id: str) -> ConsumerGroup | None:
         group = self._context.groups.get(group_id)
-        return self._consumer.find(group_id) if group is not None and group.kind is GroupKind.CONSUMER else None
+        return self.consumer.find(group_id) if group is not None and group.kind is GroupKind.CONSUMER else None
 
     @property
     def groups(self) -> Mapping[str, Group]:
@@ -142,75 +138,37 @@ class GroupMachine:
 
     def create_group(self, group_id: str, waiter: Waiter) -> GroupDecision:
         """An event before the first join: the group exists once its record does. The answer is None."""
-        draft = Draft()
-        draft.answer(waiter, None)
-        if self.needs_creation(group_id):
-            group = self._context.groups.get(group_id)
-            draft.records += group.tombstones() if group is not None else []
-            draft.records.append(new_group_record(group_id, self._context.clock.time_ms()))
-        return draft.decide()
+        if not self.needs_creation(group_id):
+            return answered(waiter, None)
+        group = self._context.groups.get(group_id)
+        tombstones = [] if group is None else group.tombstones()
+        return answered(waiter, None, *tombstones, new_group_record(group_id, self._context.clock.time_ms()))
 
     def join(self, caller: Caller, request: JoinGroupRequest, waiter: Waiter) -> GroupDecision:
         group = self._consumer_group(request.group_id)
         if group is not None and not group.is_empty:
-            return self._consumer.classic_members.join(group, caller, request, waiter)
+            return self.consumer.classic_members.join(group, caller, request, waiter)
         return self._join.join(caller, request, waiter)
 
     def sync(self, request: SyncGroupRequest, waiter: Waiter) -> GroupDecision:
         group = self._consumer_group(request.group_id)
         if group is not None and not group.is_empty:
-            return self._consumer.classic_members.sync(group, request, waiter)
+            return self.consumer.classic_members.sync(group, request, waiter)
         return self._sync.sync(request, waiter)
 
     def heartbeat(self, request: HeartbeatRequest, waiter: Waiter) -> GroupDecision:
         group = self._consumer_group(request.group_id)
         if group is not None:
-            return self._consumer.classic_members.heartbeat(group, request, waiter)
+            return self.consumer.classic_members.heartbeat(group, request, waiter)
         return self._membership.heartbeat(request, waiter)
 
     def leave(self, request: LeaveGroupRequest, waiter: Waiter) -> GroupDecision:
         group = self._consumer_group(request.group_id)
         if group is not None:
-            return self._consumer.classic_members.leave(group, request, waiter)
+            return self.consumer.classic_members.leave(group, request, waiter)
         return self._membership.leave(request, waiter)
 
-    # The consumer protocol
-
-    def consumer_heartbeat(
-        self, caller: Caller, request: ConsumerGroupHeartbeatRequest, waiter: Waiter
-    ) -> GroupDecision:
-        return self._consumer.heartbeat(caller, request, waiter)
-
-    def describe_consumer_group(self, group_id: str, waiter: Waiter) -> GroupDecision:
-        draft = Draft()
-        draft.answer(waiter, self._consumer.describe(group_id))
-        return draft.decide()
-
-    # Streams groups
-
-    def streams_heartbeat(self, caller: Caller, request: StreamsGroupHeartbeatRequest, waiter: Waiter) -> GroupDecision:
-        return self._streams.heartbeat(caller, request, waiter)
-
-    def describe_streams_group(self, group_id: str, waiter: Waiter) -> GroupDecision:
-        draft = Draft()
-        draft.answer(waiter, self._streams.describe(group_id))
-        return draft.decide()
-
-    # Offsets
-
-    def commit_offsets(self, version: int, request: OffsetCommitRequest, waiter: Waiter) -> GroupDecision:
-        return self._offsets.commit(version, request, waiter)
-
-    def commit_transactional_offsets(
-        self, version: int, request: TxnOffsetCommitRequest, topic_ids: dict[str, Uuid], waiter: Waiter
-    ) -> GroupDecision:
-        return self._transactional_offsets.commit(version, request, topic_ids, waiter)
-
-    def fetch_offsets(self, request: OffsetFetchRequestGroup, waiter: Waiter, *, require_stable: bool) -> GroupDecision:
-        return self._offsets.fetch(request, waiter, require_stable=require_stable)
-
-    def delete_offsets(self, request: OffsetDeleteRequest, waiter: Waiter) -> GroupDecision:
-        return self._offsets.delete(request, waiter)
+    # Deleted topics
 
     def on_topics_deleted(self, topics: Iterable[TopicImage]) -> None:
         """What groups keep of these topics goes with the next events; also while the shard is loading."""
@@ -225,21 +183,6 @@ class GroupMachine:
         if self._has(GroupKind.SHARE):
             decision.records.extend(self.share.forgetting.forget().records)
         return decision
-
-    # Groups
-
-    def list_groups(self, states: frozenset[str], types: frozenset[str], waiter: Waiter) -> GroupDecision:
-        draft = Draft()
-        draft.answer(waiter, self._listing.list_groups(states, types))
-        return draft.decide()
-
-    def describe_group(self, version: int, group_id: str, waiter: Waiter) -> GroupDecision:
-        draft = Draft()
-        draft.answer(waiter, self._listing.describe(version, group_id))
-        return draft.decide()
-
-    def delete_group(self, group_id: str, waiter: Waiter) -> GroupDecision:
-        return self._listing.delete(group_id, waiter)
 
     # Life of the shard
 
@@ -272,9 +215,9 @@ class GroupMachine:
             if len(group.members) > self._context.settings.group_max_size:
                 self._rebalance.prepare(group, draft, "the loaded group is over capacity")
         if self._has(GroupKind.CONSUMER):
-            self._consumer.on_loaded()
+            self.consumer.on_loaded()
         if self._has(GroupKind.STREAMS):
-            self._streams.on_loaded()
+            self.streams.on_loaded()
         if self._has(GroupKind.SHARE):
             self.share.on_loaded()
         self._expiry.on_loaded()
@@ -284,9 +227,9 @@ class GroupMachine:
         """Also while the shard is loading: the image is what decisions are made against."""
         self._context.on_metadata(delta, image, version)
         if self._has(GroupKind.CONSUMER):
-            self._consumer.on_metadata(delta)
+            self.consumer.on_metadata(delta)
         if self._has(GroupKind.STREAMS):
-            self._streams.on_metadata(delta)
+            self.streams.on_metadata(delta)
         if self._has(GroupKind.SHARE):
             self.share.on_metadata(delta)
 

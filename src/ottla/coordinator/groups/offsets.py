@@ -6,7 +6,7 @@ to that. Nothing here changes an offset; the records do, when they are replayed.
 
 from __future__ import annotations
 
-from ottla.coordinator.decisions import Draft, GroupDecision, Waiter
+from ottla.coordinator.decisions import Draft, GroupDecision, Waiter, answered
 from ottla.coordinator.groups.classic.group import ClassicGroup
 from ottla.coordinator.groups.classic.rebalance import Rebalance
 from ottla.coordinator.groups.group import Group, PartitionCheck
@@ -43,7 +43,7 @@ _DEFAULT_RETENTION_MS = -1
 _GROUP_ID_NOT_FOUND_FROM = 9
 
 
-class Offsets:
+class OffsetRequests:
     def __init__(self, context: ShardContext, rebalance: Rebalance, store: OffsetStore) -> None:
         self._context = context
         self._rebalance = rebalance
@@ -116,9 +116,7 @@ class Offsets:
                 self._fetch_topic(request.group_id, topics, topic, require_stable=require_stable)
                 for topic in request.topics
             ]
-        draft = Draft()
-        draft.answer(waiter, OffsetFetchResponseGroup(request.group_id, answers))
-        return draft.decide()
+        return answered(waiter, OffsetFetchResponseGroup(request.group_id, answers))
 
     def _fetch_all(
         self, group_id: str, topics: TopicOffsets, *, require_stable: bool

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ottla.coordinator.decisions import Answer, Waiter
+from ottla.coordinator.decisions import Answer, Waiter, answered
 from ottla.coordinator.transactions.completion import Completion
 from ottla.coordinator.transactions.metadata import EPOCH_BUMP_VERSION, MAX_EPOCH, TransactionMetadata
-from ottla.coordinator.transactions.shard_context import TransactionDecision, TransactionShardContext, answered
+from ottla.coordinator.transactions.shard_context import TransactionDecision, TransactionShardContext
 from ottla.coordinator.transactions.states import BETWEEN_TRANSACTIONS, PREPARED, TransactionState
 from ottla.model.decision import Decision
 from ottla.model.errors import ErrorCode, KafkaError

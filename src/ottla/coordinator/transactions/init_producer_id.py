@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ottla.coordinator.decisions import Waiter
+from ottla.coordinator.decisions import Waiter, answered
 from ottla.coordinator.transactions.end_transaction import EndTransaction
 from ottla.coordinator.transactions.metadata import NO_TIMEOUT_MS, TransactionMetadata, is_epoch_exhausted
 from ottla.coordinator.transactions.settings import TransactionSettings
-from ottla.coordinator.transactions.shard_context import TransactionDecision, TransactionShardContext, answered
+from ottla.coordinator.transactions.shard_context import TransactionDecision, TransactionShardContext
 from ottla.coordinator.transactions.states import TransactionState
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_PRODUCER_EPOCH, ProducerEpoch, ProducerId

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ottla.coordinator.decisions import Answer, Waiter
+from ottla.coordinator.decisions import Answer
 from ottla.coordinator.transactions.completion import Completion, OperationTimers, TimedOperation
-from ottla.coordinator.transactions.end_transaction import EndRequest, EndTransaction
+from ottla.coordinator.transactions.end_transaction import EndTransaction
 from ottla.coordinator.transactions.expiry import Expiry
-from ottla.coordinator.transactions.init_producer_id import InitProducerId, InitRequest
-from ottla.coordinator.transactions.listing import Filters, Listing
+from ottla.coordinator.transactions.init_producer_id import InitProducerId
+from ottla.coordinator.transactions.listing import Listing
 from ottla.coordinator.transactions.markers import MarkerChannel
 from ottla.coordinator.transactions.metadata import TransactionMetadata
 from ottla.coordinator.transactions.partitions import TransactionPartitions
 from ottla.coordinator.transactions.records import TransactionRecord
-from ottla.coordinator.transactions.shard_context import TransactionDecision, TransactionShardContext, answered
+from ottla.coordinator.transactions.shard_context import TransactionDecision, TransactionShardContext
 from ottla.coordinator.transactions.states import TransactionState
 from ottla.model.decision import Decision
-from ottla.model.ids import ProducerEpoch, ProducerId, TopicPartition
+from ottla.model.ids import ProducerId
 
 
 class TransactionMachine:
@@ -34,52 +34,15 @@ class TransactionMachine:
     ) -> None:
         self._context = context
         self._completion = Completion(context, channel, timers, submit)
-        ending = self._ending = EndTransaction(context, self._completion)
-        self._init = InitProducerId(context, ending)
-        self._partitions = TransactionPartitions(context)
-        self._expiry = Expiry(context, ending, timers)
-        self._listing = Listing(context)
+        self.ending = EndTransaction(context, self._completion)
+        self.producer_ids = InitProducerId(context, self.ending)
+        self.partitions = TransactionPartitions(context)
+        self.listing = Listing(context)
+        self._expiry = Expiry(context, self.ending, timers)
 
     @property
     def transactions(self) -> Mapping[str, TransactionMetadata]:
         return self._context.transactions
-
-    # Requests
-
-    def init_producer_id(self, request: InitRequest, waiter: Waiter) -> TransactionDecision:
-        return self._init.init(request, waiter)
-
-    def add_partitions(
-        self,
-        transactional_id: str,
-        producer_id: ProducerId,
-        producer_epoch: ProducerEpoch,
-        partitions: frozenset[TopicPartition],
-        transaction_version: int,
-        waiter: Waiter,
-    ) -> TransactionDecision:
-        return self._partitions.add(
-            transactional_id, producer_id, producer_epoch, partitions, transaction_version, waiter
-        )
-
-    def verify_partitions(
-        self,
-        transactional_id: str,
-        producer_id: ProducerId,
-        producer_epoch: ProducerEpoch,
-        partitions: frozenset[TopicPartition],
-        waiter: Waiter,
-    ) -> TransactionDecision:
-        return self._partitions.verify(transactional_id, producer_id, producer_epoch, partitions, waiter)
-
-    def end(self, request: EndRequest, waiter: Waiter) -> TransactionDecision:
-        return self._ending.end(request, waiter)
-
-    def describe(self, transactional_id: str, waiter: Waiter) -> TransactionDecision:
-        return answered(waiter, self._listing.describe(transactional_id))
-
-    def list_transactions(self, filters: Filters, waiter: Waiter) -> TransactionDecision:
-        return answered(waiter, self._listing.list_transactions(filters))
 
     # Life of the shard
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ottla.coordinator.decisions import Waiter
+from ottla.coordinator.decisions import Waiter, answered
 from ottla.coordinator.transactions.metadata import TransactionMetadata
-from ottla.coordinator.transactions.shard_context import TransactionDecision, TransactionShardContext, answered
+from ottla.coordinator.transactions.shard_context import TransactionDecision, TransactionShardContext
 from ottla.coordinator.transactions.states import TransactionState
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import ProducerEpoch, ProducerId, TopicPartition

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from ottla.coordinator.decisions import Answer, Waiter
+from ottla.coordinator.decisions import Answer
 from ottla.coordinator.transactions.metadata import TransactionMetadata
 from ottla.coordinator.transactions.records import TransactionRecord, value_version
 from ottla.coordinator.transactions.settings import TransactionSettings
@@ -60,7 +60,3 @@ class TransactionShardContext:
 
     def record(self, metadata: TransactionMetadata) -> TransactionRecord:
         return TransactionRecord(metadata.transactional_id, metadata, value_version(self.transaction_version()))
-
-
-def answered(waiter: Waiter, response: object, *records: TransactionRecord) -> TransactionDecision:
-    return Decision([Answer(waiter, response)], list(records))

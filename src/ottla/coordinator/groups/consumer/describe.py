@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ottla.coordinator.decisions import GroupDecision, Waiter, answered
 from ottla.coordinator.groups.consumer.group import NO_TARGET, ConsumerGroup
 from ottla.coordinator.groups.consumer.members import ConsumerMember
 from ottla.coordinator.groups.shard_context import ShardContext
@@ -26,12 +27,12 @@ class ConsumerDescribe:
     def __init__(self, context: ShardContext) -> None:
         self._context = context
 
-    def describe(self, group_id: str) -> DescribedGroup:
+    def describe(self, group_id: str, waiter: Waiter) -> GroupDecision:
         """KafkaError when there is no such group, or when it is of another kind."""
         group = self._context.group(group_id)
         if not isinstance(group, ConsumerGroup):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
-        return DescribedGroup(
+        description = DescribedGroup(
             group_id=group_id,
             group_state=group.state_name,
             group_epoch=group.group_epoch,
@@ -39,6 +40,7 @@ class ConsumerDescribe:
             assignor_name=group.preferred_assignor() or self._context.settings.group_consumer_assignors[0],
             members=[_described(group, group.members[each], self._context.image) for each in _ordered(group.members)],
         )
+        return answered(waiter, description)
 
 
 def _ordered(member_ids: Iterable[str]) -> list[str]:

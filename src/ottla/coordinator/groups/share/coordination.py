@@ -60,13 +60,15 @@ class ShareCoordination:
             if beat.state_request is not None:
                 self._initialize(beat.state_request, lambda _errors: None)
 
-        self._run(request.group_id, lambda machine: machine.share.heartbeat(caller, request, answered), answered)
+        self._shards.run(request.group_id, lambda machine: machine.share.heartbeat(caller, request, answered), answered)
 
     def describe(self, group_id: str, waiter: Waiter) -> None:
-        self._run(group_id, lambda machine: machine.share.describe(group_id, waiter), waiter)
+        self._shards.run(group_id, lambda machine: machine.share.describe(group_id, waiter), waiter)
 
     def initialized_partitions(self, group_id: str, waiter: Waiter) -> None:
-        self._run(group_id, lambda machine: machine.share.offsets.initialized_partitions(group_id, waiter), waiter)
+        self._shards.run(
+            group_id, lambda machine: machine.share.offsets.initialized_partitions(group_id, waiter), waiter
+        )
 
     # Altering
 
@@ -85,7 +87,7 @@ class ShareCoordination:
                         row.error_code, row.error_message = error.code, error.code.message
             waiter(response)
 
-        self._run(request.group_id, lambda machine: machine.share.offsets.alter(request, answered), answered)
+        self._shards.run(request.group_id, lambda machine: machine.share.offsets.alter(request, answered), answered)
 
     def _initialize(self, request: StateRequest, done: Callable[[Errors], None]) -> None:
         """Ask for every partition; the group hears of the outcome. One that fails fails all: they are asked again."""
@@ -102,7 +104,7 @@ class ShareCoordination:
                 act = offsets.uninitialized if errors else offsets.initialized
                 return act(group_id, partitions, lambda _answer: done(errors))
 
-            self._run(group_id, outcome, lambda _error: done(errors))
+            self._shards.run(group_id, outcome, lambda _error: done(errors))
 
         def ask(key: SharePartitionKey, waiter: Waiter) -> None:
             start_offset = request.start_offsets[key.topic_id][key.partition]
@@ -131,13 +133,13 @@ class ShareCoordination:
                     )
                 )
             response = DeleteShareGroupOffsetsResponse(responses=rows)
-            self._run(
+            self._shards.run(
                 request.group_id,
                 lambda machine: machine.share.offsets.deleted(request.group_id, gone, lambda _none: waiter(response)),
                 waiter,
             )
 
-        self._run(request.group_id, lambda machine: machine.share.offsets.delete(request, answered), answered)
+        self._shards.run(request.group_id, lambda machine: machine.share.offsets.delete(request, answered), answered)
 
     def finish_deletion(
         self, group_id: str, waiter: Waiter, partitions: Mapping[Uuid, frozenset[int]] | KafkaError
@@ -148,7 +150,7 @@ class ShareCoordination:
             if errors:
                 waiter(next(iter(errors.values())))
             else:
-                self._run(group_id, lambda machine: machine.delete_group(group_id, waiter), waiter)
+                self._shards.run(group_id, lambda machine: machine.listing.delete(group_id, waiter), waiter)
 
         if isinstance(partitions, KafkaError):
             waiter(partitions)
@@ -158,9 +160,6 @@ class ShareCoordination:
     def _name(self, topic_id: Uuid) -> str:
         topic = self._image().topics_by_id.get(topic_id)
         return "" if topic is None else topic.name
-
-    def _run(self, group_id: str, operation: Operation, waiter: Waiter) -> None:
-        self._shards.run(group_id, operation, waiter)
 
 
 def _ask_all(

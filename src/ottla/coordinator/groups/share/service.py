@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
-
-from ottla.coordinator.decisions import Draft, GroupDecision, Waiter
+from ottla.coordinator.decisions import GroupDecision, Waiter, answered
 from ottla.coordinator.groups.shard_context import ShardContext
 from ottla.coordinator.groups.share.describe import describe
 from ottla.coordinator.groups.share.forgetting import ShareForgetting
@@ -21,12 +19,9 @@ class ShareGroups:
         self.heartbeat = self._heartbeat.heartbeat
         self.offsets = ShareOffsets(context)
         self.forgetting = ShareForgetting(context)
-        self._describe = partial(describe, context)
 
     def describe(self, group_id: str, waiter: Waiter) -> GroupDecision:
-        draft = Draft()
-        draft.answer(waiter, self._describe(group_id))
-        return draft.decide()
+        return answered(waiter, describe(self._context, group_id))
 
     def on_loaded(self) -> None:
         """Sessions begin now."""

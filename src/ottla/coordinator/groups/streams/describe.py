@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from ottla.coordinator.decisions import GroupDecision, Waiter, answered
 from ottla.coordinator.groups.shard_context import ShardContext
 from ottla.coordinator.groups.streams.configuration import ConfiguredTopology, InternalTopic
 from ottla.coordinator.groups.streams.group import StreamsGroup
@@ -30,12 +31,12 @@ class StreamsDescribe:
     def __init__(self, context: ShardContext) -> None:
         self._context = context
 
-    def describe(self, group_id: str) -> DescribedGroup:
+    def describe(self, group_id: str, waiter: Waiter) -> GroupDecision:
         """KafkaError when there is no such group, or when it is of another kind."""
         group = self._context.group(group_id)
         if not isinstance(group, StreamsGroup):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
-        return DescribedGroup(
+        description = DescribedGroup(
             group_id=group_id,
             group_state=group.state_name,
             group_epoch=group.group_epoch,
@@ -43,6 +44,7 @@ class StreamsDescribe:
             topology=_topology(group),
             members=[_member(group, group.members[each]) for each in strings_in_java_order(group.members)],
         )
+        return answered(waiter, description)
 
 
 def _topology(group: StreamsGroup) -> Topology | None:
