@@ -15,7 +15,7 @@ from typing import Any
 from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.groups.consumer import embedded
 from ottla.coordinator.groups.consumer.group import ConsumerGroup
-from ottla.coordinator.groups.consumer.members import MemberState
+from ottla.coordinator.groups.consumer.members import ConsumerMemberState
 from ottla.coordinator.records import GroupKindRecord
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import Uuid
@@ -55,7 +55,7 @@ class ConsumerRecords(Records):
             return " ".join(value.topics) or "nothing"
         assigned = names.partitions({each.topic_id: each.partitions for each in value.assigned_partitions})
         revoked = names.partitions({each.topic_id: each.partitions for each in value.partitions_pending_revocation})
-        text = f"epoch {value.member_epoch} {MemberState.read(value.state).name} {assigned}"
+        text = f"epoch {value.member_epoch} {ConsumerMemberState.read(value.state).name} {assigned}"
         return text + (f" must give up {revoked}" if revoked != "nothing" else "")
 
 

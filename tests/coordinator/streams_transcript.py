@@ -15,10 +15,10 @@ from typing import Any
 
 from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.groups.streams.group import StreamsGroup
-from ottla.coordinator.groups.streams.members import MemberState
+from ottla.coordinator.groups.streams.members import StreamsMemberState
 from ottla.coordinator.groups.streams.statuses import StatusCode
 from ottla.coordinator.records import GroupKindRecord
-from ottla.protocol.generated.streams_group_heartbeat_request import Endpoint, StreamsGroupHeartbeatRequest
+from ottla.protocol.generated.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest, UserEndpoint
 from tests.coordinator.consumer_transcript import ConsumerTranscript
 from tests.coordinator.streams_topologies import beating, task_ids, word_count
 from tests.coordinator.transcript import Records
@@ -56,7 +56,7 @@ def _said(name: str, value: Any) -> str:
     if name == "TargetAssignmentMember":
         return _tasks(_plain(value.active_tasks), _plain(value.standby_tasks))
     revoked = _tasks(_plain(value.active_tasks_pending_revocation), _plain(value.standby_tasks_pending_revocation))
-    text = f"epoch {value.member_epoch} {MemberState.read(value.state).name} "
+    text = f"epoch {value.member_epoch} {StreamsMemberState.read(value.state).name} "
     text += _tasks(_plain(value.active_tasks), _plain(value.standby_tasks))
     return text + (f" must give up {revoked}" if revoked != "nothing" else "")
 
@@ -89,7 +89,7 @@ class StreamsTranscript(ConsumerTranscript):
         request.process_id = options.get("process", client)
         if "endpoint" in options:
             host, port = options["endpoint"].split(":")
-            request.user_endpoint = Endpoint(host, int(port))
+            request.user_endpoint = UserEndpoint(host, int(port))
         self._beat(client, request)
 
     def do_beat(self, client: str, arguments: list[str], options: dict[str, str]) -> None:

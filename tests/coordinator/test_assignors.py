@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.coordinator.groups.consumer.assignors import ASSIGNORS
-from ottla.coordinator.groups.consumer.assignors.spec import Assignment, GroupSpec, MemberSpec
+from ottla.coordinator.groups.consumer.assignors.spec import Assignment, ConsumerMemberSpec, GroupSpec
 from ottla.model.ids import Uuid
 
 TOPICS = [Uuid(bytes([number]) * 16) for number in range(4)]
@@ -16,7 +16,7 @@ wishes = st.lists(st.sets(st.sampled_from(TOPICS)).map(frozenset), min_size=1, m
 
 def spec(wanted: list[frozenset[Uuid]], sizes: dict[Uuid, int], before: Assignment) -> GroupSpec:
     members = {
-        f"m{index}": MemberSpec(f"i{index}" if index % 3 == 0 else None, topics, before.get(f"m{index}", {}))
+        f"m{index}": ConsumerMemberSpec(f"i{index}" if index % 3 == 0 else None, topics, before.get(f"m{index}", {}))
         for index, topics in enumerate(wanted)
     }
     return GroupSpec(members, sizes, len(set(wanted)) == 1)
@@ -67,7 +67,7 @@ def test_uniform_is_even_and_sticky(
     if remaining:
         after = uniform(
             GroupSpec(
-                {m: MemberSpec(e.instance_id, e.topics, stayed[m]) for m, e in remaining.items()},
+                {m: ConsumerMemberSpec(e.instance_id, e.topics, stayed[m]) for m, e in remaining.items()},
                 sizes,
                 homogeneous=True,
             )

@@ -16,7 +16,7 @@ from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.groups.classic.group import ClassicGroup
 from ottla.coordinator.groups.consumer import embedded
 from ottla.coordinator.groups.consumer.group import ConsumerGroup, ConsumerGroupState
-from ottla.coordinator.settings import GroupSettings
+from ottla.coordinator.settings import GroupCoordinatorSettings
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Uuid
 from ottla.protocol.generated.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest, TopicPartitions
@@ -65,7 +65,7 @@ class ConsumerGroups(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.world = World(
-            GroupSettings(
+            GroupCoordinatorSettings(
                 group_initial_rebalance_delay_ms=0,
                 group_consumer_assignment_interval_ms=500,
                 group_consumer_max_size=6,

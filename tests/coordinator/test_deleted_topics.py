@@ -13,7 +13,7 @@ import pytest
 
 from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.runtime import EndOfTransaction, ShardState, TransactionalProducer
-from ottla.coordinator.settings import GroupSettings
+from ottla.coordinator.settings import GroupCoordinatorSettings
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import ZERO_UUID, ProducerId, Uuid
 from ottla.protocol.generated.offset_commit_request import (
@@ -152,7 +152,7 @@ def test_tombstones_that_come_late_leave_the_transactions_of_the_new_topic_alone
 
 
 def test_a_topic_deleted_while_the_shard_is_loading_is_forgotten() -> None:
-    world = World(GroupSettings(offsets_topic_num_partitions=1, offsets_load_buffer_size=1))
+    world = World(GroupCoordinatorSettings(offsets_topic_num_partitions=1, offsets_load_buffer_size=1))
     world.set_topic("t", 1)
     for offset in range(5):
         commit(world, offset)

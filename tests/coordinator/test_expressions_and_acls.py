@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.coordinator.groups.caller import Caller
-from ottla.coordinator.settings import GroupSettings
+from ottla.coordinator.settings import GroupCoordinatorSettings
 from ottla.protocol.generated.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from tests.coordinator.virtual_world import World
 
 
 def test_hidden_topics_do_not_match() -> None:
-    world = World(GroupSettings(offsets_topic_num_partitions=1))
+    world = World(GroupCoordinatorSettings(offsets_topic_num_partitions=1))
     for name in ("orders-1", "orders-2", "payments"):
         world.set_topic(name, 1)
     answers: list[Any] = []

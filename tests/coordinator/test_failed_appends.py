@@ -8,10 +8,10 @@ import pytest
 
 from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.runtime import EndOfTransaction
-from ottla.coordinator.settings import GroupSettings
+from ottla.coordinator.settings import GroupCoordinatorSettings
 from ottla.coordinator.transactions.end_transaction import EndRequest
 from ottla.coordinator.transactions.init_producer_id import InitRequest
-from ottla.coordinator.transactions.settings import TransactionSettings
+from ottla.coordinator.transactions.settings import TransactionCoordinatorSettings
 from ottla.coordinator.transactions.states import TransactionState
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage, PartitionRegistration, TopicImage
@@ -185,7 +185,7 @@ def test_a_new_commit_is_not_forgotten_with_the_topic_before() -> None:
 
 def test_tombstones_of_long_names_fit_into_batches() -> None:
     """A group's id may be longer than any topic's name: a thousand of them are more than a batch holds."""
-    settings = GroupSettings(offsets_topic_num_partitions=1, offsets_retention_minutes=1)
+    settings = GroupCoordinatorSettings(offsets_topic_num_partitions=1, offsets_retention_minutes=1)
     world = World(settings)
     world.set_topic("t", 1)
     for number in range(1_100):
@@ -196,7 +196,7 @@ def test_tombstones_of_long_names_fit_into_batches() -> None:
 
 
 def test_a_round_that_cannot_be_written_does_not_come_again_at_once() -> None:
-    settings = GroupSettings(offsets_topic_num_partitions=1, offsets_retention_minutes=1)
+    settings = GroupCoordinatorSettings(offsets_topic_num_partitions=1, offsets_retention_minutes=1)
     world = World(settings)
     world.set_topic("t", 3_000)
     commit(world, "g", "t", 3_000)
@@ -215,7 +215,7 @@ def test_a_round_that_cannot_be_written_does_not_come_again_at_once() -> None:
 
 def test_all_transactions_that_are_late_are_aborted_however_many_they_are() -> None:
     """After a pause of the coordinator all open transactions time out together, more than one batch holds."""
-    settings = TransactionSettings(transaction_state_log_num_partitions=1)
+    settings = TransactionCoordinatorSettings(transaction_state_log_num_partitions=1)
     world = TransactionWorld(lambda _end, _tp: ErrorCode.NONE, settings)
     partitions = frozenset(TopicPartition("a-topic-with-a-name", index) for index in range(150))
     for number in range(2_000):
@@ -246,7 +246,7 @@ def test_a_late_word_of_one_transaction_does_not_complete_the_next() -> None:
         marked.append((tp.partition, end.committed))
         return ErrorCode.NONE
 
-    settings = TransactionSettings(transaction_state_log_num_partitions=1)
+    settings = TransactionCoordinatorSettings(transaction_state_log_num_partitions=1)
     world, heard = TransactionWorld(mark, settings), []
     world.coordinator.init_producer_id(InitRequest("a", 1_000), heard.append)
     producer_id, epoch = heard[0]

@@ -10,7 +10,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precon
 
 from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.groups.classic.states import GroupState
-from ottla.coordinator.settings import GroupSettings
+from ottla.coordinator.settings import GroupCoordinatorSettings
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.heartbeat_request import HeartbeatRequest
 from ottla.protocol.generated.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
@@ -47,7 +47,7 @@ class Groups(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = World(GroupSettings(group_initial_rebalance_delay_ms=3000, group_max_size=6))
+        self.world = World(GroupCoordinatorSettings(group_initial_rebalance_delay_ms=3000, group_max_size=6))
         self.everybody: list[Client] = []
         self.unanswered: dict[int, str] = {}
         self.requests = 0

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.coordinator.groups.caller import Caller
-from ottla.coordinator.settings import GroupSettings
+from ottla.coordinator.settings import GroupCoordinatorSettings
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from ottla.protocol.generated.share_group_heartbeat_request import ShareGroupHeartbeatRequest
@@ -54,7 +54,9 @@ def consumer(regex: bool = False) -> Member:
             request.subscribed_topic_names = ["t"]
         world.coordinator.consumer_heartbeat(CALLER, request, waiter)
 
-    return Member(World(GroupSettings(group_consumer_assignment_interval_ms=0, offsets_topic_num_partitions=1)), send)
+    return Member(
+        World(GroupCoordinatorSettings(group_consumer_assignment_interval_ms=0, offsets_topic_num_partitions=1)), send
+    )
 
 
 def share(*topics: str) -> Member:
@@ -70,7 +72,7 @@ def streams() -> Member:
         brought = topology(subtopology("0", ["t"])) if epoch == 0 else None
         world.coordinator.streams_heartbeat(CALLER, beating("g", "m", epoch, brought), waiter)
 
-    settings = GroupSettings(
+    settings = GroupCoordinatorSettings(
         group_streams_initial_rebalance_delay_ms=0,
         group_streams_assignment_interval_ms=0,
         offsets_topic_num_partitions=1,

@@ -19,13 +19,13 @@ from ottla.coordinator.groups.consumer import fencing as consumer_fencing
 from ottla.coordinator.groups.consumer import rebalance as consumer_rebalance
 from ottla.coordinator.groups.consumer.group import ConsumerGroup
 from ottla.coordinator.groups.consumer.rebalance import ConsumerRebalance
-from ottla.coordinator.groups.consumer.reconciliation import Reconciliation
+from ottla.coordinator.groups.consumer.reconciliation import ConsumerReconciliation
 from ottla.coordinator.groups.consumer.replay import ConsumerReplay
 from ottla.coordinator.groups.streams import fencing as streams_fencing
 from ottla.coordinator.groups.streams import heartbeat as streams_heartbeat
-from ottla.coordinator.groups.streams.fencing import Fencing as StreamsFencing
+from ottla.coordinator.groups.streams.fencing import StreamsFencing
 from ottla.coordinator.groups.streams.owners import TaskOwners
-from ottla.coordinator.groups.streams.reconciliation import Reconciliation as StreamsReconciliation
+from ottla.coordinator.groups.streams.reconciliation import StreamsReconciliation
 from ottla.coordinator.groups.streams.tasks import NOTHING_ASSIGNED, TargetTasks
 from tests.coordinator.test_consumer_properties import ConsumerGroups
 from tests.coordinator.test_streams_properties import StreamsGroups
@@ -53,8 +53,8 @@ def without(make: Callable[..., Any], **changes: Any) -> Callable[..., Any]:
 
 
 CONSUMER_BUGS: dict[str, tuple[object, str, Any]] = {
-    "gives a partition that another has": (Reconciliation, "_is_free", always(True)),
-    "does not wait for a revocation": (Reconciliation, "_owns", always(False)),
+    "gives a partition that another has": (ConsumerReconciliation, "_is_free", always(True)),
+    "does not wait for a revocation": (ConsumerReconciliation, "_owns", always(False)),
     "never forgets an owner": (ConsumerGroup, "_disown", always(None)),
     "does not write what is being revoked": (
         consumer_rebalance, "current_record", without(consumer_rebalance.current_record, pending_revocation={}),

@@ -12,7 +12,7 @@ from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.groups.offset_store import CommittedOffset
 from ottla.coordinator.partitioning import partition_for
 from ottla.coordinator.records import GroupMetadataRecord, OffsetCommitRecord, encode, offset_commit_value
-from ottla.coordinator.settings import GroupSettings
+from ottla.coordinator.settings import GroupCoordinatorSettings
 from ottla.coordinator.timers import KeyedTimers
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage, TopicImage
@@ -72,7 +72,7 @@ def fetch(world: World, group: str, *, topic_id: Uuid = ZERO_UUID, require_stabl
 
 
 def test_a_large_log_is_loaded_in_pieces() -> None:
-    settings = GroupSettings(offsets_load_buffer_size=200, offsets_topic_num_partitions=1)
+    settings = GroupCoordinatorSettings(offsets_load_buffer_size=200, offsets_topic_num_partitions=1)
     world = World(settings)
     for offset in range(50):
         commit(world, f"g{offset % 7}", offset)
@@ -186,7 +186,7 @@ def test_unreadable_and_foreign_records_do_not_stop_a_load() -> None:
 
 
 def test_ids_that_are_only_asked_for_are_limited() -> None:
-    world = World(GroupSettings(max_pending_members=3))
+    world = World(GroupCoordinatorSettings(max_pending_members=3))
     codes = []
     for number in range(5):
         seen, waiter = answers()
@@ -198,7 +198,7 @@ def test_ids_that_are_only_asked_for_are_limited() -> None:
 
 
 def test_a_member_has_one_parked_join() -> None:
-    world = World(GroupSettings(group_initial_rebalance_delay_ms=3000))
+    world = World(GroupCoordinatorSettings(group_initial_rebalance_delay_ms=3000))
     protocols = [JoinGroupRequestProtocol("range", b"")]
     first, waiter = answers()
     world.coordinator.join(

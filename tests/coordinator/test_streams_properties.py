@@ -17,7 +17,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.groups.streams.group import StreamsGroup, StreamsGroupState
 from ottla.coordinator.groups.streams.members import StreamsMember
-from ottla.coordinator.settings import GroupSettings
+from ottla.coordinator.settings import GroupCoordinatorSettings
 from ottla.model.errors import ErrorCode, KafkaError
 from tests.coordinator.streams_topologies import beating, task_ids, word_count
 from tests.coordinator.virtual_world import World
@@ -50,7 +50,7 @@ class StreamsGroups(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.world = World(
-            GroupSettings(
+            GroupCoordinatorSettings(
                 group_streams_initial_rebalance_delay_ms=0,
                 group_streams_assignment_interval_ms=500,
                 group_streams_max_size=6,

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from ottla.coordinator.groups.streams.assignor import MemberSpec, SubtopologySpec, assign
+from ottla.coordinator.groups.streams.assignor import StreamsMemberSpec, SubtopologySpec, assign
 from ottla.coordinator.groups.streams.tasks import NO_TARGET, TargetTasks, Tasks
 from tests.support.java_cases import java_answers
 
-Members = dict[str, MemberSpec]
+Members = dict[str, StreamsMemberSpec]
 Subtopologies = dict[str, SubtopologySpec]
 
 
@@ -30,7 +30,7 @@ def cases(seed: int, count: int) -> list[tuple[Members, Subtopologies, int]]:
             del members[member_id]
         for _ in range(chosen.randint(0 if members else 1, 6)):
             process = f"process-{chosen.randint(0, 5)}"
-            members[f"{process}-{chosen.getrandbits(64):016x}"] = MemberSpec(process, NO_TARGET)
+            members[f"{process}-{chosen.getrandbits(64):016x}"] = StreamsMemberSpec(process, NO_TARGET)
         subtopologies = {
             str(each): SubtopologySpec(chosen.randint(1, 9), chosen.random() < 0.6) for each in range(1 + number % 4)
         }

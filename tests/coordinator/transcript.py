@@ -13,7 +13,7 @@ from typing import Any
 from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.loader import Loader
 from ottla.coordinator.records import GroupMetadataRecord
-from ottla.coordinator.settings import GroupSettings
+from ottla.coordinator.settings import GroupCoordinatorSettings
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.consumer_protocol_subscription import ConsumerProtocolSubscription
 from ottla.protocol.generated.heartbeat_request import HeartbeatRequest
@@ -130,7 +130,7 @@ class Transcript:
     def do_settings(self, client: str, arguments: list[str], options: dict[str, str]) -> None:
         settings = {"group_initial_rebalance_delay_ms": "0", **{k.replace(".", "_"): v for k, v in options.items()}}
         values: dict[str, Any] = {name: int(value) if value.isdecimal() else value for name, value in settings.items()}
-        self.world = World(GroupSettings(**values))
+        self.world = World(GroupCoordinatorSettings(**values))
 
     def do_wait(self, client: str, arguments: list[str], options: dict[str, str]) -> None:
         self.world.time.advance(int(arguments[0]))

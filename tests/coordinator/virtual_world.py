@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.coordinator.groups.coordinator import GroupCoordinator
-from ottla.coordinator.settings import GroupSettings
+from ottla.coordinator.settings import GroupCoordinatorSettings
 from ottla.env.config.topic import TopicConfig
 from ottla.log.results import AppendResult
 from ottla.metadata.delta import MetadataDelta
@@ -150,8 +150,10 @@ class MemoryReplicas:
 class World:
     """One node that leads `partitions` partitions of the offsets topic."""
 
-    def __init__(self, settings: GroupSettings | None = None, *, partitions: int = 1, seed: int = 0) -> None:
-        self.settings = settings or GroupSettings(group_initial_rebalance_delay_ms=0, offsets_topic_num_partitions=1)
+    def __init__(self, settings: GroupCoordinatorSettings | None = None, *, partitions: int = 1, seed: int = 0) -> None:
+        self.settings = settings or GroupCoordinatorSettings(
+            group_initial_rebalance_delay_ms=0, offsets_topic_num_partitions=1
+        )
         self.time = VirtualTime()
         self.random = SeededRandom(seed)
         self.logs = [MemoryLog() for _ in range(partitions)]

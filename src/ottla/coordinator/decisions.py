@@ -16,20 +16,20 @@ Waiter: TypeAlias = Callable[[Any], None]
 """Called exactly once with the response message, or with the KafkaError that took its place."""
 
 
-class Answer(NamedTuple):
+class CoordinatorAnswer(NamedTuple):
     waiter: Waiter
     response: object
     """A response message, or a KafkaError."""
 
 
-GroupDecision: TypeAlias = Decision[CoordinatorRecord, list[Answer]]
+GroupDecision: TypeAlias = Decision[CoordinatorRecord, list[CoordinatorAnswer]]
 TimedOperation: TypeAlias = Callable[[], GroupDecision]
 RecordT = TypeVar("RecordT")
 
 
-def answered(waiter: Waiter, response: object, *records: RecordT) -> Decision[RecordT, list[Answer]]:
+def answered(waiter: Waiter, response: object, *records: RecordT) -> Decision[RecordT, list[CoordinatorAnswer]]:
     """A decision with one answer."""
-    return Decision([Answer(waiter, response)], list(records))
+    return Decision([CoordinatorAnswer(waiter, response)], list(records))
 
 
 class Draft:
@@ -39,13 +39,13 @@ class Draft:
 
     def __init__(self) -> None:
         self.records: list[CoordinatorRecord] = []
-        self.answers: list[Answer] = []
+        self.answers: list[CoordinatorAnswer] = []
 
     def answer(self, waiter: Waiter, response: object) -> None:
-        self.answers.append(Answer(waiter, response))
+        self.answers.append(CoordinatorAnswer(waiter, response))
 
     def refuse(self, waiter: Waiter, error: KafkaError) -> None:
-        self.answers.append(Answer(waiter, error))
+        self.answers.append(CoordinatorAnswer(waiter, error))
 
     def decide(self, *, atomic: bool = True) -> GroupDecision:
         return Decision(self.answers, self.records, atomic)

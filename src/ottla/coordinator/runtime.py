@@ -14,7 +14,7 @@ from enum import Enum
 from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from ottla.coordinator.decisions import Answer, Waiter
+from ottla.coordinator.decisions import CoordinatorAnswer, Waiter
 from ottla.coordinator.loader import Loader
 from ottla.coordinator.timers import KeyedTimers
 from ottla.env.logging import get_logger
@@ -36,7 +36,7 @@ _RECORD_OVERHEAD = 40
 _COMPLAINT_INTERVAL_MS = 1_000
 LOAD_RETRY_MS = 1_000
 
-AnyDecision: TypeAlias = Decision[Any, list[Answer]]
+AnyDecision: TypeAlias = Decision[Any, list[CoordinatorAnswer]]
 """The records are the machine's own; the shard only hands them to its codec and back."""
 
 
@@ -70,7 +70,7 @@ class TransactionalProducer(NamedTuple):
 
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
-    guard: Verification | None = None
+    verification: Verification | None = None
 
 
 class EndOfTransaction(NamedTuple):
@@ -101,7 +101,7 @@ class Shard(Generic[MachineT]):
         self.machine = spec.make_machine(self)
         self._end_offset = 0
         self._silent_until_ms = 0.0
-        self._parked: dict[object, tuple[list[Answer], Timer]] = {}
+        self._parked: dict[object, tuple[list[CoordinatorAnswer], Timer]] = {}
         self._loader = Loader(partition.log, self.machine, spec.decode)
 
     # Load and unload
@@ -150,7 +150,7 @@ class Shard(Generic[MachineT]):
             timer.cancel()
         self._parked.clear()
         waiting += self.machine.on_unloaded().response
-        _deliver([Answer(answer.waiter, error) for answer in waiting])
+        _deliver([CoordinatorAnswer(answer.waiter, error) for answer in waiting])
 
     # Events
 
@@ -180,7 +180,7 @@ class Shard(Generic[MachineT]):
         result = self.partition.append_internal(marker, now_ms=now_ms, transaction_version=end.transaction_version)
         self.machine.replay_end_transaction(end.producer_id, committed=end.committed)
         self._end_offset = result.last_offset + 1
-        self._answer_when_committed([Answer(waiter, None)])
+        self._answer_when_committed([CoordinatorAnswer(waiter, None)])
 
     def _require_active(self) -> None:
         if self.state is ShardState.LOADING:
@@ -210,7 +210,7 @@ class Shard(Generic[MachineT]):
                 refusal = KafkaError(coordinator_error(error.code), error.message)
                 self._complain(error)
                 self.deadlines.restore()
-                _deliver([Answer(answer.waiter, refusal) for answer in decision.response])
+                _deliver([CoordinatorAnswer(answer.waiter, refusal) for answer in decision.response])
                 return False
         if decision.response:
             self._answer_when_committed(decision.response)
@@ -254,7 +254,7 @@ class Shard(Generic[MachineT]):
                 base_sequence=0,
                 transactional=True,
             )
-            result = self.partition.append_internal(batch, now_ms=now_ms, guard=producer.guard)
+            result = self.partition.append_internal(batch, now_ms=now_ms, guard=producer.verification)
         producer_id = NO_PRODUCER_ID if producer is None else producer.producer_id
         for offset, record in enumerate(records, result.first_offset):
             self.machine.replay(offset, producer_id, record)
@@ -262,7 +262,7 @@ class Shard(Generic[MachineT]):
 
     # Answers
 
-    def _answer_when_committed(self, answers: list[Answer]) -> None:
+    def _answer_when_committed(self, answers: list[CoordinatorAnswer]) -> None:
         if self.partition.high_watermark >= self._end_offset:
             _deliver(answers)
             return
@@ -282,7 +282,7 @@ class Shard(Generic[MachineT]):
         parked = self._parked.pop(key, None)
         if parked is not None:
             error = KafkaError(coordinator_error(ErrorCode.REQUEST_TIMED_OUT))
-            _deliver([Answer(answer.waiter, error) for answer in parked[0]])
+            _deliver([CoordinatorAnswer(answer.waiter, error) for answer in parked[0]])
 
 
 _COORDINATOR_ERRORS = {
@@ -315,6 +315,6 @@ def _batches(records: list[SimpleRecord], max_bytes: int) -> Iterator[int]:
     yield count
 
 
-def _deliver(answers: list[Answer]) -> None:
+def _deliver(answers: list[CoordinatorAnswer]) -> None:
     for waiter, response in answers:
         waiter(response)

@@ -9,7 +9,7 @@ MAX_INT = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupSettings:
+class GroupCoordinatorSettings:
     """Each field is the broker property of the same name with dots for underscores, unless its comment says else."""
 
     group_min_session_timeout_ms: int = 6_000
@@ -88,6 +88,6 @@ class GroupSettings:
         return self.offsets_retention_minutes * 60_000
 
     @classmethod
-    def from_config(cls, config: Any) -> GroupSettings:
+    def from_config(cls, config: Any) -> GroupCoordinatorSettings:
         """The same-named attributes of a BrokerConfig."""
         return cls(**{f.name: getattr(config, f.name) for f in fields(cls) if hasattr(config, f.name)})

@@ -19,7 +19,7 @@ from ottla.coordinator.groups.machine import GroupMachine
 from ottla.coordinator.groups.shard_context import OperationTimers
 from ottla.coordinator.records import decode, encode
 from ottla.coordinator.runtime import ShardSpec, TransactionalProducer
-from ottla.coordinator.settings import GroupSettings
+from ottla.coordinator.settings import GroupCoordinatorSettings
 from ottla.coordinator.shards import Shards
 from ottla.env.seams import Clock, RandomSource, Timers
 from ottla.metadata.delta import MetadataDelta
@@ -51,7 +51,7 @@ Operation = Callable[[GroupMachine], GroupDecision]
 class GroupCoordinator:
     def __init__(
         self,
-        settings: GroupSettings,
+        settings: GroupCoordinatorSettings,
         clock: Clock,
         random: RandomSource,
         timers: Timers,

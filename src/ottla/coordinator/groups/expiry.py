@@ -26,7 +26,7 @@ _WAIT_MS = 1_000
 """Before a partition is looked at again whose old offset goes while a transaction has a new one."""
 
 
-class Expiry:
+class GroupExpiry:
     def __init__(self, context: ShardContext, store: OffsetStore) -> None:
         self._context = context
         self._store = store

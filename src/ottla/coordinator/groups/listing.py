@@ -20,7 +20,7 @@ log = get_logger(__name__)
 _NOT_FOUND_ERROR_FROM = 6
 
 
-class Listing:
+class GroupListing:
     def __init__(self, context: ShardContext, store: OffsetStore) -> None:
         self._context = context
         self._store = store

@@ -17,19 +17,19 @@ from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.groups.classic.group import ClassicGroup
 from ottla.coordinator.groups.classic.group_records import describes, group_from_record, new_group_record
 from ottla.coordinator.groups.classic.join import Join
-from ottla.coordinator.groups.classic.membership import Membership
+from ottla.coordinator.groups.classic.membership import ClassicMembership
 from ottla.coordinator.groups.classic.rebalance import Rebalance
 from ottla.coordinator.groups.classic.states import GroupState
 from ottla.coordinator.groups.classic.sync import Sync
-from ottla.coordinator.groups.expiry import Expiry
+from ottla.coordinator.groups.expiry import GroupExpiry
 from ottla.coordinator.groups.group import Group, GroupKind
-from ottla.coordinator.groups.listing import Listing
+from ottla.coordinator.groups.listing import GroupListing
 from ottla.coordinator.groups.offset_store import CommittedOffset, OffsetStore
 from ottla.coordinator.groups.offsets import OffsetRequests
 from ottla.coordinator.groups.shard_context import OperationTimers, ShardContext
 from ottla.coordinator.groups.transactional_offsets import TransactionalOffsets
 from ottla.coordinator.records import CoordinatorRecord, GroupKindRecord, GroupMetadataRecord, OffsetCommitRecord
-from ottla.coordinator.settings import GroupSettings
+from ottla.coordinator.settings import GroupCoordinatorSettings
 from ottla.env.seams import Clock, RandomSource
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage, TopicImage
@@ -55,7 +55,7 @@ _REPLACEABLE = (GroupKind.CONSUMER, GroupKind.STREAMS)
 class GroupMachine:
     def __init__(
         self,
-        settings: GroupSettings,
+        settings: GroupCoordinatorSettings,
         clock: Clock,
         random: RandomSource,
         timers: OperationTimers,
@@ -67,11 +67,11 @@ class GroupMachine:
         self._rebalance = Rebalance(self._context)
         self._join = Join(self._context, self._rebalance)
         self._sync = Sync(self._context, self._rebalance)
-        self._membership = Membership(self._context, self._rebalance)
+        self._membership = ClassicMembership(self._context, self._rebalance)
         self.offset_requests = OffsetRequests(self._context, self._rebalance, self._store)
         self.transactional_offsets = TransactionalOffsets(self._context)
-        self.listing = Listing(self._context, self._store)
-        self._expiry = Expiry(self._context, self._store)
+        self.listing = GroupListing(self._context, self._store)
+        self._expiry = GroupExpiry(self._context, self._store)
 
     # What a kind needs is imported when its first group comes: most nodes start with classic groups, or none.
 

@@ -15,7 +15,7 @@ from ottla.coordinator.groups.classic.group import ClassicGroup
 from ottla.coordinator.groups.group import Group, GroupKind
 from ottla.coordinator.groups.group_timings import ConsumerTimings, consumer_timings
 from ottla.coordinator.groups.topic_hashes import TopicHashes
-from ottla.coordinator.settings import GroupSettings
+from ottla.coordinator.settings import GroupCoordinatorSettings
 from ottla.env.seams import Clock, RandomSource
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
@@ -39,7 +39,7 @@ class OperationTimers(Protocol):
 class ShardContext:
     def __init__(
         self,
-        settings: GroupSettings,
+        settings: GroupCoordinatorSettings,
         clock: Clock,
         random: RandomSource,
         timers: OperationTimers,

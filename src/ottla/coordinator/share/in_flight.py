@@ -28,7 +28,7 @@ _LEAST_THROTTLE_COUNT = 2
 _LONE_LAST_DELIVERY_FROM = 3
 
 
-class Limits(NamedTuple):
+class InFlightLimits(NamedTuple):
     """What the group's settings say now."""
 
     delivery_count_limit: int
@@ -36,7 +36,7 @@ class Limits(NamedTuple):
     renew_enabled: bool = True
 
 
-class Span(NamedTuple):
+class OffsetSpan(NamedTuple):
     """The offsets of one record batch."""
 
     first: int
@@ -67,20 +67,20 @@ class Wish(NamedTuple):
     deadline_ms: float
 
 
-class Change:
+class StateChange:
     """What has to be written down."""
 
     __slots__ = ("batches", "ranges")
 
     def __init__(self) -> None:
         self.batches: list[StateBatch] = []
-        self.ranges: list[Span] = []
+        self.ranges: list[OffsetSpan] = []
 
     def __bool__(self) -> bool:
         return bool(self.batches)
 
     def add(self, run: Run) -> None:
-        self.ranges.append(Span(run.first, run.last))
+        self.ranges.append(OffsetSpan(run.first, run.last))
         self.batches.append(StateBatch(run.first, run.last, run.delivery_count, run.state))
 
 
@@ -126,7 +126,7 @@ class InFlight:
         """When the first lock ends."""
         return min((run.deadline_ms for run in self._runs.all if _is_locked(run)), default=None)
 
-    def can_acquire(self, limits: Limits) -> bool:
+    def can_acquire(self, limits: InFlightLimits) -> bool:
         return self.in_flight < limits.max_record_locks or self.next_fetch_offset < self.next_offset
 
     @property
@@ -136,7 +136,12 @@ class InFlight:
     # Giving out
 
     def acquire(
-        self, wish: Wish, spans: Sequence[Span], fetch_offset: int, limits: Limits, skip: Iterable[Span] = ()
+        self,
+        wish: Wish,
+        spans: Sequence[OffsetSpan],
+        fetch_offset: int,
+        limits: InFlightLimits,
+        skip: Iterable[OffsetSpan] = (),
     ) -> list[Acquired]:
         """Give the member what is free of the record batches read at `fetch_offset`; `skip` are aborted ones."""
         if not spans or spans[-1].last < self.start_offset or wish.max_records <= 0:
@@ -167,12 +172,12 @@ class InFlight:
         return answer
 
     def _take_again(
-        self, wish: Wish, spans: Sequence[Span], last: int, budget: int, limits: Limits
-    ) -> tuple[list[Span], bool]:
+        self, wish: Wish, spans: Sequence[OffsetSpan], last: int, budget: int, limits: InFlightLimits
+    ) -> tuple[list[OffsetSpan], bool]:
         """What was released. Records that were delivered often come in small helpings, the last time alone: one that
         brings its consumers down shall not take many others with it.
         """
-        taken: list[Span] = []
+        taken: list[OffsetSpan] = []
         count = 0
         throttle_count = max(_LEAST_THROTTLE_COUNT, -(-limits.delivery_count_limit // 2))
         for run in self._runs.touching(spans[0].first, last):
@@ -195,13 +200,15 @@ class InFlight:
             for piece in self._runs.within(first, end):
                 piece.state, piece.member_id, piece.deadline_ms = RecordState.ACQUIRED, wish.member_id, wish.deadline_ms
                 piece.delivery_count += 1
-            taken.append(Span(first, end))
+            taken.append(OffsetSpan(first, end))
             count += end - first + 1
             if throttled:
                 return taken, False
         return taken, True
 
-    def _take_new(self, wish: Wish, spans: Sequence[Span], first: int, last: int, budget: int) -> list[Span]:
+    def _take_new(
+        self, wish: Wish, spans: Sequence[OffsetSpan], first: int, last: int, budget: int
+    ) -> list[OffsetSpan]:
         if not self._runs:
             self.start_offset = first
         self._fill(first, RecordState.ARCHIVED)
@@ -216,14 +223,14 @@ class InFlight:
                 if span.first > last:
                     break
                 if span.first - begin >= wish.batch_size:
-                    taken.append(Span(begin, span.first - 1))
+                    taken.append(OffsetSpan(begin, span.first - 1))
                     begin = span.first
-        taken.append(Span(begin, last))
+        taken.append(OffsetSpan(begin, last))
         for span in taken:
             self._runs.append(Run(*span, RecordState.ACQUIRED, 1, wish.member_id, wish.deadline_ms))
         return taken
 
-    def _archive_taken(self, span: Span, taken: list[Span]) -> None:
+    def _archive_taken(self, span: OffsetSpan, taken: list[OffsetSpan]) -> None:
         for each in taken:
             first, last = max(span.first, each.first), min(span.last, each.last)
             if first <= last:
@@ -241,8 +248,12 @@ class InFlight:
     # Taking back
 
     def acknowledge(
-        self, member_id: str, acknowledgements: Sequence[Acknowledgement], limits: Limits, renewed_until_ms: float
-    ) -> Change:
+        self,
+        member_id: str,
+        acknowledgements: Sequence[Acknowledgement],
+        limits: InFlightLimits,
+        renewed_until_ms: float,
+    ) -> StateChange:
         """All of them or, with a KafkaError, none."""
         steps: list[tuple[int, int, int]] = []
         for each in acknowledgements:
@@ -253,7 +264,7 @@ class InFlight:
                         raise KafkaError(ErrorCode.INVALID_RECORD_STATE, _NOT_ACQUIRED)
                     self._check_acquired(member_id, first, last, kind, limits)
                     steps.append((first, last, kind))
-        change = Change()
+        change = StateChange()
         for first, last, kind in steps:
             for run in self._runs.within(first, last):
                 if kind == RENEW:
@@ -262,24 +273,24 @@ class InFlight:
                     self._begin(run, _STATE_AFTER[kind], change, limits)
         return change
 
-    def release(self, member_id: str, limits: Limits) -> Change:
+    def release(self, member_id: str, limits: InFlightLimits) -> StateChange:
         """Everything that the member has: it is gone."""
-        change = Change()
+        change = StateChange()
         for run in self._runs.all:
             if run.member_id == member_id and _is_locked(run):
                 self._begin(run, RecordState.AVAILABLE, change, limits)
         return change
 
-    def expire(self, now_ms: float, limits: Limits) -> Change:
+    def expire(self, now_ms: float, limits: InFlightLimits) -> StateChange:
         """What is locked for too long is free again, at once; writing it down is for later leaders."""
-        change = Change()
+        change = StateChange()
         for run in self._runs.all:
             if _is_locked(run) and run.deadline_ms <= now_ms:
                 run.state, run.member_id = _returned(run, limits), None
                 change.add(run)
         return change
 
-    def commit(self, change: Change) -> None:
+    def commit(self, change: StateChange) -> None:
         """The change is written down."""
         for run in self._changed(change):
             run.change = None
@@ -287,7 +298,7 @@ class InFlight:
         self._advance()
         self._runs.join_neighbours()
 
-    def roll_back(self, change: Change) -> None:
+    def roll_back(self, change: StateChange) -> None:
         """It could not be: whoever had the records has them still, until the lock ends."""
         for run in self._changed(change):
             run.state, run.member_id = RecordState.ACQUIRED, run.owner_before
@@ -301,14 +312,14 @@ class InFlight:
             self.start_offset = offset
             self._advance()
 
-    def _begin(self, run: Run, state: RecordState, change: Change, limits: Limits) -> None:
+    def _begin(self, run: Run, state: RecordState, change: StateChange, limits: InFlightLimits) -> None:
         run.change = change
         run.owner_before = run.member_id
         run.state = _returned(run, limits) if state is RecordState.AVAILABLE else state
         run.member_id = None
         change.add(run)
 
-    def _changed(self, change: Change) -> list[Run]:
+    def _changed(self, change: StateChange) -> list[Run]:
         return [run for span in change.ranges for run in self._runs.touching(*span) if run.change is change]
 
     def _check_known(self, each: Acknowledgement) -> None:
@@ -319,7 +330,7 @@ class InFlight:
                 message = f"Batch record not found. The {which} offset in request is past acquired records."
                 raise KafkaError(ErrorCode.INVALID_REQUEST, message)
 
-    def _check_acquired(self, member_id: str, first: int, last: int, kind: int, limits: Limits) -> None:
+    def _check_acquired(self, member_id: str, first: int, last: int, kind: int, limits: InFlightLimits) -> None:
         for run in self._runs.touching(first, last):
             if run.change is not None:
                 message = _ONGOING
@@ -350,7 +361,7 @@ def _is_locked(run: Run) -> bool:
     return run.state is RecordState.ACQUIRED and run.change is None
 
 
-def _returned(run: Run, limits: Limits) -> RecordState:
+def _returned(run: Run, limits: InFlightLimits) -> RecordState:
     return RecordState.ARCHIVED if run.delivery_count >= limits.delivery_count_limit else RecordState.AVAILABLE
 
 

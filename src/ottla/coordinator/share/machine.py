@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeAlias
 
-from ottla.coordinator.decisions import Answer, Waiter
+from ottla.coordinator.decisions import CoordinatorAnswer, Waiter
 from ottla.coordinator.runtime import AnyDecision
 from ottla.coordinator.share.batches import UNKNOWN_START_OFFSET, StateBatch, combine
 from ottla.coordinator.share.records import SharePartitionKey, ShareRecord, SnapshotRecord, UpdateRecord
@@ -27,7 +27,7 @@ from ottla.protocol.generated import read_share_group_state_response as read_res
 from ottla.protocol.generated import read_share_group_state_summary_response as summary_response
 from ottla.protocol.generated import write_share_group_state_request as write_request
 
-ShareDecision: TypeAlias = Decision[ShareRecord, list[Answer]]
+ShareDecision: TypeAlias = Decision[ShareRecord, list[CoordinatorAnswer]]
 Deadlines: TypeAlias = KeyedTimers[Callable[[], AnyDecision]]
 
 _COLD_KEY = ("cold snapshots",)
@@ -54,7 +54,7 @@ class ShareStateMachine:
             raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
         snapshot_epoch = 0 if known is None else known.snapshot_epoch + 1
         state = initial_state(state_epoch, start_offset, snapshot_epoch, self._clock.time_ms())
-        return Decision([Answer(waiter, None)], [state.snapshot(key)])
+        return Decision([CoordinatorAnswer(waiter, None)], [state.snapshot(key)])
 
     def read(self, key: SharePartitionKey, leader_epoch: int, waiter: Waiter) -> ShareDecision:
         """All of it, for a leader that begins; from now on older leaders are refused."""
@@ -74,7 +74,7 @@ class ShareStateMachine:
         if leader_epoch not in (NO_EPOCH, state.leader_epoch):
             led = replace(state, leader_epoch=leader_epoch)
             records.append(self._change(key, led, state.start_offset, state.delivery_complete_count, ()))
-        return Decision([Answer(waiter, answer)], records)
+        return Decision([CoordinatorAnswer(waiter, answer)], records)
 
     def summary(self, key: SharePartitionKey, waiter: Waiter) -> ShareDecision:
         self._check_place(key)
@@ -95,7 +95,7 @@ class ShareStateMachine:
                 start_offset=state.start_offset,
                 delivery_complete_count=state.delivery_complete_count,
             )
-        return Decision([Answer(waiter, answer)], [])
+        return Decision([CoordinatorAnswer(waiter, answer)], [])
 
     def write(self, key: SharePartitionKey, data: write_request.PartitionData, waiter: Waiter) -> ShareDecision:
         state = self._known(key, data.leader_epoch, "Write")
@@ -106,12 +106,12 @@ class ShareStateMachine:
             StateBatch(b.first_offset, b.last_offset, b.delivery_count, b.delivery_state) for b in data.state_batches
         )
         record = self._change(key, state, data.start_offset, data.delivery_complete_count, batches)
-        return Decision([Answer(waiter, None)], [record])
+        return Decision([CoordinatorAnswer(waiter, None)], [record])
 
     def delete(self, key: SharePartitionKey, waiter: Waiter) -> ShareDecision:
         self._check_place(key)
         records: list[ShareRecord] = [SnapshotRecord(key, None)] if key in self.states else []
-        return Decision([Answer(waiter, None)], records)
+        return Decision([CoordinatorAnswer(waiter, None)], records)
 
     def schedule_forgetting(self) -> None:
         """Topics are gone. By a deadline, because one whose records cannot be written comes again."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 from typing import Protocol
 
-from ottla.coordinator.decisions import Answer, Waiter
+from ottla.coordinator.decisions import CoordinatorAnswer, Waiter
 from ottla.coordinator.runtime import EndOfTransaction
 from ottla.coordinator.transactions.markers import MarkerChannel
 from ottla.coordinator.transactions.metadata import TransactionMetadata
@@ -30,7 +30,7 @@ _FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COO
 """Somebody else speaks for this id by now: there is nothing left to complete here."""
 
 
-class OperationTimers(Protocol):
+class TransactionTimers(Protocol):
     def schedule(self, key: Hashable, delay_ms: float, operation: TimedOperation) -> None: ...
 
     def cancel(self, key: Hashable) -> None: ...
@@ -41,7 +41,7 @@ class Completion:
         self,
         context: TransactionShardContext,
         channel: MarkerChannel,
-        timers: OperationTimers,
+        timers: TransactionTimers,
         submit: Callable[[TimedOperation], object],
     ) -> None:
         self._context = context
@@ -60,7 +60,7 @@ class Completion:
 
     def resume(self, transactional_id: str) -> TransactionDecision:
         """An event without records: the markers go out when everything so far is committed."""
-        return Decision([Answer(self.starter(transactional_id), None)])
+        return Decision([CoordinatorAnswer(self.starter(transactional_id), None)])
 
     def _on_committed(self, transactional_id: str, outcome: KafkaError | None) -> None:
         metadata = self._context.transactions.get(transactional_id)
@@ -123,7 +123,7 @@ class Completion:
             return Decision([])
         after = metadata.prepare_complete(self._context.clock.time_ms())
         waiter = partial(self._on_completed, transactional_id)
-        return Decision([Answer(waiter, None)], [self._context.record(after)])
+        return Decision([CoordinatorAnswer(waiter, None)], [self._context.record(after)])
 
     def _on_completed(self, transactional_id: str, outcome: KafkaError | None) -> None:
         metadata = self._context.transactions.get(transactional_id)

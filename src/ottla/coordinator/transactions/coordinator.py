@@ -16,7 +16,7 @@ from ottla.coordinator.transactions.listing import Filters
 from ottla.coordinator.transactions.machine import TransactionMachine
 from ottla.coordinator.transactions.markers import MarkerChannel
 from ottla.coordinator.transactions.records import decode, encode
-from ottla.coordinator.transactions.settings import TransactionSettings
+from ottla.coordinator.transactions.settings import TransactionCoordinatorSettings
 from ottla.coordinator.transactions.shard_context import TakeProducerId, TransactionDecision, TransactionShardContext
 from ottla.env.seams import Clock, Timers
 from ottla.metadata.delta import MetadataDelta
@@ -32,7 +32,7 @@ Operation = Callable[[TransactionMachine], TransactionDecision]
 class TransactionCoordinator:
     def __init__(
         self,
-        settings: TransactionSettings,
+        settings: TransactionCoordinatorSettings,
         clock: Clock,
         timers: Timers,
         replicas: Replicas,

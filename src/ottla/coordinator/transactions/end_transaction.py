@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ottla.coordinator.decisions import Answer, Waiter, answered
+from ottla.coordinator.decisions import CoordinatorAnswer, Waiter, answered
 from ottla.coordinator.transactions.completion import Completion
 from ottla.coordinator.transactions.metadata import EPOCH_BUMP_VERSION, MAX_EPOCH, TransactionMetadata
 from ottla.coordinator.transactions.shard_context import TransactionDecision, TransactionShardContext
@@ -139,7 +139,10 @@ class EndTransaction:
         """The outcome is certain once this record is committed; then the client hears, then the markers go out."""
         completed = after.prepare_complete(after.last_update_ms)
         response = Ended(completed.producer_id, completed.producer_epoch)
-        answers = [Answer(waiter, response), Answer(self._completion.starter(after.transactional_id), None)]
+        answers = [
+            CoordinatorAnswer(waiter, response),
+            CoordinatorAnswer(self._completion.starter(after.transactional_id), None),
+        ]
         return Decision(answers, [self._context.record(after)])
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.coordinator.decisions import Answer
-from ottla.coordinator.transactions.completion import OperationTimers
+from ottla.coordinator.decisions import CoordinatorAnswer
+from ottla.coordinator.transactions.completion import TransactionTimers
 from ottla.coordinator.transactions.end_transaction import EndTransaction
 from ottla.coordinator.transactions.records import TransactionRecord
 from ottla.coordinator.transactions.shard_context import TransactionDecision, TransactionShardContext
@@ -19,8 +19,8 @@ MAX_TOMBSTONES = 1_000
 """In one round; more are left for one that follows at once."""
 
 
-class Expiry:
-    def __init__(self, context: TransactionShardContext, ending: EndTransaction, timers: OperationTimers) -> None:
+class TransactionExpiry:
+    def __init__(self, context: TransactionShardContext, ending: EndTransaction, timers: TransactionTimers) -> None:
         self._context = context
         self._ending = ending
         self._timers = timers
@@ -55,7 +55,7 @@ class Expiry:
         """One round over the open transactions; goes on by itself."""
         now_ms = self._context.clock.time_ms()
         records: list[TransactionRecord] = []
-        answers: list[Answer] = []
+        answers: list[CoordinatorAnswer] = []
         for transactional_id in sorted(self._ongoing):
             metadata = self._context.transactions[transactional_id]
             if not metadata.is_timed_out(now_ms):

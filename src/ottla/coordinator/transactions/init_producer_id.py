@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ottla.coordinator.decisions import Waiter, answered
 from ottla.coordinator.transactions.end_transaction import EndTransaction
 from ottla.coordinator.transactions.metadata import NO_TIMEOUT_MS, TransactionMetadata, is_epoch_exhausted
-from ottla.coordinator.transactions.settings import TransactionSettings
+from ottla.coordinator.transactions.settings import TransactionCoordinatorSettings
 from ottla.coordinator.transactions.shard_context import TransactionDecision, TransactionShardContext
 from ottla.coordinator.transactions.states import TransactionState
 from ottla.model.errors import ErrorCode, KafkaError
@@ -28,7 +28,7 @@ class InitRequest(NamedTuple):
     keep_prepared: bool = False
 
 
-def resolve_timeout_ms(settings: TransactionSettings, request: InitRequest) -> int:
+def resolve_timeout_ms(settings: TransactionCoordinatorSettings, request: InitRequest) -> int:
     """Of the transactions to come; KafkaError for what Kafka refuses before it looks for the id."""
     if not request.transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST)

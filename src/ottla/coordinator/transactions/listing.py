@@ -22,7 +22,7 @@ class Filters(NamedTuple):
     duration_ms: int = -1
 
 
-class Listing:
+class TransactionListing:
     def __init__(self, context: TransactionShardContext) -> None:
         self._context = context
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ottla.coordinator.decisions import Answer
-from ottla.coordinator.transactions.completion import Completion, OperationTimers, TimedOperation
+from ottla.coordinator.decisions import CoordinatorAnswer
+from ottla.coordinator.transactions.completion import Completion, TimedOperation, TransactionTimers
 from ottla.coordinator.transactions.end_transaction import EndTransaction
-from ottla.coordinator.transactions.expiry import Expiry
+from ottla.coordinator.transactions.expiry import TransactionExpiry
 from ottla.coordinator.transactions.init_producer_id import InitProducerId
-from ottla.coordinator.transactions.listing import Listing
+from ottla.coordinator.transactions.listing import TransactionListing
 from ottla.coordinator.transactions.markers import MarkerChannel
 from ottla.coordinator.transactions.metadata import TransactionMetadata
 from ottla.coordinator.transactions.partitions import TransactionPartitions
@@ -29,7 +29,7 @@ class TransactionMachine:
         self,
         context: TransactionShardContext,
         channel: MarkerChannel,
-        timers: OperationTimers,
+        timers: TransactionTimers,
         submit: Callable[[TimedOperation], object],
     ) -> None:
         self._context = context
@@ -37,8 +37,8 @@ class TransactionMachine:
         self.ending = EndTransaction(context, self._completion)
         self.producer_ids = InitProducerId(context, self.ending)
         self.partitions = TransactionPartitions(context)
-        self.listing = Listing(context)
-        self._expiry = Expiry(context, self.ending, timers)
+        self.listing = TransactionListing(context)
+        self._expiry = TransactionExpiry(context, self.ending, timers)
 
     @property
     def transactions(self) -> Mapping[str, TransactionMetadata]:
@@ -64,7 +64,7 @@ class TransactionMachine:
     def on_loaded(self) -> TransactionDecision:
         """What was prepared before the restart is completed now."""
         self._expiry.start()
-        answers: list[Answer] = []
+        answers: list[CoordinatorAnswer] = []
         for transactional_id, metadata in self._context.transactions.items():
             if metadata.is_prepared:
                 answers += self._completion.resume(transactional_id).response

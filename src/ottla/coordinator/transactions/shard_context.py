@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from ottla.coordinator.decisions import Answer
+from ottla.coordinator.decisions import CoordinatorAnswer
 from ottla.coordinator.transactions.metadata import TransactionMetadata
 from ottla.coordinator.transactions.records import TransactionRecord, value_version
-from ottla.coordinator.transactions.settings import TransactionSettings
+from ottla.coordinator.transactions.settings import TransactionCoordinatorSettings
 from ottla.env.seams import Clock
 from ottla.model.decision import Decision
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import ProducerId
 
-TransactionDecision: TypeAlias = Decision[TransactionRecord, list[Answer]]
+TransactionDecision: TypeAlias = Decision[TransactionRecord, list[CoordinatorAnswer]]
 TakeProducerId: TypeAlias = Callable[[], ProducerId | None]
 """An id that nobody had; None while the controller is asked for more."""
 
@@ -32,7 +32,7 @@ class ProducerIdNeeded(KafkaError):
 class TransactionShardContext:
     def __init__(
         self,
-        settings: TransactionSettings,
+        settings: TransactionCoordinatorSettings,
         clock: Clock,
         take_producer_id: TakeProducerId,
         transaction_version: Callable[[], int],

@@ -17,7 +17,7 @@ from ottla.protocol.generated.leave_group_response import LeaveGroupResponse, Me
 log = get_logger(__name__)
 
 
-class Membership:
+class ClassicMembership:
     def __init__(self, context: ShardContext, rebalance: Rebalance) -> None:
         self._context = context
         self._rebalance = rebalance

@@ -16,13 +16,13 @@ from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.groups.classic.join import UNKNOWN_MEMBER_ID
 from ottla.coordinator.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE
 from ottla.coordinator.groups.consumer import embedded
-from ottla.coordinator.groups.consumer.fencing import Fencing
+from ottla.coordinator.groups.consumer.fencing import ConsumerFencing
 from ottla.coordinator.groups.consumer.group import ConsumerGroup
 from ottla.coordinator.groups.consumer.heartbeat import validate_static
-from ottla.coordinator.groups.consumer.members import ClassicMember, ConsumerMember, MemberState
+from ottla.coordinator.groups.consumer.members import ClassicMember, ConsumerMember, ConsumerMemberState
 from ottla.coordinator.groups.consumer.migration import Migration
 from ottla.coordinator.groups.consumer.rebalance import ConsumerRebalance
-from ottla.coordinator.groups.consumer.target import Target
+from ottla.coordinator.groups.consumer.target import ConsumerTarget
 from ottla.coordinator.groups.shard_context import ShardContext
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.consumer_protocol_subscription import ConsumerProtocolSubscription
@@ -41,7 +41,7 @@ _KNOWN_MEMBER_ID_REQUIRED_FROM = 4
 
 class ClassicMembers:
     def __init__(
-        self, context: ShardContext, rebalance: ConsumerRebalance, fencing: Fencing, migration: Migration
+        self, context: ShardContext, rebalance: ConsumerRebalance, fencing: ConsumerFencing, migration: Migration
     ) -> None:
         self._context = context
         self._rebalance = rebalance
@@ -98,7 +98,7 @@ class ClassicMembers:
         if downgrade:
             stale = group.assignment_epoch < epoch
             if not stale:
-                target = Target(group.assignment_epoch, group.target_of(updated.member_id, updated.instance_id))
+                target = ConsumerTarget(group.assignment_epoch, group.target_of(updated.member_id, updated.instance_id))
                 updated = self._rebalance.reconcile(group, updated, target, owned, draft, subscription_changed=changed)
             self._migration.downgrade(group, draft, joining=updated, rebalance=stale)
         else:
@@ -138,7 +138,10 @@ class ClassicMembers:
         try:
             member, classic = self._validate(group, request.member_id, request.group_instance_id, request.generation_id)
             _validate_protocol(classic, request)
-            if group.assignment_epoch > member.member_epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+            if (
+                group.assignment_epoch > member.member_epoch
+                and member.state is not ConsumerMemberState.UNREVOKED_PARTITIONS
+            ):
                 self._await_rejoin(group, member)
                 raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
         except KafkaError as error:
@@ -222,9 +225,9 @@ class ClassicMembers:
 
 
 def _must_rejoin(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    if member.member_epoch < group.assignment_epoch or member.state is MemberState.UNREVOKED_PARTITIONS:
+    if member.member_epoch < group.assignment_epoch or member.state is ConsumerMemberState.UNREVOKED_PARTITIONS:
         return True
-    return member.state is MemberState.UNRELEASED_PARTITIONS and not _waits(group, member)
+    return member.state is ConsumerMemberState.UNRELEASED_PARTITIONS and not _waits(group, member)
 
 
 def _waits(group: ConsumerGroup, member: ConsumerMember) -> bool:

@@ -17,7 +17,7 @@ from ottla.env.logging import get_logger
 log = get_logger(__name__)
 
 
-class Fencing:
+class ConsumerFencing:
     def __init__(self, context: ShardContext, migration: Migration) -> None:
         self._context = context
         self._migration = migration

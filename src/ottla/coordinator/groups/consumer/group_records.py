@@ -9,7 +9,7 @@ from ottla.coordinator.groups.consumer.members import (
     AssignedPartitions,
     ClassicMember,
     ConsumerMember,
-    MemberState,
+    ConsumerMemberState,
     TargetPartitions,
 )
 from ottla.coordinator.groups.consumer.subscriptions import ResolvedRegex
@@ -164,7 +164,7 @@ def with_assignment(member: ConsumerMember, value: ConsumerGroupCurrentMemberAss
         member,
         member_epoch=value.member_epoch,
         previous_member_epoch=value.previous_member_epoch,
-        state=MemberState.read(value.state),
+        state=ConsumerMemberState.read(value.state),
         assigned=_partitions(value.assigned_partitions, value.member_epoch),
         pending_revocation=_partitions(value.partitions_pending_revocation, value.member_epoch),
     )

@@ -13,7 +13,7 @@ from ottla.coordinator.decisions import Draft, GroupDecision, Waiter
 from ottla.coordinator.groups.assigned_group import JOIN_GROUP_EPOCH, LEAVE_GROUP_EPOCH, LEAVE_GROUP_STATIC_EPOCH
 from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.groups.classic.group import ClassicGroup
-from ottla.coordinator.groups.consumer.fencing import Fencing
+from ottla.coordinator.groups.consumer.fencing import ConsumerFencing
 from ottla.coordinator.groups.consumer.group import ConsumerGroup
 from ottla.coordinator.groups.consumer.group_records import current_record
 from ottla.coordinator.groups.consumer.members import AssignedPartitions, ConsumerMember
@@ -35,7 +35,7 @@ log = get_logger(__name__)
 
 class ConsumerHeartbeat:
     def __init__(
-        self, context: ShardContext, rebalance: ConsumerRebalance, fencing: Fencing, migration: Migration
+        self, context: ShardContext, rebalance: ConsumerRebalance, fencing: ConsumerFencing, migration: Migration
     ) -> None:
         self._context = context
         self._rebalance = rebalance

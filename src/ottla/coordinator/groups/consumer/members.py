@@ -21,7 +21,7 @@ AssignedPartitions: TypeAlias = Mapping[Uuid, Mapping[int, int]]
 TargetPartitions: TypeAlias = Mapping[Uuid, frozenset[int]]
 
 
-class MemberState(IntEnum):
+class ConsumerMemberState(IntEnum):
     """The numbers stand in records."""
 
     STABLE = 0
@@ -30,12 +30,12 @@ class MemberState(IntEnum):
     UNKNOWN = 127
 
     @classmethod
-    def read(cls, value: int) -> MemberState:
+    def read(cls, value: int) -> ConsumerMemberState:
         """A state of a later Kafka: the member must begin anew."""
         return cls(value) if value in _MEMBER_STATES else cls.UNKNOWN
 
 
-_MEMBER_STATES = frozenset(MemberState)
+_MEMBER_STATES = frozenset(ConsumerMemberState)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class ConsumerMember:
     member_id: str
     member_epoch: int = JOIN_GROUP_EPOCH
     previous_member_epoch: int = -1
-    state: MemberState = MemberState.STABLE
+    state: ConsumerMemberState = ConsumerMemberState.STABLE
     instance_id: str | None = None
     rack_id: str | None = None
     rebalance_timeout_ms: int = -1
@@ -69,11 +69,11 @@ class ConsumerMember:
         return self.classic is not None
 
     def is_reconciled_to(self, target_epoch: int) -> bool:
-        return self.state is MemberState.STABLE and self.member_epoch == target_epoch
+        return self.state is ConsumerMemberState.STABLE and self.member_epoch == target_epoch
 
     def moved_to(
         self,
-        state: MemberState,
+        state: ConsumerMemberState,
         member_epoch: int,
         assigned: AssignedPartitions,
         pending_revocation: AssignedPartitions,

@@ -18,7 +18,12 @@ from ottla.coordinator.groups.classic.states import GroupState
 from ottla.coordinator.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE
 from ottla.coordinator.groups.consumer import embedded, group_records
 from ottla.coordinator.groups.consumer.group import NO_TARGET, ConsumerGroup
-from ottla.coordinator.groups.consumer.members import ClassicMember, ConsumerMember, MemberState, TargetPartitions
+from ottla.coordinator.groups.consumer.members import (
+    ClassicMember,
+    ConsumerMember,
+    ConsumerMemberState,
+    TargetPartitions,
+)
 from ottla.coordinator.groups.shard_context import ShardContext, join_key, sync_key
 from ottla.coordinator.records import CoordinatorRecord
 from ottla.env.logging import get_logger
@@ -108,7 +113,7 @@ class Migration:
             member.member_id,
             member_epoch=epoch,
             previous_member_epoch=epoch,
-            state=MemberState.STABLE,
+            state=ConsumerMemberState.STABLE,
             instance_id=member.group_instance_id,
             rack_id=subscription.rack_id or None,
             rebalance_timeout_ms=member.rebalance_timeout_ms,

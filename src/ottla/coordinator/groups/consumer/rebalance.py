@@ -10,7 +10,7 @@ from functools import partial
 
 from ottla.coordinator.decisions import Draft, GroupDecision
 from ottla.coordinator.groups.caller import Caller
-from ottla.coordinator.groups.consumer.fencing import Fencing
+from ottla.coordinator.groups.consumer.fencing import ConsumerFencing
 from ottla.coordinator.groups.consumer.group import ConsumerGroup
 from ottla.coordinator.groups.consumer.group_records import (
     current_record,
@@ -20,10 +20,10 @@ from ottla.coordinator.groups.consumer.group_records import (
     partition_metadata_tombstone,
     target_record,
 )
-from ottla.coordinator.groups.consumer.members import ConsumerMember, MemberState
-from ottla.coordinator.groups.consumer.reconciliation import OwnedPartitions, Reconciliation
+from ottla.coordinator.groups.consumer.members import ConsumerMember, ConsumerMemberState
+from ottla.coordinator.groups.consumer.reconciliation import ConsumerReconciliation, OwnedPartitions
 from ottla.coordinator.groups.consumer.regular_expressions import RegexChange, RegularExpressions
-from ottla.coordinator.groups.consumer.target import Target, TargetAssignment
+from ottla.coordinator.groups.consumer.target import ConsumerTarget, ConsumerTargetAssignment
 from ottla.coordinator.groups.group import GroupKind
 from ottla.coordinator.groups.shard_context import ShardContext, session_key
 from ottla.env.logging import get_logger
@@ -36,11 +36,11 @@ def rebalance_key(group_id: str, member_id: str) -> Hashable:
 
 
 class ConsumerRebalance:
-    def __init__(self, context: ShardContext, fencing: Fencing) -> None:
+    def __init__(self, context: ShardContext, fencing: ConsumerFencing) -> None:
         self._context = context
         self._fencing = fencing
         self._expressions = RegularExpressions(context)
-        self._target = TargetAssignment(context)
+        self._target = ConsumerTargetAssignment(context)
 
     def subscribe(
         self, caller: Caller, group: ConsumerGroup, old: ConsumerMember, updated: ConsumerMember, draft: Draft
@@ -81,9 +81,9 @@ class ConsumerRebalance:
 
     def assign(
         self, group: ConsumerGroup, epoch: int, old: ConsumerMember, updated: ConsumerMember, draft: Draft
-    ) -> Target:
+    ) -> ConsumerTarget:
         if group.assignment_epoch >= epoch:
-            return Target(group.assignment_epoch, group.target_of(updated.member_id, updated.instance_id))
+            return ConsumerTarget(group.assignment_epoch, group.target_of(updated.member_id, updated.instance_id))
         subscriptions = group.subscriptions.changed(old, updated)
         return self._target.update(group, epoch, old, updated, subscriptions, draft)
 
@@ -91,7 +91,7 @@ class ConsumerRebalance:
         self,
         group: ConsumerGroup,
         member: ConsumerMember,
-        target: Target,
+        target: ConsumerTarget,
         owned: OwnedPartitions | None,
         draft: Draft,
         *,
@@ -102,7 +102,7 @@ class ConsumerRebalance:
         topics = self._context.image.topics_by_name
         names = group.subscriptions.topics_of(member)
         subscribed = frozenset(topics[name].id for name in names if name in topics)
-        reconciliation = Reconciliation(member, target, owned, subscribed, group.owner_epoch)
+        reconciliation = ConsumerReconciliation(member, target, owned, subscribed, group.owner_epoch)
         updated = reconciliation.step(subscription_changed=subscription_changed)
         if updated is member or updated == member:
             return member
@@ -130,13 +130,13 @@ class ConsumerRebalance:
     def on_loaded(self, group: ConsumerGroup) -> None:
         for member in group.members.values():
             self.touch(group.group_id, member.member_id)
-            if member.state is MemberState.UNREVOKED_PARTITIONS:
+            if member.state is ConsumerMemberState.UNREVOKED_PARTITIONS:
                 self._await_revocation(group.group_id, member)
 
     def _await_revocation(self, group_id: str, member: ConsumerMember) -> None:
         """A member that must give up partitions has its rebalance timeout for it."""
         key = rebalance_key(group_id, member.member_id)
-        if member.state is MemberState.UNREVOKED_PARTITIONS:
+        if member.state is ConsumerMemberState.UNREVOKED_PARTITIONS:
             operation = partial(self._expire_revocation, group_id, member.member_id, member.member_epoch)
             self._context.timers.schedule(key, member.rebalance_timeout_ms, operation)
         else:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
-from ottla.coordinator.groups.consumer.members import AssignedPartitions, ConsumerMember, MemberState
-from ottla.coordinator.groups.consumer.target import Target
+from ottla.coordinator.groups.consumer.members import AssignedPartitions, ConsumerMember, ConsumerMemberState
+from ottla.coordinator.groups.consumer.target import ConsumerTarget
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Uuid
 
@@ -24,13 +24,13 @@ _FREE = -1
 _NOTHING: dict[int, int] = {}
 
 
-class Reconciliation:
+class ConsumerReconciliation:
     """One member against one target. `owned` is what the member says it has; None when it does not say."""
 
     def __init__(
         self,
         member: ConsumerMember,
-        target: Target,
+        target: ConsumerTarget,
         owned: OwnedPartitions | None,
         subscribed: frozenset[Uuid],
         owner_epoch: OwnerEpoch,
@@ -44,15 +44,15 @@ class Reconciliation:
     def step(self, *, subscription_changed: bool) -> ConsumerMember:
         """The member as it may go on; the same one when it must stay where it is."""
         member = self._member
-        if member.state is MemberState.STABLE:
+        if member.state is ConsumerMemberState.STABLE:
             if member.member_epoch != self._target.epoch:
                 return self._next()
             return self._drop_unsubscribed() if subscription_changed else member
-        if member.state is MemberState.UNREVOKED_PARTITIONS:
+        if member.state is ConsumerMemberState.UNREVOKED_PARTITIONS:
             if self._owns(member.pending_revocation):
                 return self._drop_unsubscribed() if subscription_changed else member
             return self._next()
-        if member.state is MemberState.UNKNOWN and (self._owned is None or self._owned):
+        if member.state is ConsumerMemberState.UNKNOWN and (self._owned is None or self._owned):
             raise KafkaError(
                 ErrorCode.FENCED_MEMBER_EPOCH,
                 "The consumer group member is in a unknown state. The member must abandon all its partitions and "
@@ -76,10 +76,10 @@ class Reconciliation:
             waits = waits or len(free) < len(missing)
             _keep(new, topic_id, dict.fromkeys(free, target.epoch))
         if revoked and self._owns(revoked):
-            return member.moved_to(MemberState.UNREVOKED_PARTITIONS, member.member_epoch, assigned, revoked)
+            return member.moved_to(ConsumerMemberState.UNREVOKED_PARTITIONS, member.member_epoch, assigned, revoked)
         for topic_id, partitions in new.items():
             assigned[topic_id] = {**assigned.get(topic_id, {}), **partitions}
-        state = MemberState.UNRELEASED_PARTITIONS if waits else MemberState.STABLE
+        state = ConsumerMemberState.UNRELEASED_PARTITIONS if waits else ConsumerMemberState.STABLE
         return member.moved_to(state, target.epoch, assigned, {})
 
     def _is_free(self, topic_id: Uuid, partition: int) -> bool:
@@ -98,7 +98,7 @@ class Reconciliation:
         for topic_id, partitions in dropped.items():
             revoked[topic_id] = {**revoked.get(topic_id, {}), **partitions}
         if self._owns(revoked):
-            return member.moved_to(MemberState.UNREVOKED_PARTITIONS, member.member_epoch, assigned, revoked)
+            return member.moved_to(ConsumerMemberState.UNREVOKED_PARTITIONS, member.member_epoch, assigned, revoked)
         return replace(member, previous_member_epoch=member.member_epoch, assigned=assigned)
 
     def _owns(self, partitions: AssignedPartitions) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.coordinator.groups.classic.rebalance import Rebalance
 from ottla.coordinator.groups.consumer.classic_members import ClassicMembers
 from ottla.coordinator.groups.consumer.describe import ConsumerDescribe
-from ottla.coordinator.groups.consumer.fencing import Fencing
+from ottla.coordinator.groups.consumer.fencing import ConsumerFencing
 from ottla.coordinator.groups.consumer.group import ConsumerGroup
 from ottla.coordinator.groups.consumer.heartbeat import ConsumerHeartbeat
 from ottla.coordinator.groups.consumer.migration import Migration
@@ -17,7 +17,7 @@ from ottla.metadata.delta import MetadataDelta
 class ConsumerGroups:
     def __init__(self, context: ShardContext, classic_rebalance: Rebalance) -> None:
         migration = Migration(context, classic_rebalance)
-        fencing = Fencing(context, migration)
+        fencing = ConsumerFencing(context, migration)
         self._context = context
         self._rebalance = ConsumerRebalance(context, fencing)
         self.heartbeat = ConsumerHeartbeat(context, self._rebalance, fencing, migration).heartbeat

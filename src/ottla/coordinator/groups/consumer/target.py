@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ottla.coordinator.decisions import Draft
 from ottla.coordinator.groups.consumer.assignors import ASSIGNORS
-from ottla.coordinator.groups.consumer.assignors.spec import GroupSpec, MemberSpec
+from ottla.coordinator.groups.consumer.assignors.spec import ConsumerMemberSpec, GroupSpec
 from ottla.coordinator.groups.consumer.group import NO_TARGET, ConsumerGroup
 from ottla.coordinator.groups.consumer.group_records import target_epoch_record, target_record
 from ottla.coordinator.groups.consumer.members import ConsumerMember, TargetPartitions
@@ -24,12 +24,12 @@ from ottla.model.java_order import strings_in_java_order
 log = get_logger(__name__)
 
 
-class Target(NamedTuple):
+class ConsumerTarget(NamedTuple):
     epoch: int
     partitions: TargetPartitions
 
 
-class TargetAssignment:
+class ConsumerTargetAssignment:
     def __init__(self, context: ShardContext) -> None:
         self._context = context
 
@@ -41,10 +41,10 @@ class TargetAssignment:
         updated: ConsumerMember,
         subscriptions: Subscriptions,
         draft: Draft,
-    ) -> Target:
+    ) -> ConsumerTarget:
         """The target of `updated`: a new one when the group has moved on and the time has come, else the last."""
         if group.assignment_epoch >= group_epoch or not self._is_due(group):
-            return Target(group.assignment_epoch, group.target_of(updated.member_id, updated.instance_id))
+            return ConsumerTarget(group.assignment_epoch, group.target_of(updated.member_id, updated.instance_id))
         members = _members_with(group, updated)
         name = group.preferred_assignor(old, updated)
         if name not in ASSIGNORS:  # nobody prefers one, or a record names one that this node does not have
@@ -57,7 +57,7 @@ class TargetAssignment:
                 draft.records.append(target_record(group.group_id, member_id, new))
         draft.records.append(target_epoch_record(group.group_id, group_epoch, self._context.clock.time_ms()))
         log.info("group.assigned", group=group.group_id, epoch=group_epoch, assignor=name, members=len(members))
-        return Target(group_epoch, assignment.get(updated.member_id, NO_TARGET))
+        return ConsumerTarget(group_epoch, assignment.get(updated.member_id, NO_TARGET))
 
     def _is_due(self, group: ConsumerGroup) -> bool:
         interval_ms = self._context.group_config(group.group_id).consumer_assignment_interval_ms
@@ -93,7 +93,7 @@ def _spec(
         return known
 
     specs = {
-        member_id: MemberSpec(
+        member_id: ConsumerMemberSpec(
             member.instance_id,
             topic_ids(subscriptions.topics_of(member)),
             group.target_of(member_id, member.instance_id),

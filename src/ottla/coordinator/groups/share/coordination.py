@@ -14,7 +14,7 @@ from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.groups.machine import GroupMachine
 from ottla.coordinator.groups.share.heartbeat import Beat, validate_heartbeat
 from ottla.coordinator.groups.share.initialization import Indexes, StateRequest
-from ottla.coordinator.groups.share.offsets import Alteration, Deletion
+from ottla.coordinator.groups.share.offsets import OffsetAlteration, OffsetDeletion
 from ottla.coordinator.groups.share.persister import SharePersister
 from ottla.coordinator.shards import Shards
 from ottla.coordinator.share.records import SharePartitionKey
@@ -73,7 +73,7 @@ class ShareCoordination:
     # Altering
 
     def alter(self, request: AlterShareGroupOffsetsRequest, waiter: Waiter) -> None:
-        def answered(alteration: Alteration | KafkaError) -> None:
+        def answered(alteration: OffsetAlteration | KafkaError) -> None:
             if isinstance(alteration, KafkaError):
                 waiter(alteration)
             else:
@@ -115,13 +115,13 @@ class ShareCoordination:
     # Deleting
 
     def delete(self, request: DeleteShareGroupOffsetsRequest, waiter: Waiter) -> None:
-        def answered(deletion: Deletion | KafkaError) -> None:
+        def answered(deletion: OffsetDeletion | KafkaError) -> None:
             if isinstance(deletion, KafkaError):
                 waiter(deletion)
             else:
                 _ask_all(request.group_id, deletion.partitions, self._persister.delete, partial(finish, deletion))
 
-        def finish(deletion: Deletion, errors: Errors) -> None:
+        def finish(deletion: OffsetDeletion, errors: Errors) -> None:
             failed = {topic_id: error.code for (topic_id, _), error in errors.items()}
             gone = [topic_id for topic_id in deletion.partitions if topic_id not in failed]
             rows = list(deletion.refused)

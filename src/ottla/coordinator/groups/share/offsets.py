@@ -36,12 +36,12 @@ from ottla.protocol.generated.delete_share_group_offsets_request import DeleteSh
 from ottla.protocol.generated.delete_share_group_offsets_response import DeleteShareGroupOffsetsResponseTopic
 
 
-class Alteration(NamedTuple):
+class OffsetAlteration(NamedTuple):
     response: AlterShareGroupOffsetsResponse
     state_request: StateRequest
 
 
-class Deletion(NamedTuple):
+class OffsetDeletion(NamedTuple):
     """What is refused at once, and what the share coordinator has to forget."""
 
     refused: list[DeleteShareGroupOffsetsResponseTopic]
@@ -77,7 +77,7 @@ class ShareOffsets:
         draft = Draft()
         if topics:
             draft.records.append(initializing_record(group, topics, self._context.image))
-        draft.answer(waiter, Alteration(response, StateRequest(request.group_id, group.group_epoch, offsets)))
+        draft.answer(waiter, OffsetAlteration(response, StateRequest(request.group_id, group.group_epoch, offsets)))
         return draft.decide()
 
     def _altered(
@@ -145,7 +145,7 @@ class ShareOffsets:
                 )
         if going:
             draft.records.append(deleting_record(group, going, self._context))
-        draft.answer(waiter, Deletion(refused, going))
+        draft.answer(waiter, OffsetDeletion(refused, going))
         return draft.decide()
 
     def delete_group(self, group_id: str, waiter: Waiter) -> GroupDecision:

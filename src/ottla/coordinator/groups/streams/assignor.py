@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ottla.coordinator.groups.streams.java_heap import JavaHeap
-from ottla.coordinator.groups.streams.processes import Process, Task
+from ottla.coordinator.groups.streams.processes import ProcessState, Task
 from ottla.coordinator.groups.streams.tasks import NO_TASKS, TargetTasks, Tasks
 from ottla.model.java_order import strings_in_java_order
 
 
-class MemberSpec(NamedTuple):
+class StreamsMemberSpec(NamedTuple):
     process_id: str
     previous: TargetTasks
 
@@ -43,7 +43,7 @@ class _Share:
 
 
 def assign(
-    members: Mapping[str, MemberSpec], subtopologies: Mapping[str, SubtopologySpec], standby_replicas: int
+    members: Mapping[str, StreamsMemberSpec], subtopologies: Mapping[str, SubtopologySpec], standby_replicas: int
 ) -> dict[str, TargetTasks]:
     """The target of each member, in the order of a Java map. `subtopologies` come in the order of their ids."""
     return _Assignment(members, subtopologies, standby_replicas).run()
@@ -51,7 +51,10 @@ def assign(
 
 class _Assignment:
     def __init__(
-        self, members: Mapping[str, MemberSpec], subtopologies: Mapping[str, SubtopologySpec], standby_replicas: int
+        self,
+        members: Mapping[str, StreamsMemberSpec],
+        subtopologies: Mapping[str, SubtopologySpec],
+        standby_replicas: int,
     ) -> None:
         self._members = {member_id: members[member_id] for member_id in strings_in_java_order(members)}
         self._subtopologies = subtopologies
@@ -62,9 +65,9 @@ class _Assignment:
         self._total_share = _Share(active + standby, len(members))
         self._had_active: dict[Task, str] = {}
         self._had_standby: dict[Task, list[str]] = {}
-        made: dict[str, Process] = {}
+        made: dict[str, ProcessState] = {}
         for member_id, spec in self._members.items():
-            made.setdefault(spec.process_id, Process()).add_member(member_id)
+            made.setdefault(spec.process_id, ProcessState()).add_member(member_id)
             self._had_active.update((task, member_id) for task in _listed(spec.previous.active))
             for task in _listed(spec.previous.standby):
                 self._had_standby.setdefault(task, []).append(member_id)
@@ -84,7 +87,7 @@ class _Assignment:
             for member_id in self._members
         }
 
-    def _process(self, member_id: str) -> Process:
+    def _process(self, member_id: str) -> ProcessState:
         return self._processes[self._members[member_id].process_id]
 
     def _tasks(self, *, stateful_only: bool) -> list[Task]:
@@ -162,9 +165,9 @@ class _Assignment:
                 chosen, load, count = member_id, process.load, process.counts[member_id]
         return None if without_task and first.has(task) else chosen
 
-    def _place_standby(self, heap: JavaHeap[Process], task: Task) -> bool:
+    def _place_standby(self, heap: JavaHeap[ProcessState], task: Task) -> bool:
         """On the process with the least load that does not have the task."""
-        passed: list[Process] = []
+        passed: list[ProcessState] = []
         placed = False
         while heap and not placed:
             process = heap.poll()
@@ -176,7 +179,7 @@ class _Assignment:
             heap.add(process)
         return placed
 
-    def _heap(self) -> JavaHeap[Process]:
+    def _heap(self) -> JavaHeap[ProcessState]:
         return JavaHeap(self._processes.values(), lambda process: process.load)
 
 

@@ -9,7 +9,7 @@ from ottla.coordinator.decisions import Draft, GroupDecision
 from ottla.coordinator.groups.shard_context import ShardContext, session_key
 from ottla.coordinator.groups.streams.group import StreamsGroup
 from ottla.coordinator.groups.streams.group_records import group_record, member_tombstones
-from ottla.coordinator.groups.streams.members import MemberState, StreamsMember
+from ottla.coordinator.groups.streams.members import StreamsMember, StreamsMemberState
 from ottla.coordinator.groups.streams.timings import streams_timings
 from ottla.env.logging import get_logger
 
@@ -20,7 +20,7 @@ def rebalance_key(group_id: str, member_id: str) -> Hashable:
     return ("rebalance", group_id, member_id)
 
 
-class Fencing:
+class StreamsFencing:
     def __init__(self, context: ShardContext) -> None:
         self._context = context
 
@@ -48,7 +48,7 @@ class Fencing:
     def await_revocation(self, group_id: str, member: StreamsMember) -> None:
         """A member that must give up tasks has its rebalance timeout for it."""
         key = rebalance_key(group_id, member.member_id)
-        if member.state is MemberState.UNREVOKED_TASKS:
+        if member.state is StreamsMemberState.UNREVOKED_TASKS:
             operation = partial(self._fence_silent, group_id, member.member_id, member.member_epoch)
             self._context.timers.schedule(key, member.rebalance_timeout_ms, operation)
         else:
@@ -57,7 +57,7 @@ class Fencing:
     def on_loaded(self, group: StreamsGroup) -> None:
         for member in group.members.values():
             self.touch(group.group_id, member.member_id)
-            if member.state is MemberState.UNREVOKED_TASKS:
+            if member.state is StreamsMemberState.UNREVOKED_TASKS:
                 self.await_revocation(group.group_id, member)
 
     def _fence_silent(self, group_id: str, member_id: str, stuck_in_epoch: int | None) -> GroupDecision:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ottla.coordinator.groups.streams.members import Endpoint, MemberState, StreamsMember
+from ottla.coordinator.groups.streams.members import StreamsMember, StreamsMemberState, UserEndpoint
 from ottla.coordinator.groups.streams.tasks import ActiveTasks, AssignedTasks, TargetTasks, Tasks, tasks_from
 from ottla.coordinator.records import CoordinatorRecord, GroupKindRecord
 from ottla.env.logging import get_logger
@@ -138,7 +138,7 @@ def with_metadata(member: StreamsMember, value: metadata.StreamsGroupMemberMetad
         rebalance_timeout_ms=value.rebalance_timeout_ms,
         topology_epoch=value.topology_epoch,
         process_id=value.process_id,
-        user_endpoint=None if endpoint is None else Endpoint(endpoint.host, endpoint.port),
+        user_endpoint=None if endpoint is None else UserEndpoint(endpoint.host, endpoint.port),
         client_tags={tag.key: tag.value for tag in value.client_tags},
     )
 
@@ -149,7 +149,7 @@ def with_assignment(member: StreamsMember, value: current.StreamsGroupCurrentMem
         member,
         member_epoch=epoch,
         previous_member_epoch=value.previous_member_epoch,
-        state=MemberState.read(value.state),
+        state=StreamsMemberState.read(value.state),
         assigned=_assigned(value.active_tasks, value.standby_tasks, value.warmup_tasks, epoch),
         pending_revocation=_assigned(
             value.active_tasks_pending_revocation,

@@ -19,13 +19,13 @@ from ottla.coordinator.groups.classic.group import ClassicGroup
 from ottla.coordinator.groups.shard_context import ShardContext
 from ottla.coordinator.groups.streams.configuration import ConfiguredTopology, InternalTopic
 from ottla.coordinator.groups.streams.endpoints import partitions_by_endpoint
-from ottla.coordinator.groups.streams.fencing import Fencing
+from ottla.coordinator.groups.streams.fencing import StreamsFencing
 from ottla.coordinator.groups.streams.group import StreamsGroup
 from ottla.coordinator.groups.streams.group_records import current_record, member_record
-from ottla.coordinator.groups.streams.members import Endpoint, StreamsMember
-from ottla.coordinator.groups.streams.reconciliation import Reconciliation, Target
+from ottla.coordinator.groups.streams.members import StreamsMember, UserEndpoint
+from ottla.coordinator.groups.streams.reconciliation import StreamsReconciliation, StreamsTarget
 from ottla.coordinator.groups.streams.statuses import StatusCode
-from ottla.coordinator.groups.streams.target import TargetAssignment
+from ottla.coordinator.groups.streams.target import StreamsTargetAssignment
 from ottla.coordinator.groups.streams.tasks import TargetTasks, tasks_from
 from ottla.coordinator.groups.streams.timings import StreamsTimings, streams_timings
 from ottla.coordinator.groups.streams.topology_changes import TopologyChange, TopologyChanges, validate_tasks
@@ -45,11 +45,11 @@ class StreamsAnswer(NamedTuple):
 
 
 class StreamsHeartbeat:
-    def __init__(self, context: ShardContext, fencing: Fencing) -> None:
+    def __init__(self, context: ShardContext, fencing: StreamsFencing) -> None:
         self._context = context
         self._fencing = fencing
         self._topologies = TopologyChanges(context)
-        self._target = TargetAssignment(context)
+        self._target = StreamsTargetAssignment(context)
 
     def heartbeat(self, caller: Caller, request: StreamsGroupHeartbeatRequest, waiter: Waiter) -> GroupDecision:
         draft = Draft()
@@ -125,11 +125,11 @@ class StreamsHeartbeat:
         return group
 
     def _reconcile(
-        self, group: StreamsGroup, member: StreamsMember, target: Target, owned: TargetTasks | None, draft: Draft
+        self, group: StreamsGroup, member: StreamsMember, target: StreamsTarget, owned: TargetTasks | None, draft: Draft
     ) -> StreamsMember:
         if member.is_reconciled_to(target.epoch):
             return member
-        updated = Reconciliation(member, target, owned, group.owners).step()
+        updated = StreamsReconciliation(member, target, owned, group.owners).step()
         if updated == member:
             return member
         draft.records.append(current_record(group.group_id, updated))
@@ -204,7 +204,7 @@ def _updated(member: StreamsMember, caller: Caller, request: StreamsGroupHeartbe
     if request.client_tags is not None:
         changes["client_tags"] = {tag.key: tag.value for tag in request.client_tags}
     if request.user_endpoint is not None:
-        changes["user_endpoint"] = Endpoint(request.user_endpoint.host, request.user_endpoint.port)
+        changes["user_endpoint"] = UserEndpoint(request.user_endpoint.host, request.user_endpoint.port)
     return replace(member, **changes)  # type: ignore[arg-type]  # each value has its field's type
 
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from ottla.coordinator.groups.streams.members import MemberState, StreamsMember
+from ottla.coordinator.groups.streams.members import StreamsMember, StreamsMemberState
 from ottla.coordinator.groups.streams.owners import TaskOwners
 from ottla.coordinator.groups.streams.tasks import NOTHING_ASSIGNED, AssignedTasks, TargetTasks, Tasks
 from ottla.model.errors import ErrorCode, KafkaError
 
 
-class Target(NamedTuple):
+class StreamsTarget(NamedTuple):
     epoch: int
     tasks: TargetTasks
 
@@ -28,10 +28,12 @@ class _Difference(NamedTuple):
     waits: bool
 
 
-class Reconciliation:
+class StreamsReconciliation:
     """One member against one target. `owned` is what the member says it has; None when it does not say."""
 
-    def __init__(self, member: StreamsMember, target: Target, owned: TargetTasks | None, owners: TaskOwners) -> None:
+    def __init__(
+        self, member: StreamsMember, target: StreamsTarget, owned: TargetTasks | None, owners: TaskOwners
+    ) -> None:
         self._member = member
         self._target = target
         self._owned = owned
@@ -40,13 +42,13 @@ class Reconciliation:
     def step(self) -> StreamsMember:
         """The member as it may go on; the same one when it must stay where it is."""
         member, owned = self._member, self._owned
-        if member.state is MemberState.STABLE:
+        if member.state is StreamsMemberState.STABLE:
             return member if member.member_epoch == self._target.epoch else self._next(member.member_epoch)
-        if member.state is MemberState.UNREVOKED_TASKS:
+        if member.state is StreamsMemberState.UNREVOKED_TASKS:
             if owned is None or owned.has_any_of(member.pending_revocation):
                 return member
             return self._next(member.member_epoch + 1)
-        if member.state is MemberState.UNRELEASED_TASKS:
+        if member.state is StreamsMemberState.UNRELEASED_TASKS:
             return self._next(member.member_epoch)
         if owned is None or not owned.is_empty:
             raise KafkaError(
@@ -63,9 +65,9 @@ class Reconciliation:
         kept = AssignedTasks(active.kept, _sets(standby.kept), _sets(warmup.kept))
         revoked = AssignedTasks(active.revoked, _sets(standby.revoked), _sets(warmup.revoked))
         if not revoked.is_empty and (self._owned is None or self._owned.has_any_of(revoked)):
-            return member.moved_to(MemberState.UNREVOKED_TASKS, epoch_while_revoking, kept, revoked)
+            return member.moved_to(StreamsMemberState.UNREVOKED_TASKS, epoch_while_revoking, kept, revoked)
         waits = active.waits or standby.waits or warmup.waits
-        state = MemberState.UNRELEASED_TASKS if waits else MemberState.STABLE
+        state = StreamsMemberState.UNRELEASED_TASKS if waits else StreamsMemberState.STABLE
         new = AssignedTasks(active.new, _sets(standby.new), _sets(warmup.new))
         return member.moved_to(state, target.epoch, kept.merged(new), NOTHING_ASSIGNED)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.coordinator.groups.shard_context import ShardContext
 from ottla.coordinator.groups.streams.describe import StreamsDescribe
-from ottla.coordinator.groups.streams.fencing import Fencing
+from ottla.coordinator.groups.streams.fencing import StreamsFencing
 from ottla.coordinator.groups.streams.group import StreamsGroup
 from ottla.coordinator.groups.streams.heartbeat import StreamsHeartbeat
 from ottla.metadata.delta import MetadataDelta
@@ -13,7 +13,7 @@ from ottla.metadata.delta import MetadataDelta
 class StreamsGroups:
     def __init__(self, context: ShardContext) -> None:
         self._context = context
-        self._fencing = Fencing(context)
+        self._fencing = StreamsFencing(context)
         self.heartbeat = StreamsHeartbeat(context, self._fencing).heartbeat
         self.describe = StreamsDescribe(context).describe
 

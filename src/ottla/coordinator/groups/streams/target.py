@@ -16,7 +16,7 @@ from ottla.coordinator.groups.streams.configuration import ConfiguredTopology
 from ottla.coordinator.groups.streams.group import StreamsGroup
 from ottla.coordinator.groups.streams.group_records import target_epoch_record, target_record
 from ottla.coordinator.groups.streams.members import StreamsMember
-from ottla.coordinator.groups.streams.reconciliation import Target
+from ottla.coordinator.groups.streams.reconciliation import StreamsTarget
 from ottla.coordinator.groups.streams.statuses import StatusCode
 from ottla.coordinator.groups.streams.tasks import NO_TARGET, TargetTasks
 from ottla.coordinator.groups.streams.timings import StreamsTimings, streams_timings
@@ -30,7 +30,7 @@ def initial_key(group_id: str) -> Hashable:
     return ("streams-initial", group_id)
 
 
-class TargetAssignment:
+class StreamsTargetAssignment:
     def __init__(self, context: ShardContext) -> None:
         self._context = context
 
@@ -43,13 +43,13 @@ class TargetAssignment:
         timings: StreamsTimings,
         statuses: list[Status],
         draft: Draft,
-    ) -> Target:
+    ) -> StreamsTarget:
         """The target of `updated`: a new one when the group has moved on and the time has come, else the last."""
         if initial_key(group.group_id) in self._context.timers:
             detail = "Assignment delayed due to the configured initial rebalance delay."
             statuses.append(Status(StatusCode.ASSIGNMENT_DELAYED, detail))
-            return Target(group.assignment_epoch, NO_TARGET)
-        last = Target(group.assignment_epoch, group.targets.get(updated.member_id, NO_TARGET))
+            return StreamsTarget(group.assignment_epoch, NO_TARGET)
+        last = StreamsTarget(group.assignment_epoch, group.targets.get(updated.member_id, NO_TARGET))
         if group.assignment_epoch >= group_epoch:
             return last
         if not self._is_due(group, timings):
@@ -58,7 +58,7 @@ class TargetAssignment:
             return last
         members = {**group.members, updated.member_id: updated}
         targets = self._compute(group, group_epoch, members, configured, timings.assignment_configs, draft)
-        return Target(group_epoch, targets[updated.member_id])
+        return StreamsTarget(group_epoch, targets[updated.member_id])
 
     def delay_first(self, group_id: str, timings: StreamsTimings) -> None:
         """The group has nobody yet: others that start now are waited for."""
@@ -95,7 +95,7 @@ class TargetAssignment:
     ) -> dict[str, TargetTasks]:
         """Records for every member whose target changed, and for the epoch."""
         specs = {
-            member_id: assignor.MemberSpec(member.process_id, group.targets.get(member_id, NO_TARGET))
+            member_id: assignor.StreamsMemberSpec(member.process_id, group.targets.get(member_id, NO_TARGET))
             for member_id, member in members.items()
         }
         # A topology that is not ready has no tasks to give.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ottla.coordinator.settings import GroupSettings
+from ottla.coordinator.settings import GroupCoordinatorSettings
 from ottla.metadata.image import RESOURCE_BROKER, RESOURCE_GROUP, MetadataImage
 
 
@@ -25,7 +25,7 @@ class StreamsTimings(NamedTuple):
         return {"num.standby.replicas": str(self.num_standby_replicas)}
 
 
-def streams_timings(group_id: str, image: MetadataImage, settings: GroupSettings) -> StreamsTimings:
+def streams_timings(group_id: str, image: MetadataImage, settings: GroupCoordinatorSettings) -> StreamsTimings:
     own = image.configs.get((RESOURCE_GROUP, group_id), {})
     cluster = image.configs.get((RESOURCE_BROKER, ""), {})
     interval_ms = cluster.get("group.streams.assignment.interval.ms", settings.group_streams_assignment_interval_ms)

@@ -14,7 +14,7 @@ Assignment: TypeAlias = dict[str, TargetPartitions]
 
 
 @dataclass(frozen=True, slots=True)
-class MemberSpec:
+class ConsumerMemberSpec:
     instance_id: str | None
     topics: frozenset[Uuid]
     """Subscribed topics that exist."""
@@ -24,7 +24,7 @@ class MemberSpec:
 
 @dataclass(frozen=True, slots=True)
 class GroupSpec:
-    members: Mapping[str, MemberSpec]
+    members: Mapping[str, ConsumerMemberSpec]
     """In the order in which to treat them."""
     partition_counts: Mapping[Uuid, int]
     """Of every topic that a member wants."""
