@@ -97,24 +97,24 @@ class GroupExpiry:
         return draft.decide(atomic=False)
 
     def _expire_group(self, group: Group, draft: Draft) -> None:
-        left = self._expire_offsets(group, draft)
-        if not left and group.expires and group.is_empty and not self._store.has_open_transactions(group.group_id):
+        remaining = self._expire_offsets(group, draft)
+        if not remaining and group.expires and group.is_empty and not self._store.has_open_transactions(group.group_id):
             draft.records += group.tombstones()
 
     def _expire_offsets(self, group: Group, draft: Draft) -> int:
         """Append tombstones for what has expired; how many offsets stay."""
         now_ms = self._context.clock.time_ms()
-        left = 0
+        remaining = 0
         for topic, offsets in self._store.topics(group.group_id).items():
             subscribed = group.is_subscribed_to(topic)
             for partition, offset in offsets.items():
                 pending = self._store.is_pending(group.group_id, topic, partition)
                 full = len(draft.records) >= MAX_TOMBSTONES
                 if full or subscribed or pending or not self._is_expired(group, offset, now_ms):
-                    left += 1
+                    remaining += 1
                 else:
                     draft.records.append(OffsetCommitRecord(group.group_id, topic, partition, None))
-        return left
+        return remaining
 
     def _is_expired(self, group: Group, offset: CommittedOffset, now_ms: int) -> bool:
         since_ms = group.unused_since(offset)

@@ -137,11 +137,11 @@ class OffsetRequests:
         self, group_id: str, topics: TopicOffsets, topic: OffsetFetchRequestTopics, *, require_stable: bool
     ) -> OffsetFetchResponseTopics:
         offsets = topics.get(topic.name, {})
-        wanted = self._topic_id(topic.name) if topic.topic_id == ZERO_UUID else topic.topic_id
+        topic_id = self._topic_id(topic.name) if topic.topic_id == ZERO_UUID else topic.topic_id
         partitions = []
         for index in topic.partition_indexes:
             offset = offsets.get(index)
-            if offset is not None and _other_topic(offset.topic_id, wanted):
+            if offset is not None and _other_topic(offset.topic_id, topic_id):
                 offset = None
             unstable = require_stable and self._store.is_pending(group_id, topic.name, index)
             partitions.append(self._fetched(index, offset, unstable=unstable))
@@ -186,9 +186,9 @@ class OffsetRequests:
         return committed is not None or self._store.is_pending(group_id, topic, partition)
 
 
-def _other_topic(committed: Uuid, asked: Uuid) -> bool:
+def _other_topic(committed: Uuid, requested: Uuid) -> bool:
     """The offset belongs to a deleted topic of the same name."""
-    return ZERO_UUID not in (committed, asked) and committed != asked
+    return ZERO_UUID not in (committed, requested) and committed != requested
 
 
 def utf16_length(text: str) -> int:

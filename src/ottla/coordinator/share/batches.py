@@ -34,30 +34,30 @@ def combine(older: Iterable[StateBatch], newer: Iterable[StateBatch], start_offs
         if batch.last_offset >= start_offset
     ]
     heapify(heap)
-    found: list[StateBatch] = []
+    combined: list[StateBatch] = []
     while heap:
         batch = heappop(heap)
-        if not found:
-            found.append(batch)
+        if not combined:
+            combined.append(batch)
             continue
-        last = found[-1]
+        last = combined[-1]
         if last.standing == batch.standing and batch.first_offset <= last.last_offset + 1:
-            found[-1] = last._replace(last_offset=max(last.last_offset, batch.last_offset))
+            combined[-1] = last._replace(last_offset=max(last.last_offset, batch.last_offset))
         elif batch.first_offset > last.last_offset:
-            found.append(batch)
+            combined.append(batch)
         else:
-            _overlay(found, heap, batch)
-    return tuple(found)
+            _overlay(combined, heap, batch)
+    return tuple(combined)
 
 
-def _overlay(found: list[StateBatch], heap: list[StateBatch], batch: StateBatch) -> None:
+def _overlay(combined: list[StateBatch], heap: list[StateBatch], batch: StateBatch) -> None:
     """`batch` begins within the last one found and says something else: cut whichever counts less."""
-    last = found[-1]
+    last = combined[-1]
     if batch.standing < last.standing:
         if batch.last_offset > last.last_offset:
             heappush(heap, batch._replace(first_offset=last.last_offset + 1))
         return
-    found.pop()
+    combined.pop()
     if batch.first_offset > last.first_offset:
         heappush(heap, last._replace(last_offset=batch.first_offset - 1))
     if last.last_offset > batch.last_offset:

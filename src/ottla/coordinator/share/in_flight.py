@@ -93,8 +93,8 @@ class InFlight:
             first = max(batch.first_offset, self.next_offset)
             if first <= batch.last_offset:
                 # A batch in a state that we do not know is delivered again: better twice than never.
-                known = batch.delivery_state in RecordState.__members__.values()
-                state = RecordState(batch.delivery_state) if known else RecordState.AVAILABLE
+                is_valid = batch.delivery_state in RecordState.__members__.values()
+                state = RecordState(batch.delivery_state) if is_valid else RecordState.AVAILABLE
                 if state is RecordState.ACQUIRED:
                     state = RecordState.AVAILABLE
                 self._runs.append(Run(first, batch.last_offset, state, batch.delivery_count))
@@ -157,9 +157,9 @@ class InFlight:
                 return []
         before = self.next_offset
         taken, go_on = self._take_again(wish, spans, last, budget, limits)
-        left = budget - sum(span.last - span.first + 1 for span in taken)
-        if go_on and left > 0 and last >= before:
-            taken += self._take_new(wish, spans, max(before, spans[0].first), last, left)
+        remaining = budget - sum(span.last - span.first + 1 for span in taken)
+        if go_on and remaining > 0 and last >= before:
+            taken += self._take_new(wish, spans, max(before, spans[0].first), last, remaining)
         for span in skip:
             self._archive_taken(span, taken)
         answer = [
@@ -231,8 +231,8 @@ class InFlight:
         return taken
 
     def _archive_taken(self, span: OffsetSpan, taken: list[OffsetSpan]) -> None:
-        for each in taken:
-            first, last = max(span.first, each.first), min(span.last, each.last)
+        for acquired in taken:
+            first, last = max(span.first, acquired.first), min(span.last, acquired.last)
             if first <= last:
                 for run in self._runs.within(first, last):
                     if run.state is RecordState.ACQUIRED:
@@ -256,10 +256,10 @@ class InFlight:
     ) -> StateChange:
         """All of them or, with a KafkaError, none."""
         steps: list[tuple[int, int, int]] = []
-        for each in acknowledgements:
-            if each.last_offset >= self.start_offset:
-                self._check_known(each)
-                for first, last, kind in _steps(each, self.start_offset):
+        for acknowledgement in acknowledgements:
+            if acknowledgement.last_offset >= self.start_offset:
+                self._check_tracked(acknowledgement)
+                for first, last, kind in _steps(acknowledgement, self.start_offset):
                     if steps and first <= steps[-1][1]:
                         raise KafkaError(ErrorCode.INVALID_RECORD_STATE, _NOT_ACQUIRED)
                     self._check_acquired(member_id, first, last, kind, limits)
@@ -322,10 +322,12 @@ class InFlight:
     def _changed(self, change: StateChange) -> list[Run]:
         return [run for span in change.ranges for run in self._runs.touching(*span) if run.change is change]
 
-    def _check_known(self, each: Acknowledgement) -> None:
-        if not self._runs or (each.first_offset < self.start_offset and each.last_offset < self.start_offset):
+    def _check_tracked(self, acknowledgement: Acknowledgement) -> None:
+        if not self._runs or (
+            acknowledgement.first_offset < self.start_offset and acknowledgement.last_offset < self.start_offset
+        ):
             raise KafkaError(ErrorCode.INVALID_RECORD_STATE, BATCH_NOT_FOUND)
-        for offset, which in ((each.first_offset, "first"), (each.last_offset, "last")):
+        for offset, which in ((acknowledgement.first_offset, "first"), (acknowledgement.last_offset, "last")):
             if offset >= self.next_offset:
                 message = f"Batch record not found. The {which} offset in request is past acquired records."
                 raise KafkaError(ErrorCode.INVALID_REQUEST, message)
@@ -365,14 +367,14 @@ def _returned(run: Run, limits: InFlightLimits) -> RecordState:
     return RecordState.ARCHIVED if run.delivery_count >= limits.delivery_count_limit else RecordState.AVAILABLE
 
 
-def _steps(each: Acknowledgement, start_offset: int) -> Iterable[tuple[int, int, int]]:
+def _steps(acknowledgement: Acknowledgement, start_offset: int) -> Iterable[tuple[int, int, int]]:
     """Ranges of one kind of acknowledgement, from the start offset on."""
-    if len(each.types) == 1:
-        yield max(each.first_offset, start_offset), each.last_offset, each.types[0]
+    if len(acknowledgement.types) == 1:
+        yield max(acknowledgement.first_offset, start_offset), acknowledgement.last_offset, acknowledgement.types[0]
         return
-    begin = max(each.first_offset, start_offset)
-    for offset in range(begin + 1, each.last_offset + 2):
-        kind = each.types[begin - each.first_offset]
-        if offset > each.last_offset or each.types[offset - each.first_offset] != kind:
+    begin = max(acknowledgement.first_offset, start_offset)
+    for offset in range(begin + 1, acknowledgement.last_offset + 2):
+        kind = acknowledgement.types[begin - acknowledgement.first_offset]
+        if offset > acknowledgement.last_offset or acknowledgement.types[offset - acknowledgement.first_offset] != kind:
             yield begin, offset - 1, kind
             begin = offset

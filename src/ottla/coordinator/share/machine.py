@@ -49,16 +49,16 @@ class ShareStateMachine:
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int, waiter: Waiter) -> ShareDecision:
         """A new beginning, also for a share-partition that there is: its deliveries are forgotten."""
         self._check_place(key)
-        known = self.states.get(key)
-        if known is not None and NO_EPOCH != state_epoch < known.state_epoch:
+        state_before = self.states.get(key)
+        if state_before is not None and NO_EPOCH != state_epoch < state_before.state_epoch:
             raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
-        snapshot_epoch = 0 if known is None else known.snapshot_epoch + 1
+        snapshot_epoch = 0 if state_before is None else state_before.snapshot_epoch + 1
         state = initial_state(state_epoch, start_offset, snapshot_epoch, self._clock.time_ms())
         return Decision([CoordinatorAnswer(waiter, None)], [state.snapshot(key)])
 
     def read(self, key: SharePartitionKey, leader_epoch: int, waiter: Waiter) -> ShareDecision:
         """All of it, for a leader that begins; from now on older leaders are refused."""
-        state = self._known(key, leader_epoch, "Read")
+        state = self._led_state(key, leader_epoch, "Read")
         self._check_topic(key)
         batches = [
             read_response.StateBatch(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count)
@@ -98,7 +98,7 @@ class ShareStateMachine:
         return Decision([CoordinatorAnswer(waiter, answer)], [])
 
     def write(self, key: SharePartitionKey, data: write_request.PartitionData, waiter: Waiter) -> ShareDecision:
-        state = self._known(key, data.leader_epoch, "Write")
+        state = self._led_state(key, data.leader_epoch, "Write")
         if NO_EPOCH != data.state_epoch < state.state_epoch:
             raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
         self._check_topic(key)
@@ -123,7 +123,7 @@ class ShareStateMachine:
         records: list[ShareRecord] = [SnapshotRecord(key, None) for key in self.states if key.topic_id not in topics]
         return Decision([], records, atomic=False)
 
-    def _known(self, key: SharePartitionKey, leader_epoch: int, operation: str) -> ShareState:
+    def _led_state(self, key: SharePartitionKey, leader_epoch: int, operation: str) -> ShareState:
         _check_partition(key)
         state = self.states.get(key)
         if state is None:
@@ -169,9 +169,9 @@ class ShareStateMachine:
 
     def replay(self, offset: int, _producer_id: ProducerId, record: ShareRecord) -> None:
         if isinstance(record, UpdateRecord):
-            known = self.states.get(record.key)
-            if known is not None:
-                self.states[record.key] = known.updated(record.value)
+            state = self.states.get(record.key)
+            if state is not None:
+                self.states[record.key] = state.updated(record.value)
         elif record.value is None:
             self.states.pop(record.key, None)
             self.snapshot_offsets.pop(record.key, None)

@@ -102,10 +102,10 @@ class Completion:
 
     def _missing_of(self, metadata: TransactionMetadata) -> set[TopicPartition]:
         """Of this very transaction: an earlier one of the same id may have ended without our hearing of it."""
-        found = self._missing.get(metadata.transactional_id)
-        if found is None or found[0] is not metadata:
-            found = self._missing[metadata.transactional_id] = metadata, set(metadata.partitions)
-        return found[1]
+        entry = self._missing.get(metadata.transactional_id)
+        if entry is None or entry[0] is not metadata:
+            entry = self._missing[metadata.transactional_id] = metadata, set(metadata.partitions)
+        return entry[1]
 
     def _retry(self, transactional_id: str) -> None:
         self._timers.schedule(

@@ -98,9 +98,9 @@ class ClassicGroup(Group):
             self.protocol_type = member.protocol_type
         if self.leader_id is None:
             self.leader_id = member.member_id
-        known = self.members.get(member.member_id)
-        if known is not None:  # only a record that names it twice
-            self._protocols.remove(known.protocols)
+        duplicate = self.members.get(member.member_id)
+        if duplicate is not None:  # only a record that names it twice
+            self._protocols.remove(duplicate.protocols)
         self.members[member.member_id] = member
         self._protocols.add(member.protocols)
         self.pending_join_members.discard(member.member_id)

@@ -64,8 +64,8 @@ class Sync:
 
     def _assign(self, group: ClassicGroup, request: SyncGroupRequest, draft: Draft) -> None:
         """Members that the leader left out get an empty assignment."""
-        given = {item.member_id: bytes(item.assignment) for item in request.assignments}
-        assignments = {member_id: given.get(member_id, EMPTY_ASSIGNMENT) for member_id in group.members}
+        leader_assignments = {item.member_id: bytes(item.assignment) for item in request.assignments}
+        assignments = {member_id: leader_assignments.get(member_id, EMPTY_ASSIGNMENT) for member_id in group.members}
         draft.records.append(group_record(group, assignments))
         self._context.rebalances[GroupKind.CLASSIC] += 1
         for member in group.members.values():
@@ -78,5 +78,5 @@ def _assigned(group: ClassicGroup, assignment: bytes) -> SyncGroupResponse:
     )
 
 
-def _differ(given: str | None, of_group: str | None) -> bool:
-    return given is not None and of_group is not None and given != of_group
+def _differ(of_request: str | None, of_group: str | None) -> bool:
+    return of_request is not None and of_group is not None and of_request != of_group

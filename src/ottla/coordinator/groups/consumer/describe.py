@@ -38,7 +38,10 @@ class ConsumerDescribe:
             group_epoch=group.group_epoch,
             assignment_epoch=group.assignment_epoch,
             assignor_name=group.preferred_assignor() or self._context.settings.group_consumer_assignors[0],
-            members=[_described(group, group.members[each], self._context.image) for each in _ordered(group.members)],
+            members=[
+                _described(group, group.members[member_id], self._context.image)
+                for member_id in _ordered(group.members)
+            ],
         )
         return answered(waiter, description)
 

@@ -58,15 +58,15 @@ def write_assignment(partitions: TargetPartitions, version: int, image: Metadata
 
 def owned_partitions(subscription: ConsumerProtocolSubscription, image: MetadataImage) -> OwnedPartitions:
     return {
-        topic.id: frozenset(each.partitions)
-        for each in subscription.owned_partitions
-        if (topic := image.topics_by_name.get(each.topic)) is not None
+        topic.id: frozenset(owned.partitions)
+        for owned in subscription.owned_partitions
+        if (topic := image.topics_by_name.get(owned.topic)) is not None
     }
 
 
 def assigned_partitions(assignment: ConsumerProtocolAssignment, image: MetadataImage) -> TargetPartitions:
     return {
-        topic.id: frozenset(each.partitions)
-        for each in assignment.assigned_partitions
-        if (topic := image.topics_by_name.get(each.topic)) is not None
+        topic.id: frozenset(assigned.partitions)
+        for assigned in assignment.assigned_partitions
+        if (topic := image.topics_by_name.get(assigned.topic)) is not None
     }

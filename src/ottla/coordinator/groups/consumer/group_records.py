@@ -116,10 +116,14 @@ def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
 def group_tombstones(group_id: str, member_ids: list[str], regexes: Iterable[str]) -> list[CoordinatorRecord]:
     """All that there may be, members before what holds them together."""
     records: list[CoordinatorRecord] = []
-    records += [GroupKindRecord(ConsumerGroupCurrentMemberAssignmentKey(group_id, each), None) for each in member_ids]
-    records += [GroupKindRecord(ConsumerGroupTargetAssignmentMemberKey(group_id, each), None) for each in member_ids]
+    records += [
+        GroupKindRecord(ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id), None) for member_id in member_ids
+    ]
+    records += [
+        GroupKindRecord(ConsumerGroupTargetAssignmentMemberKey(group_id, member_id), None) for member_id in member_ids
+    ]
     records.append(GroupKindRecord(ConsumerGroupTargetAssignmentMetadataKey(group_id), None))
-    records += [GroupKindRecord(ConsumerGroupMemberMetadataKey(group_id, each), None) for each in member_ids]
+    records += [GroupKindRecord(ConsumerGroupMemberMetadataKey(group_id, member_id), None) for member_id in member_ids]
     records += [regex_record(group_id, regex, None) for regex in regexes]
     records.append(partition_metadata_tombstone(group_id))
     records.append(GroupKindRecord(ConsumerGroupMetadataKey(group_id), None))
@@ -143,7 +147,7 @@ def with_metadata(member: ConsumerMember, value: ConsumerGroupMemberMetadataValu
     if metadata is not None:
         if not metadata.supported_protocols:
             raise DecodeError(f"the classic member {member.member_id} supports no protocol")
-        protocols = tuple((each.name, bytes(each.metadata)) for each in metadata.supported_protocols)
+        protocols = tuple((protocol.name, bytes(protocol.metadata)) for protocol in metadata.supported_protocols)
         classic = ClassicMember(metadata.session_timeout_ms, protocols)
     return replace(
         member,

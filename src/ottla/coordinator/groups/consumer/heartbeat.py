@@ -70,9 +70,9 @@ class ConsumerHeartbeat:
         # From here on nothing can fail.
         if classic is not None:
             self._migration.release(classic, draft)
-            for each in group.members.values():
-                if each.classic is not None:
-                    self._rebalance.touch(group.group_id, each.member_id, each.classic.session_timeout_ms)
+            for migrated in group.members.values():
+                if migrated.classic is not None:
+                    self._rebalance.touch(group.group_id, migrated.member_id, migrated.classic.session_timeout_ms)
         self._rebalance.touch(group.group_id, updated.member_id)
         interval_ms = self._context.group_config(group.group_id).consumer_heartbeat_interval_ms
         response = ConsumerGroupHeartbeatResponse(
@@ -215,7 +215,7 @@ def _has_all(assigned: AssignedPartitions, owned: OwnedPartitions | None) -> boo
 def _owned(request: ConsumerGroupHeartbeatRequest) -> OwnedPartitions | None:
     if request.topic_partitions is None:
         return None
-    return {each.topic_id: frozenset(each.partitions) for each in request.topic_partitions}
+    return {topic.topic_id: frozenset(topic.partitions) for topic in request.topic_partitions}
 
 
 def _updated(member: ConsumerMember, caller: Caller, request: ConsumerGroupHeartbeatRequest) -> ConsumerMember:

@@ -106,8 +106,8 @@ class Migration:
                 )
             assigned = embedded.assigned_partitions(assignment, self._context.image)
         # A generation that is being formed may have members that do not know the last one's protocol.
-        known = all(group.protocol_name in each.protocol_names() for each in group.members.values())
-        protocol_name = group.protocol_name if known else group.select_protocol()
+        is_shared = all(group.protocol_name in other.protocol_names() for other in group.members.values())
+        protocol_name = group.protocol_name if is_shared else group.select_protocol()
         subscription = embedded.read_subscription(member.metadata(protocol_name))
         return ConsumerMember(
             member.member_id,
@@ -191,7 +191,8 @@ class Migration:
         self, group: ConsumerGroup, replaced: ConsumerMember | None, joining: ConsumerMember | None
     ) -> list[CoordinatorRecord]:
         names = [
-            joining.member_id if each is replaced and joining else each.member_id for each in group.members.values()
+            joining.member_id if member is replaced and joining else member.member_id
+            for member in group.members.values()
         ]
         return group_records.group_tombstones(group.group_id, names, list(group.subscriptions.resolved))
 

@@ -204,8 +204,8 @@ class _Parser:
     def _open_group(self) -> bool:
         """After "(?": a name, or flags; False when the group is flags alone."""
         if self._skip("P<") or (self._peek() == "<" and self._peek(1) not in ("=", "!") and self._skip("<")):
-            name, found, _ = self._text[self._pos :].partition(">")
-            if not found or not name.replace("_", "a").isalnum() or not name.isascii():
+            name, bracket, _ = self._text[self._pos :].partition(">")
+            if not bracket or not name.replace("_", "a").isalnum() or not name.isascii():
                 raise PatternError("invalid named capture")
             if name in self._names:
                 raise PatternError("duplicate capture group name")
@@ -285,13 +285,13 @@ class _Parser:
 
     def _hex(self) -> int:
         if self._skip("{"):
-            digits, found, _ = self._text[self._pos :].partition("}")
+            digits, brace, _ = self._text[self._pos :].partition("}")
             self._pos += len(digits) + 1
         else:
-            digits, found = self._text[self._pos : self._pos + 2], "}"
+            digits, brace = self._text[self._pos : self._pos + 2], "}"
             self._pos += 2
         try:
-            code = int(digits, 16) if found and len(digits) >= 1 + (found != "}") else -1
+            code = int(digits, 16) if brace and len(digits) >= 1 + (brace != "}") else -1
         except ValueError:
             code = -1
         if not 0 <= code <= 0x10FFFF:

@@ -67,11 +67,19 @@ class ConsumerReconciliation:
         new: _Partitions = {}
         waits = False
         for topic_id in {**target.partitions, **member.assigned}:
-            wanted = target.partitions.get(topic_id, frozenset()) if topic_id in self._subscribed else frozenset()
+            target_partitions = (
+                target.partitions.get(topic_id, frozenset()) if topic_id in self._subscribed else frozenset()
+            )
             current = member.assigned.get(topic_id, _NOTHING)
-            _keep(assigned, topic_id, {partition: epoch for partition, epoch in current.items() if partition in wanted})
-            _keep(revoked, topic_id, {index: epoch for index, epoch in current.items() if index not in wanted})
-            missing = wanted - current.keys()
+            _keep(
+                assigned,
+                topic_id,
+                {partition: epoch for partition, epoch in current.items() if partition in target_partitions},
+            )
+            _keep(
+                revoked, topic_id, {index: epoch for index, epoch in current.items() if index not in target_partitions}
+            )
+            missing = target_partitions - current.keys()
             free = {partition for partition in missing if self._is_free(topic_id, partition)}
             waits = waits or len(free) < len(missing)
             _keep(new, topic_id, dict.fromkeys(free, target.epoch))

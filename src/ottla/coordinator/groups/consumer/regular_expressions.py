@@ -152,12 +152,12 @@ class Resolution:
                 log.warning("expression.invalid", expression=regex, reason=str(error))
                 self.topics[regex] = frozenset()
                 continue
-            found = set()
+            matches = set()
             for name in names:
                 yield STATES_PER_NAME
                 if (yield from pattern.walk(name)) and (self._may_describe is None or self._may_describe(name)):
-                    found.add(name)
-            self.topics[regex] = frozenset(found)
+                    matches.add(name)
+            self.topics[regex] = frozenset(matches)
 
 
 def validate(regex: str) -> None:

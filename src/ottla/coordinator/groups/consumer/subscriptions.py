@@ -50,11 +50,11 @@ class Subscriptions:
 
     @property
     def resolved_at_ms(self) -> int | None:
-        return next((each.timestamp_ms for each in self.resolved.values()), None)
+        return next((expression.timestamp_ms for expression in self.resolved.values()), None)
 
     @property
     def resolved_version(self) -> int:
-        return next((each.version for each in self.resolved.values()), 0)
+        return next((expression.version for expression in self.resolved.values()), 0)
 
     # For decisions
 

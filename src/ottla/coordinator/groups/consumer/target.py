@@ -85,12 +85,12 @@ def _spec(
     ids_by_names: dict[frozenset[str], frozenset[Uuid]] = {}
 
     def topic_ids(names: frozenset[str]) -> frozenset[Uuid]:
-        known = ids_by_names.get(names)
-        if known is None:
+        ids = ids_by_names.get(names)
+        if ids is None:
             topics = [topic for name in names if (topic := image.topics_by_name.get(name)) is not None]
             counts.update((topic.id, len(topic.partitions)) for topic in topics)
-            known = ids_by_names[names] = frozenset(topic.id for topic in topics)
-        return known
+            ids = ids_by_names[names] = frozenset(topic.id for topic in topics)
+        return ids
 
     specs = {
         member_id: ConsumerMemberSpec(

@@ -171,16 +171,16 @@ def _ask_all(
     """Ask for every share-partition; `done` gets the errors once all have answered."""
     keys = [SharePartitionKey(group_id, topic_id, index) for topic_id in partitions for index in partitions[topic_id]]
     errors: Errors = {}
-    left = len(keys)
+    unanswered = len(keys)
     if not keys:
         done(errors)
 
     def answered(key: SharePartitionKey, answer: object) -> None:
-        nonlocal left
+        nonlocal unanswered
         if isinstance(answer, KafkaError):
             errors[key.topic_id, key.partition] = answer
-        left -= 1
-        if left == 0:
+        unanswered -= 1
+        if unanswered == 0:
             done(errors)
 
     for key in keys:

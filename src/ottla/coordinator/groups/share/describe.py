@@ -34,7 +34,9 @@ def describe(context: ShardContext, group_id: str) -> DescribedGroup:
         group_epoch=group.group_epoch,
         assignment_epoch=group.assignment_epoch,
         assignor_name=ASSIGNOR,
-        members=[_described(group.members[each], context.image) for each in strings_in_java_order(group.members)],
+        members=[
+            _described(group.members[member_id], context.image) for member_id in strings_in_java_order(group.members)
+        ],
     )
 
 

@@ -73,8 +73,8 @@ class ShareHeartbeat:
         joins = request.member_epoch == JOIN_GROUP_EPOCH
         group = self._find_or_make(request.group_id, joins=joins)
         self._refuse_if_full(group, request.member_id)
-        known = group.members.get(request.member_id)
-        member = known or (ShareMember(request.member_id) if joins else group.member(request.member_id))
+        existing = group.members.get(request.member_id)
+        member = existing or (ShareMember(request.member_id) if joins else group.member(request.member_id))
         _validate_epoch(member, request.member_epoch)
         updated = _updated(member, caller, request)
         if updated != member:
@@ -136,14 +136,14 @@ class ShareHeartbeat:
             return last
         members = {**group.members, updated.member_id: updated}
         topics = self._context.image.topics_by_name
-        wanted = {
+        subscriptions = {
             member_id: frozenset(
                 topics[name].id for name in members[member_id].subscribed_topic_names if name in topics
             )
             for member_id in strings_in_java_order(members)
         }
-        readable = {topic_id: each.partitions for topic_id, each in group.initialized.items()}
-        assignment = assign(wanted, readable, group.targets)
+        readable = {topic_id: shared.partitions for topic_id, shared in group.initialized.items()}
+        assignment = assign(subscriptions, readable, group.targets)
         for member_id, partitions in assignment.items():
             if group.targets.get(member_id) != partitions:
                 draft.records.append(target_record(group.group_id, member_id, partitions))
@@ -182,7 +182,9 @@ class ShareHeartbeat:
         if not topics:
             return None
         draft.records.append(initializing_record(group, topics, self._context.image))
-        offsets = {topic_id: dict.fromkeys(each.partitions, UNKNOWN_START_OFFSET) for topic_id, each in topics.items()}
+        offsets = {
+            topic_id: dict.fromkeys(shared.partitions, UNKNOWN_START_OFFSET) for topic_id, shared in topics.items()
+        }
         return StateRequest(group.group_id, epoch, offsets)
 
     # Leaving

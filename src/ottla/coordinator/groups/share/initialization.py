@@ -34,18 +34,18 @@ def missing(group: ShareGroup, topics: Iterable[str], context: ShardContext) -> 
     """Partitions of these topics that nobody has asked for yet, or not lately."""
     now_ms = context.clock.time_ms()
     retry_ms = context.settings.group_share_initialize_retry_interval_ms
-    found: dict[Uuid, SharedTopic] = {}
+    uninitialized: dict[Uuid, SharedTopic] = {}
     for name in topics:
         topic = context.image.topics_by_name.get(name)
         if topic is None:
             continue
         there = _partitions(group.initialized, topic.id)
-        asked = group.initializing.get(topic.id)
-        if asked is not None and now_ms - asked.since_ms < retry_ms:
-            there |= asked.partitions
+        requested = group.initializing.get(topic.id)
+        if requested is not None and now_ms - requested.since_ms < retry_ms:
+            there |= requested.partitions
         if len(there) < len(topic.partitions):
-            found[topic.id] = SharedTopic(name, frozenset(topic.partitions) - there, now_ms)
-    return found
+            uninitialized[topic.id] = SharedTopic(name, frozenset(topic.partitions) - there, now_ms)
+    return uninitialized
 
 
 def initializing_record(group: ShareGroup, topics: Mapping[Uuid, SharedTopic], image: MetadataImage) -> GroupKindRecord:
@@ -58,8 +58,8 @@ def initialized_record(group: ShareGroup, partitions: Indexes, context: ShardCon
     now_ms = context.clock.time_ms()
     topics = context.image.topics_by_id
     there = {
-        topic_id: SharedTopic(topics[topic_id].name, each, now_ms)
-        for topic_id, each in partitions.items()
+        topic_id: SharedTopic(topics[topic_id].name, indexes, now_ms)
+        for topic_id, indexes in partitions.items()
         if topic_id in topics
     }
     return state_partitions_record(
@@ -84,7 +84,7 @@ def deleting_record(
     group: ShareGroup, topics: Collection[Uuid], context: ShardContext, *, whole_group: bool = False
 ) -> GroupKindRecord:
     """The states of these topics are going."""
-    initialized = {topic_id: each for topic_id, each in group.initialized.items() if topic_id not in topics}
+    initialized = {topic_id: topic for topic_id, topic in group.initialized.items() if topic_id not in topics}
     deleting = _named(group.deleting | frozenset(topics), context.image)
     initializing = {} if whole_group else group.initializing
     return state_partitions_record(group.group_id, initializing, {} if whole_group else initialized, deleting)
@@ -102,8 +102,8 @@ def forgotten_record(group: ShareGroup, topics: Collection[Uuid], context: Shard
         return None
     return state_partitions_record(
         group.group_id,
-        {topic_id: each for topic_id, each in group.initializing.items() if topic_id not in gone},
-        {topic_id: each for topic_id, each in group.initialized.items() if topic_id not in gone},
+        {topic_id: topic for topic_id, topic in group.initializing.items() if topic_id not in gone},
+        {topic_id: topic for topic_id, topic in group.initialized.items() if topic_id not in gone},
         _named(group.deleting - gone, context.image),
     )
 
@@ -135,11 +135,11 @@ def _joined(older: Mapping[Uuid, SharedTopic], newer: Mapping[Uuid, SharedTopic]
 
 
 def _without(topics: Mapping[Uuid, SharedTopic], partitions: Indexes) -> dict[Uuid, SharedTopic]:
-    left = {
+    remaining = {
         topic_id: topic._replace(partitions=topic.partitions - partitions.get(topic_id, frozenset()))
         for topic_id, topic in topics.items()
     }
-    return {topic_id: topic for topic_id, topic in left.items() if topic.partitions}
+    return {topic_id: topic for topic_id, topic in remaining.items() if topic.partitions}
 
 
 def _named(topic_ids: Iterable[Uuid], image: MetadataImage) -> dict[Uuid, str]:

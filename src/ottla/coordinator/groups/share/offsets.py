@@ -56,8 +56,8 @@ class ShareOffsets:
         """Answered with topic id -> partitions; a group that does not exist has none."""
         draft = Draft()
         group = self._context.groups.get(group_id)
-        known = group.initialized if isinstance(group, ShareGroup) else {}
-        draft.answer(waiter, {topic_id: each.partitions for topic_id, each in known.items()})
+        topics = group.initialized if isinstance(group, ShareGroup) else {}
+        draft.answer(waiter, {topic_id: topic.partitions for topic_id, topic in topics.items()})
         return draft.decide()
 
     # Altering: the group is made when it is not there
@@ -72,7 +72,7 @@ class ShareOffsets:
         topics: dict[Uuid, SharedTopic] = {}
         offsets: dict[Uuid, dict[int, int]] = {}
         response = AlterShareGroupOffsetsResponse(
-            responses=[self._altered(each, topics, offsets) for each in request.topics]
+            responses=[self._altered(topic, topics, offsets) for topic in request.topics]
         )
         draft = Draft()
         if topics:
@@ -82,24 +82,24 @@ class ShareOffsets:
 
     def _altered(
         self,
-        wanted: AlterShareGroupOffsetsRequestTopic,
+        requested: AlterShareGroupOffsetsRequestTopic,
         topics: dict[Uuid, SharedTopic],
         offsets: dict[Uuid, dict[int, int]],
     ) -> AlterShareGroupOffsetsResponseTopic:
-        topic = self._context.image.topics_by_name.get(wanted.topic_name)
+        topic = self._context.image.topics_by_name.get(requested.topic_name)
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         rows = []
-        for each in wanted.partitions:
-            if topic is not None and each.partition_index in topic.partitions:
-                offsets.setdefault(topic.id, {})[each.partition_index] = each.start_offset
-                rows.append(AlterShareGroupOffsetsResponsePartition(each.partition_index))
+        for row in requested.partitions:
+            if topic is not None and row.partition_index in topic.partitions:
+                offsets.setdefault(topic.id, {})[row.partition_index] = row.start_offset
+                rows.append(AlterShareGroupOffsetsResponsePartition(row.partition_index))
             else:
-                rows.append(AlterShareGroupOffsetsResponsePartition(each.partition_index, unknown, unknown.message))
+                rows.append(AlterShareGroupOffsetsResponsePartition(row.partition_index, unknown, unknown.message))
         if topic is None:
-            return AlterShareGroupOffsetsResponseTopic(wanted.topic_name, partitions=rows)
+            return AlterShareGroupOffsetsResponseTopic(requested.topic_name, partitions=rows)
         partitions = frozenset(offsets.get(topic.id, {}))
-        topics[topic.id] = SharedTopic(wanted.topic_name, partitions, self._context.clock.time_ms())
-        return AlterShareGroupOffsetsResponseTopic(wanted.topic_name, topic.id, rows)
+        topics[topic.id] = SharedTopic(requested.topic_name, partitions, self._context.clock.time_ms())
+        return AlterShareGroupOffsetsResponseTopic(requested.topic_name, topic.id, rows)
 
     def initialized(self, group_id: str, partitions: Indexes, waiter: Waiter) -> GroupDecision:
         draft = Draft()
@@ -126,12 +126,12 @@ class ShareOffsets:
         refused: list[DeleteShareGroupOffsetsResponseTopic] = []
         going: dict[Uuid, frozenset[int]] = {}
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        for each in request.topics if group.has_state_partitions else ():
-            topic = self._context.image.topics_by_name.get(each.topic_name)
+        for requested in request.topics if group.has_state_partitions else ():
+            topic = self._context.image.topics_by_name.get(requested.topic_name)
             if topic is None:
                 refused.append(
                     DeleteShareGroupOffsetsResponseTopic(
-                        each.topic_name, error_code=unknown, error_message=unknown.message
+                        requested.topic_name, error_code=unknown, error_message=unknown.message
                     )
                 )
             elif topic.id in group.initialized:
@@ -141,7 +141,9 @@ class ShareOffsets:
             else:
                 message = "There is no offset information to delete."
                 refused.append(
-                    DeleteShareGroupOffsetsResponseTopic(each.topic_name, error_code=unknown, error_message=message)
+                    DeleteShareGroupOffsetsResponseTopic(
+                        requested.topic_name, error_code=unknown, error_message=message
+                    )
                 )
         if going:
             draft.records.append(deleting_record(group, going, self._context))
@@ -156,8 +158,8 @@ class ShareOffsets:
         if isinstance(group, ShareGroup) and group.has_state_partitions:
             group.validate_delete()
             for topics in (group.initialized, group.initializing):
-                for topic_id, each in topics.items():
-                    going[topic_id] = going.get(topic_id, frozenset()) | each.partitions
+                for topic_id, shared in topics.items():
+                    going[topic_id] = going.get(topic_id, frozenset()) | shared.partitions
             for topic_id in group.deleting:
                 topic = self._context.image.topics_by_id.get(topic_id)
                 if topic is not None:

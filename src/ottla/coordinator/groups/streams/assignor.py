@@ -59,8 +59,11 @@ class _Assignment:
         self._members = {member_id: members[member_id] for member_id in strings_in_java_order(members)}
         self._subtopologies = subtopologies
         self._replicas = standby_replicas
-        active = sum(each.tasks for each in subtopologies.values())
-        standby = sum(each.tasks for each in subtopologies.values() if each.is_stateful) * standby_replicas
+        active = sum(subtopology.tasks for subtopology in subtopologies.values())
+        standby = (
+            sum(subtopology.tasks for subtopology in subtopologies.values() if subtopology.is_stateful)
+            * standby_replicas
+        )
         self._active_share = _Share(active, len(members))
         self._total_share = _Share(active + standby, len(members))
         self._had_active: dict[Task, str] = {}
@@ -92,10 +95,10 @@ class _Assignment:
 
     def _tasks(self, *, stateful_only: bool) -> list[Task]:
         return [
-            Task(subtopology, partition)
-            for subtopology, each in self._subtopologies.items()
-            if each.is_stateful or not stateful_only
-            for partition in range(each.tasks)
+            Task(subtopology_id, partition)
+            for subtopology_id, subtopology in self._subtopologies.items()
+            if subtopology.is_stateful or not stateful_only
+            for partition in range(subtopology.tasks)
         ]
 
     # Active tasks
@@ -123,15 +126,15 @@ class _Assignment:
     # Standby tasks
 
     def _assign_standby(self) -> None:
-        left: list[tuple[Task, int]] = []
+        unplaced: list[tuple[Task, int]] = []
         for task in sorted(self._tasks(stateful_only=True), key=_by_partition, reverse=True):
-            given = 0
-            while given < self._replicas and self._give_back_standby(task):
-                given += 1
-            if given < self._replicas:
-                left.append((task, self._replicas - given))
+            placed = 0
+            while placed < self._replicas and self._give_back_standby(task):
+                placed += 1
+            if placed < self._replicas:
+                unplaced.append((task, self._replicas - placed))
         heap = self._heap()
-        for task, replicas in sorted(left, reverse=True):
+        for task, replicas in sorted(unplaced, reverse=True):
             for _ in range(replicas):
                 if not self._place_standby(heap, task):
                     break

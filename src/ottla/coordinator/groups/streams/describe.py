@@ -42,7 +42,7 @@ class StreamsDescribe:
             group_epoch=group.group_epoch,
             assignment_epoch=group.assignment_epoch,
             topology=_topology(group),
-            members=[_member(group, group.members[each]) for each in strings_in_java_order(group.members)],
+            members=[_member(group, group.members[member_id]) for member_id in strings_in_java_order(group.members)],
         )
         return answered(waiter, description)
 
@@ -59,13 +59,13 @@ def _configured(topology: ConfiguredTopology) -> Topology:
         topology.epoch,
         [
             Subtopology(
-                subtopology_id=each,
+                subtopology_id=subtopology_id,
                 source_topics=sorted(subtopology.source_topics),
                 repartition_sink_topics=sorted(subtopology.repartition_sink_topics),
                 state_changelog_topics=_internal(subtopology.state_changelog_topics),
                 repartition_source_topics=_internal(subtopology.repartition_source_topics),
             )
-            for each, subtopology in topology.subtopologies.items()
+            for subtopology_id, subtopology in topology.subtopologies.items()
         ],
     )
 
@@ -84,13 +84,13 @@ def _stored(topology: StreamsTopology) -> Topology:
         topology.epoch,
         [
             Subtopology(
-                subtopology_id=each,
-                source_topics=sorted(topology.subtopologies[each].source_topics),
-                repartition_sink_topics=sorted(topology.subtopologies[each].repartition_sink_topics),
-                state_changelog_topics=_listed(topology.subtopologies[each].state_changelog_topics),
-                repartition_source_topics=_listed(topology.subtopologies[each].repartition_source_topics),
+                subtopology_id=subtopology_id,
+                source_topics=sorted(topology.subtopologies[subtopology_id].source_topics),
+                repartition_sink_topics=sorted(topology.subtopologies[subtopology_id].repartition_sink_topics),
+                state_changelog_topics=_listed(topology.subtopologies[subtopology_id].state_changelog_topics),
+                repartition_source_topics=_listed(topology.subtopologies[subtopology_id].repartition_source_topics),
             )
-            for each in sorted(topology.subtopologies)
+            for subtopology_id in sorted(topology.subtopologies)
         ],
     )
 
@@ -129,5 +129,8 @@ def _assignment(
     active: Mapping[str, Iterable[int]], standby: Mapping[str, Iterable[int]], warmup: Mapping[str, Iterable[int]]
 ) -> Assignment:
     return Assignment(
-        *([TaskIds(each, sorted(tasks[each])) for each in sorted(tasks)] for tasks in (active, standby, warmup))
+        *(
+            [TaskIds(subtopology_id, sorted(tasks[subtopology_id])) for subtopology_id in sorted(tasks)]
+            for tasks in (active, standby, warmup)
+        )
     )

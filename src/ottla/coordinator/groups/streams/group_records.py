@@ -35,8 +35,8 @@ log = get_logger(__name__)
 def group_record(
     group_id: str, epoch: int, metadata_hash: int, validated_topology_epoch: int, configs: Mapping[str, str]
 ) -> GroupKindRecord:
-    kept = [LastAssignmentConfig(key, configs[key]) for key in sorted(configs)]
-    value = StreamsGroupMetadataValue(epoch, metadata_hash, validated_topology_epoch, kept)
+    assignment_configs = [LastAssignmentConfig(key, configs[key]) for key in sorted(configs)]
+    value = StreamsGroupMetadataValue(epoch, metadata_hash, validated_topology_epoch, assignment_configs)
     return GroupKindRecord(StreamsGroupMetadataKey(group_id), value)
 
 
@@ -62,7 +62,10 @@ def member_record(group_id: str, member: StreamsMember) -> GroupKindRecord:
 
 def target_record(group_id: str, member_id: str, tasks: TargetTasks) -> GroupKindRecord:
     value = target.StreamsGroupTargetAssignmentMemberValue(
-        *([target.TaskIds(each, sorted(kind[each])) for each in sorted(kind)] for kind in tasks)
+        *(
+            [target.TaskIds(subtopology_id, sorted(kind[subtopology_id])) for subtopology_id in sorted(kind)]
+            for kind in tasks
+        )
     )
     return GroupKindRecord(StreamsGroupTargetAssignmentMemberKey(group_id, member_id), value)
 
@@ -98,9 +101,13 @@ def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
 
 def group_tombstones(group_id: str, member_ids: list[str]) -> list[CoordinatorRecord]:
     """All that there may be, members before what holds them together."""
-    currents = [GroupKindRecord(StreamsGroupCurrentMemberAssignmentKey(group_id, each), None) for each in member_ids]
-    targets = [GroupKindRecord(StreamsGroupTargetAssignmentMemberKey(group_id, each), None) for each in member_ids]
-    members = [GroupKindRecord(StreamsGroupMemberMetadataKey(group_id, each), None) for each in member_ids]
+    currents = [
+        GroupKindRecord(StreamsGroupCurrentMemberAssignmentKey(group_id, member_id), None) for member_id in member_ids
+    ]
+    targets = [
+        GroupKindRecord(StreamsGroupTargetAssignmentMemberKey(group_id, member_id), None) for member_id in member_ids
+    ]
+    members = [GroupKindRecord(StreamsGroupMemberMetadataKey(group_id, member_id), None) for member_id in member_ids]
     return [
         *currents,
         *targets,
@@ -167,7 +174,7 @@ def target_from(value: Any) -> TargetTasks:
 def _assigned(
     active: list[current.TaskIds], standby: Iterable[Any], warmup: Iterable[Any], member_epoch: int
 ) -> AssignedTasks:
-    with_epochs = {each.subtopology_id: _with_epochs(each, member_epoch) for each in active}
+    with_epochs = {tasks.subtopology_id: _with_epochs(tasks, member_epoch) for tasks in active}
     return AssignedTasks(with_epochs, tasks_from(standby), tasks_from(warmup))
 
 

@@ -22,7 +22,7 @@ class StreamsTarget(NamedTuple):
 
 
 class _Difference(NamedTuple):
-    kept: dict[str, dict[int, int]]
+    retained: dict[str, dict[int, int]]
     revoked: dict[str, dict[int, int]]
     new: dict[str, dict[int, int]]
     waits: bool
@@ -62,14 +62,14 @@ class StreamsReconciliation:
         active = self._difference(assigned.active, target.tasks.active, self._is_taken)
         standby = self._difference(_plain(assigned.standby), target.tasks.standby, self._is_here)
         warmup = self._difference(_plain(assigned.warmup), target.tasks.warmup, self._is_here)
-        kept = AssignedTasks(active.kept, _sets(standby.kept), _sets(warmup.kept))
+        retained = AssignedTasks(active.retained, _sets(standby.retained), _sets(warmup.retained))
         revoked = AssignedTasks(active.revoked, _sets(standby.revoked), _sets(warmup.revoked))
         if not revoked.is_empty and (self._owned is None or self._owned.has_any_of(revoked)):
-            return member.moved_to(StreamsMemberState.UNREVOKED_TASKS, epoch_while_revoking, kept, revoked)
+            return member.moved_to(StreamsMemberState.UNREVOKED_TASKS, epoch_while_revoking, retained, revoked)
         waits = active.waits or standby.waits or warmup.waits
         state = StreamsMemberState.UNRELEASED_TASKS if waits else StreamsMemberState.STABLE
         new = AssignedTasks(active.new, _sets(standby.new), _sets(warmup.new))
-        return member.moved_to(state, target.epoch, kept.merged(new), NOTHING_ASSIGNED)
+        return member.moved_to(state, target.epoch, retained.merged(new), NOTHING_ASSIGNED)
 
     def _difference(
         self, current: Mapping[str, Mapping[int, int]], target: Tasks, is_unreleased: Callable[[str, int], bool]
@@ -77,14 +77,14 @@ class StreamsReconciliation:
         difference = _Difference({}, {}, {}, False)
         waits = False
         for subtopology in {**target, **current}:
-            wanted = target.get(subtopology, frozenset())
+            target_partitions = target.get(subtopology, frozenset())
             has = current.get(subtopology, {})
-            missing = wanted - has.keys()
+            missing = target_partitions - has.keys()
             free = {partition for partition in missing if not is_unreleased(subtopology, partition)}
             waits = waits or len(free) < len(missing)
             for into, partitions in (
-                (difference.kept, {index: epoch for index, epoch in has.items() if index in wanted}),
-                (difference.revoked, {index: epoch for index, epoch in has.items() if index not in wanted}),
+                (difference.retained, {index: epoch for index, epoch in has.items() if index in target_partitions}),
+                (difference.revoked, {index: epoch for index, epoch in has.items() if index not in target_partitions}),
                 (difference.new, dict.fromkeys(free, self._target.epoch)),
             ):
                 if partitions:

@@ -25,7 +25,9 @@ class StreamsGroups:
     def on_metadata(self, delta: MetadataDelta) -> None:
         """Groups whose topology names a topic that changed look again with their next heartbeat."""
         topics = self._context.image.topics_by_id
-        changed = {topics[each].name for each in (*delta.partitions, *delta.topics_created) if each in topics}
+        changed = {
+            topics[topic_id].name for topic_id in (*delta.partitions, *delta.topics_created) if topic_id in topics
+        }
         changed |= {topic.name for topic in delta.topics_deleted.values()}
         if not changed and not delta.reloaded:
             return

@@ -100,8 +100,8 @@ class StreamsTargetAssignment:
         }
         # A topology that is not ready has no tasks to give.
         subtopologies = {
-            each: assignor.SubtopologySpec(subtopology.tasks, subtopology.is_stateful)
-            for each, subtopology in configured.subtopologies.items()
+            subtopology_id: assignor.SubtopologySpec(subtopology.tasks, subtopology.is_stateful)
+            for subtopology_id, subtopology in configured.subtopologies.items()
             if configured.is_ready
         }
         replicas = int(configs.get("num.standby.replicas", 0))

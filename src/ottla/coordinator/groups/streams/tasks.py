@@ -67,7 +67,7 @@ NOTHING_ASSIGNED = AssignedTasks({}, {}, {})
 
 def tasks_from(listed: Iterable[Any]) -> Tasks:
     """From the `TaskIds` of any message or record."""
-    return {each.subtopology_id: frozenset(each.partitions) for each in listed}
+    return {tasks.subtopology_id: frozenset(tasks.partitions) for tasks in listed}
 
 
 def _overlap(owned: Tasks, assigned: Mapping[str, Iterable[int]]) -> bool:

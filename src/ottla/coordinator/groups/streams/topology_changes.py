@@ -85,14 +85,14 @@ def validate_tasks(subtopologies: Mapping[str, ConfiguredSubtopology], owned: Ta
     """KafkaError when the member says that it owns a task that the topology does not have."""
     for tasks in owned or ():
         for subtopology, partitions in tasks.items():
-            known = subtopologies.get(subtopology)
-            if known is None:
+            configured = subtopologies.get(subtopology)
+            if configured is None:
                 raise _invalid(f"Subtopology {subtopology} does not exist in the topology.")
             for partition in sorted(partitions):
-                if not 0 <= partition < known.tasks:
+                if not 0 <= partition < configured.tasks:
                     raise _invalid(
                         f"Task {partition} for subtopology {subtopology} is invalid. Number of tasks for this "
-                        f"subtopology: {known.tasks}"
+                        f"subtopology: {configured.tasks}"
                     )
 
 

@@ -64,11 +64,11 @@ class _Homogeneous:
             if topic_id not in self._topics:
                 continue
             ordered = partitions_in_java_order(old[topic_id])
-            kept, over = ordered[:quota], ordered[quota:]
-            quota -= len(kept)
+            retained, over = ordered[:quota], ordered[quota:]
+            quota -= len(retained)
             self._unassigned += [(topic_id, partition) for partition in over]
-            if kept:
-                target[topic_id] = set(kept)
+            if retained:
+                target[topic_id] = set(retained)
         if quota > 0 and has_extra and members_left > self._extras:
             # Others are left to take the extra ones: this member need not be filled up.
             quota -= 1
@@ -80,8 +80,8 @@ class _Homogeneous:
         self._targets[member_id] = target
 
     def _hand_out(self) -> None:
-        left = iter(self._unassigned)
+        unassigned = iter(self._unassigned)
         for member_id, quota in self._unfilled:
             target = self._targets[member_id]
-            for _, (topic_id, partition) in zip(range(quota), left, strict=False):
+            for _, (topic_id, partition) in zip(range(quota), unassigned, strict=False):
                 target.setdefault(topic_id, set()).add(partition)
