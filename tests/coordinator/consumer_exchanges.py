@@ -71,9 +71,9 @@ class Members:
         """With its own epoch; it owns what it was told to."""
 
         def request(side: Side) -> ConsumerGroupHeartbeatRequest:
-            known = side.memory[self._key(member)]
-            owned = [TopicPartitions(topic_id, list(parts)) for topic_id, parts in known["owned"].items()]
-            return beating(self.group, member, known["epoch"], topics, **{"topic_partitions": owned, **options})
+            member_memory = side.memory[self._key(member)]
+            owned = [TopicPartitions(topic_id, list(parts)) for topic_id, parts in member_memory["owned"].items()]
+            return beating(self.group, member, member_memory["epoch"], topics, **{"topic_partitions": owned, **options})
 
         return self._send(member, request)
 
@@ -102,12 +102,12 @@ class Members:
 
     def _learn(self, side: Side, member: str) -> None:
         answer = side.last
-        known = side.memory.setdefault(self._key(member), {"epoch": 0, "owned": {}})
+        member_memory = side.memory.setdefault(self._key(member), {"epoch": 0, "owned": {}})
         if answer is None or answer.error_code:
             return
-        known["epoch"] = answer.member_epoch
+        member_memory["epoch"] = answer.member_epoch
         if answer.assignment is not None:
-            known["owned"] = {each.topic_id: each.partitions for each in answer.assignment.topic_partitions}
+            member_memory["owned"] = {topic.topic_id: topic.partitions for topic in answer.assignment.topic_partitions}
 
     def _key(self, member: str) -> str:
         return f"{self.group}/{member}"
@@ -280,8 +280,8 @@ def a_lost_answer(pair: Pair, version: int) -> None:
     before = [dict(side.memory[f"{members.group}/one"]) for side in pair.sides]
     members.beat("one")
     members.beat("one")
-    for side, known in zip(pair.sides, before, strict=True):
-        side.memory[f"{members.group}/one"]["epoch"] = known["epoch"]
+    for side, member_memory in zip(pair.sides, before, strict=True):
+        side.memory[f"{members.group}/one"]["epoch"] = member_memory["epoch"]
     members.beat("one")
     members.beat_silently("one")
     pair.send(beating(members.group, "one", 1, topic_partitions=[]), version)
@@ -360,12 +360,14 @@ def await_assigned(members: Members, member: str, topics: int) -> None:
     for side in members.pair.sides:
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
-            known = side.memory[f"{members.group}/{member}"]
-            answer = side.ask(beating(members.group, member, known["epoch"]), members.version)
+            member_memory = side.memory[f"{members.group}/{member}"]
+            answer = side.ask(beating(members.group, member, member_memory["epoch"]), members.version)
             if answer.assignment is not None:
-                known["owned"] = {each.topic_id: each.partitions for each in answer.assignment.topic_partitions}
-            known["epoch"] = answer.member_epoch
-            if len(known["owned"]) >= topics:
+                member_memory["owned"] = {
+                    topic.topic_id: topic.partitions for topic in answer.assignment.topic_partitions
+                }
+            member_memory["epoch"] = answer.member_epoch
+            if len(member_memory["owned"]) >= topics:
                 break
             time.sleep(_REGEX_POLL_S)
     members.beat(member)
@@ -379,8 +381,8 @@ def describe(pair: Pair, version: int) -> None:
     pair.send(committing(simple, {topic: {0: 1}}), 9)
     members.join("one", [topic], instance_id="i", rack_id="r")
     for operations in (False, True):
-        asked = [members.group, pair.name("nobody"), simple, ""]
-        pair.send(ConsumerGroupDescribeRequest(asked, operations), version)
+        group_ids = [members.group, pair.name("nobody"), simple, ""]
+        pair.send(ConsumerGroupDescribeRequest(group_ids, operations), version)
     pair.send(ConsumerGroupDescribeRequest([], False), version)
     pair.send(DescribeGroupsRequest([members.group]), 6)
     pair.send(DescribeGroupsRequest([members.group]), 5)
@@ -402,10 +404,10 @@ def offsets_by_epoch(pair: Pair, version: int) -> None:
             pair.send(committing(group, {topic: {partition: 6}}, generation=epoch, member="one"), 9)
     for fetch_version in (8, 9):
         for epoch, name in ((-1, None), (3, "one"), (2, "one"), (3, "ghost"), (-1, "one")):
-            asked = OffsetFetchRequestGroup(
+            request_group = OffsetFetchRequestGroup(
                 group, name, epoch, [OffsetFetchRequestTopics(topic, partition_indexes=[0])]
             )
-            pair.send(OffsetFetchRequest(groups=[asked]), fetch_version)
+            pair.send(OffsetFetchRequest(groups=[request_group]), fetch_version)
     everything = OffsetFetchRequestGroup(group, None, -1, None)
     pair.send(OffsetFetchRequest(groups=[everything], require_stable=True), 9)
     deleting = [OffsetDeleteRequestTopic(topic, [OffsetDeleteRequestPartition(0)])]

@@ -50,11 +50,11 @@ class ConsumerRecords(Records):
         if name == "TargetAssignmentMetadata":
             return f"epoch {value.assignment_epoch}"
         if name == "TargetAssignmentMember":
-            return names.partitions({each.topic_id: each.partitions for each in value.topic_partitions})
+            return names.partitions({topic.topic_id: topic.partitions for topic in value.topic_partitions})
         if name == "RegularExpression":
             return " ".join(value.topics) or "nothing"
-        assigned = names.partitions({each.topic_id: each.partitions for each in value.assigned_partitions})
-        revoked = names.partitions({each.topic_id: each.partitions for each in value.partitions_pending_revocation})
+        assigned = names.partitions({topic.topic_id: topic.partitions for topic in value.assigned_partitions})
+        revoked = names.partitions({topic.topic_id: topic.partitions for topic in value.partitions_pending_revocation})
         text = f"epoch {value.member_epoch} {ConsumerMemberState.read(value.state).name} {assigned}"
         return text + (f" must give up {revoked}" if revoked != "nothing" else "")
 
@@ -81,8 +81,8 @@ class ConsumerTranscript(Transcript):
 
     def partitions(self, by_topic: dict[Uuid, Any]) -> str:
         names = {topic.id: topic.name for topic in self.world.topics.values()}
-        found = [f"{names.get(topic_id, '?')}{index}" for topic_id in by_topic for index in sorted(by_topic[topic_id])]
-        return " ".join(sorted(found)) or "nothing"
+        words = [f"{names.get(topic_id, '?')}{index}" for topic_id in by_topic for index in sorted(by_topic[topic_id])]
+        return " ".join(sorted(words)) or "nothing"
 
     def do_topic(self, client: str, arguments: list[str], options: dict[str, str]) -> None:
         self.world.set_topic(arguments[0], int(arguments[1]))
@@ -146,7 +146,7 @@ class ConsumerTranscript(Transcript):
         self.epochs[client] = response.member_epoch
         if response.assignment is None:
             return f"epoch {response.member_epoch}"
-        self.owned[client] = {each.topic_id: each.partitions for each in response.assignment.topic_partitions}
+        self.owned[client] = {topic.topic_id: topic.partitions for topic in response.assignment.topic_partitions}
         return f"epoch {response.member_epoch} with {self.partitions(self.owned[client])}"
 
     def do_show(self, client: str, arguments: list[str], options: dict[str, str]) -> None:
@@ -155,7 +155,7 @@ class ConsumerTranscript(Transcript):
             self.outcomes.append("no such group")
         elif isinstance(group, ConsumerGroup):
             self.outcomes.append(f"{group.state_name} epoch {group.group_epoch} target {group.assignment_epoch}")
-            for member in sorted(group.members.values(), key=lambda each: self.name(each.member_id)):
+            for member in sorted(group.members.values(), key=lambda candidate: self.name(candidate.member_id)):
                 assigned = self.partitions({k: list(v) for k, v in member.assigned.items()})
                 self.outcomes.append(
                     f"{self.name(member.member_id)} epoch {member.member_epoch} {member.state.name} {assigned}"
@@ -180,4 +180,4 @@ def said(assignment: bytes) -> str:
     if not assignment:
         return "nothing"
     partitions = embedded.read_assignment(assignment).assigned_partitions
-    return "+".join(f"{each.topic}{index}" for each in partitions for index in each.partitions) or "nothing"
+    return "+".join(f"{topic.topic}{index}" for topic in partitions for index in topic.partitions) or "nothing"

@@ -42,10 +42,10 @@ class Ledger:
 
     def counts(self) -> dict[str, int]:
         with self._lock:
-            found: dict[str, int] = {}
+            counts: dict[str, int] = {}
             for owner in self.owners.values():
-                found[owner] = found.get(owner, 0) + 1
-            return found
+                counts[owner] = counts.get(owner, 0) + 1
+            return counts
 
 
 class GroupMember:

@@ -63,9 +63,9 @@ class Classic:
     def sync(self, assigned: dict[str, list[int]] | None = None, **options: Any) -> None:
         def request(side: Side) -> SyncGroupRequest:
             member_id = side.memory[self.name]
-            given = [] if assigned is None else [SyncGroupRequestAssignment(member_id, assignment(assigned))]
+            assignments = [] if assigned is None else [SyncGroupRequestAssignment(member_id, assignment(assigned))]
             generation = side.memory[f"{self.name}.generation"]
-            made = SyncGroupRequest(self.group, generation, member_id, None, "consumer", "range", given)
+            made = SyncGroupRequest(self.group, generation, member_id, None, "consumer", "range", assignments)
             for key, value in options.items():
                 setattr(made, key, value)
             return made
@@ -74,8 +74,8 @@ class Classic:
 
     def beat(self, generation: int | None = None) -> None:
         def request(side: Side) -> HeartbeatRequest:
-            known = side.memory[f"{self.name}.generation"] if generation is None else generation
-            return HeartbeatRequest(self.group, known, side.memory[self.name])
+            generation_id = side.memory[f"{self.name}.generation"] if generation is None else generation
+            return HeartbeatRequest(self.group, generation_id, side.memory[self.name])
 
         self.pair.send(request, 4)
 
@@ -207,9 +207,11 @@ def upgrades_refused(pair: Pair, _version: int) -> None:
     classic.join(rounds=2)
 
     def custom(side: Side) -> SyncGroupRequest:
-        given = [SyncGroupRequestAssignment(side.memory["classic"], assignment({topic: [0]}, b"mine"))]
+        assignments = [SyncGroupRequestAssignment(side.memory["classic"], assignment({topic: [0]}, b"mine"))]
         generation = side.memory["classic.generation"]
-        return SyncGroupRequest(members.group, generation, side.memory["classic"], None, "consumer", "range", given)
+        return SyncGroupRequest(
+            members.group, generation, side.memory["classic"], None, "consumer", "range", assignments
+        )
 
     pair.send(custom, SYNC_VERSION)
     members.join("new", [topic])

@@ -85,9 +85,9 @@ def _classic_groups_kept(machine: Any) -> Iterator[None]:
         yield
         return
     groups = machine._context.groups
-    kept = {name: _copied(group) for name, group in groups.items() if isinstance(group, ClassicGroup)}
+    copies = {name: _copied(group) for name, group in groups.items() if isinstance(group, ClassicGroup)}
     yield
-    for name, group in kept.items():
+    for name, group in copies.items():
         groups[name] = group
 
 
@@ -168,13 +168,13 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str | bytes | Enum) or callable(value):
         return value if not isinstance(value, Enum) else value.name
     if isinstance(value, Mapping):
-        return {_name(key): plain(each) for key, each in value.items()}
+        return {_name(key): plain(item) for key, item in value.items()}
     if isinstance(value, AbstractSet):
-        return sorted(_name(each) for each in value)
+        return sorted(_name(item) for item in value)
     if isinstance(value, list | tuple | deque):
-        return [plain(each) for each in value]
+        return [plain(item) for item in value]
     cached = {
-        name for kind in type(value).__mro__ for name, each in vars(kind).items() if isinstance(each, cached_property)
+        name for kind in type(value).__mro__ for name, item in vars(kind).items() if isinstance(item, cached_property)
     }
     names = [name for name in getattr(value, "__dict__", {}) if name not in cached]
     for kind in type(value).__mro__:

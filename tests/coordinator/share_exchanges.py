@@ -75,7 +75,7 @@ def fetch(
     **options: Any,
 ) -> Request:
     def build(side: Side) -> fetching.ShareFetchRequest:
-        batches = [fetching.AcknowledgementBatch(*each) for each in acknowledge or []]
+        batches = [fetching.AcknowledgementBatch(*batch) for batch in acknowledge or []]
         rows = [fetching.FetchPartition(index, 0, batches) for index in partitions]
         topics = [] if topic is None else [fetching.FetchTopic(side.topic_id(topic), rows)]
         request = fetching.ShareFetchRequest(group, member, epoch, 300, 1, 1 << 20, 100, 100, topics=topics)
@@ -99,7 +99,7 @@ def acknowledge(
     renew: bool = False,
 ) -> Request:
     def build(side: Side) -> acknowledging.ShareAcknowledgeRequest:
-        rows = [acknowledging.AcknowledgementBatch(*each) for each in batches]
+        rows = [acknowledging.AcknowledgementBatch(*batch) for batch in batches]
         topics = []
         if topic is not None:
             partitions = [acknowledging.AcknowledgePartition(partition, rows)]
@@ -243,7 +243,7 @@ def share_state(pair: Pair, version: int) -> None:
     def write(
         index: int, state_epoch: int, leader_epoch: int, start: int, *batches: tuple[int, int, int, int]
     ) -> Request:
-        rows = [write_state.StateBatch(*each) for each in batches]
+        rows = [write_state.StateBatch(*batch) for batch in batches]
         row = write_state.PartitionData(index, state_epoch, leader_epoch, start, 3, rows)
         return lambda side: write_state.WriteShareGroupStateRequest(
             group, [write_state.WriteStateData(side.topic_id(topic), [row])]

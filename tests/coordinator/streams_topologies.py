@@ -78,4 +78,4 @@ def beating(group: str, member: str, epoch: int, brought: Topology | None = None
 
 
 def task_ids(tasks: Tasks) -> list[TaskIds]:
-    return [TaskIds(each, sorted(partitions)) for each, partitions in tasks.items()]
+    return [TaskIds(subtopology_id, sorted(partitions)) for subtopology_id, partitions in tasks.items()]

@@ -62,12 +62,16 @@ def _said(name: str, value: Any) -> str:
 
 
 def _plain(listed: Iterable[Any]) -> dict[str, list[int]]:
-    return {each.subtopology_id: each.partitions for each in listed}
+    return {tasks.subtopology_id: tasks.partitions for tasks in listed}
 
 
 def _tasks(active: Mapping[str, Iterable[int]], standby: Mapping[str, Iterable[int]]) -> str:
-    words = [f"{each}_{index}" for each in sorted(active) for index in sorted(active[each])]
-    words += [f"({each}_{index})" for each in sorted(standby) for index in sorted(standby[each])]
+    words = [
+        f"{subtopology_id}_{index}" for subtopology_id in sorted(active) for index in sorted(active[subtopology_id])
+    ]
+    words += [
+        f"({subtopology_id}_{index})" for subtopology_id in sorted(standby) for index in sorted(standby[subtopology_id])
+    ]
     return " ".join(words) or "nothing"
 
 
@@ -99,13 +103,13 @@ class StreamsTranscript(ConsumerTranscript):
 
     def do_has(self, client: str, arguments: list[str], options: dict[str, str]) -> None:
         request = beating(arguments[0], client, int(options.get("epoch", self.epochs.get(client, 0))))
-        known = self.tasks.get(client, {"active": {}, "standby": {}})
-        active = known["active"]
+        thread_tasks = self.tasks.get(client, {"active": {}, "standby": {}})
+        active = thread_tasks["active"]
         if "owned" in options:
             active = {}
             for word in filter(None, options["owned"].split(",")):
                 active.setdefault(word[0], []).append(int(word[2:]))
-        request.active_tasks, request.standby_tasks = task_ids(active), task_ids(known["standby"])
+        request.active_tasks, request.standby_tasks = task_ids(active), task_ids(thread_tasks["standby"])
         request.warmup_tasks = []
         self._beat(client, request)
 
@@ -127,9 +131,9 @@ class StreamsTranscript(ConsumerTranscript):
             text += f", {StatusCode(status.status_code).name}"
         if answer.missing_topics:
             text += f" ({' '.join(f'{topic.name} {topic.partitions}' for topic in answer.missing_topics)})"
-        for each in response.partitions_by_user_endpoint or ():
-            at = " ".join(f"{topic.topic}{topic.partitions}" for topic in each.active_partitions)
-            text += f"; {each.user_endpoint.host} has {at or 'nothing'}"
+        for endpoint_partitions in response.partitions_by_user_endpoint or ():
+            at = " ".join(f"{topic.topic}{topic.partitions}" for topic in endpoint_partitions.active_partitions)
+            text += f"; {endpoint_partitions.user_endpoint.host} has {at or 'nothing'}"
         return text
 
     def do_show(self, client: str, arguments: list[str], options: dict[str, str]) -> None:
@@ -138,6 +142,6 @@ class StreamsTranscript(ConsumerTranscript):
             super().do_show(client, arguments, options)
             return
         self.outcomes.append(f"{group.state_name} epoch {group.group_epoch} target {group.assignment_epoch}")
-        for member in sorted(group.members.values(), key=lambda each: each.member_id):
+        for member in sorted(group.members.values(), key=lambda candidate: candidate.member_id):
             tasks = _tasks(member.assigned.active, member.assigned.standby)
             self.outcomes.append(f"{member.member_id} epoch {member.member_epoch} {member.state.name} {tasks}")

@@ -196,7 +196,7 @@ def test_offsets_subscriptions_and_administration(broker: Broker, topic: str, gr
     assert described.partition_assignor == "uniform"
     assert len(described.members[0].assignment.topic_partitions) == PARTITIONS
     listed = admin.list_consumer_groups(types={ConsumerGroupType.CONSUMER}).result(60).valid
-    assert group in {found.group_id for found in listed}
+    assert group in {listing.group_id for listing in listed}
     client.close()
     admin.delete_consumer_groups([group])[group].result(60)
 

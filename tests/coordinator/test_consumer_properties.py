@@ -49,12 +49,12 @@ class Client:
         self.member_id = "" if classic else self.name
         self.epoch = 0
         self.owned: dict[Uuid, set[int]] = {}
-        self.told: dict[Uuid, set[int]] | None = None
+        self.reported: dict[Uuid, set[int]] | None = None
         """The assignment of the last answer, which it follows with its next request."""
 
     def begin_anew(self) -> None:
         self.epoch = 0
-        self.owned, self.told = {}, None
+        self.owned, self.reported = {}, None
         if self.classic:
             self.member_id = ""
 
@@ -103,8 +103,8 @@ class ConsumerGroups(RuleBasedStateMachine):
         if client.classic:
             self.beat_classic(client)
             return
-        if follows and client.told is not None:
-            client.owned, client.told = client.told, None
+        if follows and client.reported is not None:
+            client.owned, client.reported = client.reported, None
         joins = client.epoch == 0
         request = ConsumerGroupHeartbeatRequest(
             GROUP, client.member_id, client.epoch, client.instance, None, 30_000 if joins or full else -1
@@ -123,7 +123,9 @@ class ConsumerGroups(RuleBasedStateMachine):
                 return
             client.epoch = response.member_epoch
             if response.assignment is not None:
-                client.told = {each.topic_id: set(each.partitions) for each in response.assignment.topic_partitions}
+                client.reported = {
+                    topic.topic_id: set(topic.partitions) for topic in response.assignment.topic_partitions
+                }
 
         self.world.coordinator.consumer_heartbeat(Caller(client.name, "/host", 1), request, on_answer)
 
@@ -182,11 +184,11 @@ class ConsumerGroups(RuleBasedStateMachine):
                 for index in topic.partitions if members else ():
                     plan[members[index % len(members)]].setdefault(topic.id, set()).add(index)
         image = self.world.machine()._context.image
-        given = [
+        assignments = [
             SyncGroupRequestAssignment(
-                each, embedded.write_assignment({i: frozenset(p) for i, p in parts.items()}, 1, image)
+                assignee, embedded.write_assignment({i: frozenset(p) for i, p in parts.items()}, 1, image)
             )
-            for each, parts in plan.items()
+            for assignee, parts in plan.items()
         ]
 
         def on_answer(response: Any) -> None:
@@ -198,7 +200,7 @@ class ConsumerGroups(RuleBasedStateMachine):
                 assigned = embedded.assigned_partitions(read, self.world.machine()._context.image)
                 client.owned = {topic_id: set(parts) for topic_id, parts in assigned.items()}
 
-        request = SyncGroupRequest(GROUP, client.epoch, client.member_id, None, "consumer", "range", given)
+        request = SyncGroupRequest(GROUP, client.epoch, client.member_id, None, "consumer", "range", assignments)
         self.world.coordinator.sync(request, on_answer)
 
     # The world
@@ -296,9 +298,9 @@ class ConsumerGroups(RuleBasedStateMachine):
             assert group.state in (ConsumerGroupState.STABLE, ConsumerGroupState.EMPTY), group.state
         self.world.restart()
         self.world.time.advance(LONG_MS)
-        for left in self.world.machine().groups.values():
-            assert left.is_empty, (left.kind, left.state_name)
-            assert isinstance(left, ClassicGroup) or left.targets == {}
+        for abandoned in self.world.machine().groups.values():
+            assert abandoned.is_empty, (abandoned.kind, abandoned.state_name)
+            assert isinstance(abandoned, ClassicGroup) or abandoned.targets == {}
 
 
 def durable(group: ConsumerGroup) -> Any:

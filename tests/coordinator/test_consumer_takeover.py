@@ -63,7 +63,7 @@ class Group:
 def side_of(server: ApacheKafka) -> Side:
     side = Side(Address("any", server.port, server.controller_port, server.directory, server.log_file))
     await_(lambda: side.ask(FindCoordinatorRequest("names", 0), 3).error_code == 0)
-    await_(lambda: all(each.error_code in (0, 69) for each in described(side, GROUPS)))
+    await_(lambda: all(group.error_code in (0, 69) for group in described(side, GROUPS)))
     return side
 
 
@@ -81,10 +81,11 @@ def described(side: Side, groups: list[str]) -> list[Any]:
         for member in group.members:
             for assignment in (member.assignment, member.target_assignment):
                 assignment.topic_partitions = sorted(
-                    (each.topic_id, each.topic_name, sorted(each.partitions)) for each in assignment.topic_partitions
+                    (topic.topic_id, topic.topic_name, sorted(topic.partitions))
+                    for topic in assignment.topic_partitions
                 )
-    found: list[Any] = sorted(answer.groups, key=lambda group: group.group_id)
-    return found
+    descriptions: list[Any] = sorted(answer.groups, key=lambda group: group.group_id)
+    return descriptions
 
 
 def offsets(side: Side) -> Any:

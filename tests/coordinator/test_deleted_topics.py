@@ -60,9 +60,9 @@ def end_transaction(world: World, producer_id: ProducerId = PRODUCER) -> None:
 
 
 def fetch(world: World, topic_id: Uuid = ZERO_UUID) -> int:
-    asked = OffsetFetchRequestGroup("g", topics=[OffsetFetchRequestTopics("t", topic_id, [0])])
+    request_group = OffsetFetchRequestGroup("g", topics=[OffsetFetchRequestTopics("t", topic_id, [0])])
     seen: list[Any] = []
-    world.coordinator.fetch_offsets(asked, seen.append, require_stable=False)
+    world.coordinator.fetch_offsets(request_group, seen.append, require_stable=False)
     return seen[0].topics[0].partitions[0].committed_offset
 
 
@@ -198,5 +198,5 @@ def test_a_share_group_whose_topic_was_made_anew_settles_though_the_log_took_not
     for _ in range(4):
         beat()
     assert beat() == beat() == beat()
-    known = world.machine().groups["s"].initialized
-    assert set(known) == {world.topics["t"].id}
+    initialized = world.machine().groups["s"].initialized
+    assert set(initialized) == {world.topics["t"].id}

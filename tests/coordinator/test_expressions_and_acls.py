@@ -15,16 +15,16 @@ def test_hidden_topics_do_not_match() -> None:
     for name in ("orders-1", "orders-2", "payments"):
         world.set_topic(name, 1)
     answers: list[Any] = []
-    asked: list[str] = []
+    checked_topics: list[str] = []
 
     def may_describe(topic: str) -> bool:
-        asked.append(topic)
+        checked_topics.append(topic)
         return topic == "orders-1"
 
     request = ConsumerGroupHeartbeatRequest("g", "m", 0, None, None, 60_000, None, "orders-.*", None, [])
     world.coordinator.consumer_heartbeat(Caller("c", "/host", 1, may_describe), request, answers.append)
     world.time.advance(0)
     assert answers[0].error_code == 0
-    assert sorted(asked) == ["orders-1", "orders-2"]
+    assert sorted(checked_topics) == ["orders-1", "orders-2"]
     group = world.machine().groups["g"]
     assert group.subscriptions.resolved["orders-.*"].topics == {"orders-1"}

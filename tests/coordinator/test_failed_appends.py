@@ -222,9 +222,9 @@ def test_all_transactions_that_are_late_are_aborted_however_many_they_are() -> N
         name, ids = f"transactional-id-{number}", []
         world.coordinator.init_producer_id(InitRequest(name, 1_000), ids.append)
         world.coordinator.add_partitions(name, *ids[0], partitions, 2, ids.append)
-    assert {found.state for found in world.transactions.values()} == {TransactionState.ONGOING}
+    assert {metadata.state for metadata in world.transactions.values()} == {TransactionState.ONGOING}
     world.time.advance(60_000)
-    assert {found.state for found in world.transactions.values()} == {TransactionState.COMPLETE_ABORT}
+    assert {metadata.state for metadata in world.transactions.values()} == {TransactionState.COMPLETE_ABORT}
 
 
 def test_a_topic_that_is_made_anew_with_fewer_partitions_leaves_no_shard_behind() -> None:

@@ -52,7 +52,7 @@ class Groups(RuleBasedStateMachine):
         self.unanswered: dict[int, str] = {}
         self.requests = 0
         self.incarnation = 0
-        self.given: dict[tuple[int, int], dict[str, bytes]] = {}
+        self.assignments: dict[tuple[int, int], dict[str, bytes]] = {}
 
     def waiter(self, what: str, on_answer: Any) -> Any:
         number = self.requests = self.requests + 1
@@ -82,7 +82,7 @@ class Groups(RuleBasedStateMachine):
         for client in self.everybody:
             self.join(client, 3)
         self.world.time.advance(30_000)
-        for client in sorted(self.everybody, key=lambda each: bool(each.members) == leaders_last):
+        for client in sorted(self.everybody, key=lambda candidate: bool(candidate.members) == leaders_last):
             self.sync(client)
 
     @rule(client=clients, version=st.sampled_from([3, 5, 9]))
@@ -123,8 +123,8 @@ class Groups(RuleBasedStateMachine):
             if isinstance(response, KafkaError) or response.error_code:
                 return
             assert response.assignment == self.durable_assignments().get(member_id, b"")
-            self.given.setdefault(key, {}).setdefault(member_id, response.assignment)
-            assert self.given[key][member_id] == response.assignment, "two assignments in one generation"
+            self.assignments.setdefault(key, {}).setdefault(member_id, response.assignment)
+            assert self.assignments[key][member_id] == response.assignment, "two assignments in one generation"
 
         before = group.state if group is not None else None
         request = SyncGroupRequest(

@@ -110,7 +110,7 @@ def test_a_deleted_topic_leaves_a_share_group_after_a_refused_heartbeat(refusal:
     """A share group asks for the states of new partitions with every heartbeat; only its hash shows what is gone."""
     member = share("t", "u")
     world = member.world
-    kept = world.set_topic("t", 1)
+    remaining_topic = world.set_topic("t", 1)
     world.set_topic("u", 1)
     member.settle()
     world.partition().failure = KafkaError(refusal)
@@ -118,4 +118,4 @@ def test_a_deleted_topic_leaves_a_share_group_after_a_refused_heartbeat(refusal:
     assert not member.beat()
     world.partition().failure = None
     member.settle()
-    assert set(world.machine().groups["g"].targets["m"]) == {kept}
+    assert set(world.machine().groups["g"].targets["m"]) == {remaining_topic}

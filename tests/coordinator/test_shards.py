@@ -65,8 +65,8 @@ def commit(world: World, group: str, offset: int, *, topic: str = "t", topic_id:
 
 def fetch(world: World, group: str, *, topic_id: Uuid = ZERO_UUID, require_stable: bool = False) -> tuple[int, int]:
     seen, waiter = answers()
-    asked = OffsetFetchRequestGroup(group, topics=[OffsetFetchRequestTopics("t", topic_id, [0])])
-    world.coordinator.fetch_offsets(asked, waiter, require_stable=require_stable)
+    request_group = OffsetFetchRequestGroup(group, topics=[OffsetFetchRequestTopics("t", topic_id, [0])])
+    world.coordinator.fetch_offsets(request_group, waiter, require_stable=require_stable)
     partition = seen[0].topics[0].partitions[0]
     return partition.committed_offset, partition.error_code
 
@@ -284,6 +284,6 @@ def test_a_disk_that_refuses_a_read_while_a_shard_loads(error: Exception, offlin
 
 def code_of_fetch(world: World) -> ErrorCode:
     seen, waiter = answers()
-    asked = OffsetFetchRequestGroup("g", topics=[OffsetFetchRequestTopics("t", ZERO_UUID, [0])])
-    world.coordinator.fetch_offsets(asked, waiter, require_stable=False)
+    request_group = OffsetFetchRequestGroup("g", topics=[OffsetFetchRequestTopics("t", ZERO_UUID, [0])])
+    world.coordinator.fetch_offsets(request_group, waiter, require_stable=False)
     return seen[0].code if isinstance(seen[0], KafkaError) else ErrorCode(seen[0].error_code)

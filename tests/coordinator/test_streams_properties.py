@@ -40,7 +40,7 @@ class Thread:
     def begin_anew(self) -> None:
         self.epoch = 0
         self.owned: Owned = {"active": {}, "standby": {}}
-        self.told: Owned | None = None
+        self.reported: Owned | None = None
         """The assignment of the last answer, which it follows with its next request."""
 
 
@@ -71,8 +71,8 @@ class StreamsGroups(RuleBasedStateMachine):
 
     @rule(thread=threads, follows=st.booleans(), shutdown=st.sampled_from([False, False, False, True]))
     def beat(self, thread: Thread, follows: bool, shutdown: bool) -> None:
-        if follows and thread.told is not None:
-            thread.owned, thread.told = thread.told, None
+        if follows and thread.reported is not None:
+            thread.owned, thread.reported = thread.reported, None
         joins = thread.epoch == 0
         request = beating(GROUP, thread.name, thread.epoch, word_count(*TOPICS) if joins else None)
         request.shutdown_application = shutdown
@@ -91,9 +91,9 @@ class StreamsGroups(RuleBasedStateMachine):
             response = answer.response
             thread.epoch = response.member_epoch
             if response.active_tasks is not None:
-                thread.told = {
-                    "active": {each.subtopology_id: each.partitions for each in response.active_tasks},
-                    "standby": {each.subtopology_id: each.partitions for each in response.standby_tasks},
+                thread.reported = {
+                    "active": {tasks.subtopology_id: tasks.partitions for tasks in response.active_tasks},
+                    "standby": {tasks.subtopology_id: tasks.partitions for tasks in response.standby_tasks},
                 }
 
         self.world.coordinator.streams_heartbeat(Caller(thread.name, "/host", 0), request, on_answer)
@@ -183,7 +183,11 @@ class StreamsGroups(RuleBasedStateMachine):
         for member in self.members():
             for tasks in (member.assigned, member.pending_revocation):
                 for kind in (tasks.active, tasks.standby, tasks.warmup):
-                    has.update((member.process_id, each, index) for each in kind for index in kind[each])
+                    has.update(
+                        (member.process_id, subtopology_id, index)
+                        for subtopology_id in kind
+                        for index in kind[subtopology_id]
+                    )
         assert not [task for task, times in has.items() if times > 1]
 
     @invariant()
@@ -205,17 +209,21 @@ class StreamsGroups(RuleBasedStateMachine):
         if group is None:
             return
         assert group.targets.keys() <= group.members.keys()
-        given = Counter(
-            (each, index)
+        owners = Counter(
+            (subtopology_id, index)
             for target in group.targets.values()
-            for each in target.active
-            for index in target.active[each]
+            for subtopology_id in target.active
+            for index in target.active[subtopology_id]
         )
-        assert not [task for task, times in given.items() if times > 1]
+        assert not [task for task, times in owners.items() if times > 1]
         settled = group.state in (StreamsGroupState.STABLE, StreamsGroupState.RECONCILING)
         if settled and group.configured is not None and group.configured.is_ready:
-            tasks = {(each, i) for each, sub in group.configured.subtopologies.items() for i in range(sub.tasks)}
-            assert given.keys() == tasks
+            tasks = {
+                (subtopology_id, i)
+                for subtopology_id, sub in group.configured.subtopologies.items()
+                for i in range(sub.tasks)
+            }
+            assert owners.keys() == tasks
             shares = [sum(map(len, target.active.values())) for target in group.targets.values()]
             assert max(shares) <= -(-len(tasks) // len(group.members)) + 1
 
@@ -243,8 +251,8 @@ class StreamsGroups(RuleBasedStateMachine):
             assert group.state in (StreamsGroupState.STABLE, StreamsGroupState.EMPTY), group.state
         self.world.restart()
         self.world.time.advance(LONG_MS)
-        left = self.group()
-        assert left is None or (left.is_empty and left.targets == {} and left.shutdown_requested_by is None)
+        group = self.group()
+        assert group is None or (group.is_empty and group.targets == {} and group.shutdown_requested_by is None)
 
 
 def durable(group: StreamsGroup) -> Any:

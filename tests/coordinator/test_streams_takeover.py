@@ -57,8 +57,8 @@ class Threads:
         assert answer.error_code == 0, answer
         self.epochs[member] = answer.member_epoch
         if answer.active_tasks is not None:
-            self.active[member] = {each.subtopology_id: each.partitions for each in answer.active_tasks}
-            self.standby[member] = {each.subtopology_id: each.partitions for each in answer.standby_tasks}
+            self.active[member] = {tasks.subtopology_id: tasks.partitions for tasks in answer.active_tasks}
+            self.standby[member] = {tasks.subtopology_id: tasks.partitions for tasks in answer.standby_tasks}
 
     def settle(self, side: Side) -> None:
         def settled() -> bool:

@@ -104,8 +104,8 @@ def observe(server: ApacheKafka) -> dict[str, Any]:
     assert described.state == ConsumerGroupState.STABLE
     offsets = {}
     for group in ("g", "simple"):
-        found = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(20)
-        offsets[group] = [(p.topic, p.partition, p.offset, p.metadata) for p in found.topic_partitions]
+        group_offsets = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(20)
+        offsets[group] = [(p.topic, p.partition, p.offset, p.metadata) for p in group_offsets.topic_partitions]
     return {
         "groups": sorted((g.group_id, g.state) for g in admin.list_consumer_groups().result(20).valid),
         "assignor": described.partition_assignor,

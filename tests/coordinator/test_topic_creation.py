@@ -30,5 +30,5 @@ def test_a_request_that_is_dropped_before_it_ran_leaves_no_coroutine(key_type: i
         answer.close()  # as the end of a loop closes a task that never ran
         del answer
         gc.collect()
-    assert not [str(each.message) for each in seen if "never awaited" in str(each.message)]
+    assert not [str(warning.message) for warning in seen if "never awaited" in str(warning.message)]
     assert not shards.creating_topic

@@ -174,8 +174,8 @@ class Transcript:
     def _member_id(self, client: str, options: dict[str, str]) -> str:
         if "member" not in options:
             return self.member_ids.get(client, "")
-        wanted = options["member"]
-        return next((member_id for member_id, alias in self.aliases.items() if alias == wanted), wanted)
+        label = options["member"]
+        return next((member_id for member_id, alias in self.aliases.items() if alias == label), label)
 
     def _joined(self, client: str, response: Any) -> str:
         code = ErrorCode(response.error_code)
@@ -192,10 +192,10 @@ class Transcript:
         return text + (", skip assignment" if response.skip_assignment else "")
 
     def do_sync(self, client: str, arguments: list[str], options: dict[str, str]) -> None:
-        given = [pair.split(":") for pair in options.get("assign", "").split(",") if pair]
+        pairs = [pair.split(":") for pair in options.get("assign", "").split(",") if pair]
         assignments = [
             SyncGroupRequestAssignment(self._member_id(name, {"member": name}), self._assignment(value))
-            for name, value in given
+            for name, value in pairs
         ]
         request = SyncGroupRequest(
             arguments[0],

@@ -189,8 +189,8 @@ class World:
         self.elect()
 
     def partition(self, index: int = 0) -> MemoryPartition:
-        found: MemoryPartition = self.replicas.by_name[OFFSETS_TOPIC][index]
-        return found
+        partition: MemoryPartition = self.replicas.by_name[OFFSETS_TOPIC][index]
+        return partition
 
     def machine(self, index: int = 0) -> Any:
         return self.coordinator.shards[index].machine
@@ -225,8 +225,8 @@ class World:
         topic = TopicImage(OFFSETS_TOPIC, Uuid(b"offsets-topic-id"), dict.fromkeys(range(len(self.logs)), registration))
         topics = [topic, *self.topics.values()]
         image = MetadataImage(
-            topics_by_id={each.id: each for each in topics},
-            topics_by_name={each.name: each for each in topics},
+            topics_by_id={topic_image.id: topic_image for topic_image in topics},
+            topics_by_name={topic_image.name: topic_image for topic_image in topics},
             configs=dict(self.configs),
         )
         self._version += 1
