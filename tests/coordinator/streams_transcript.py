@@ -18,7 +18,7 @@ from ottla.coordinator.groups.streams.group import StreamsGroup
 from ottla.coordinator.groups.streams.members import StreamsMemberState
 from ottla.coordinator.groups.streams.statuses import StatusCode
 from ottla.coordinator.records import GroupKindRecord
-from ottla.protocol.generated.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest, UserEndpoint
+from ottla.protocol.generated.streams_group_heartbeat_request import Endpoint, StreamsGroupHeartbeatRequest
 from tests.coordinator.consumer_transcript import ConsumerTranscript
 from tests.coordinator.streams_topologies import beating, task_ids, word_count
 from tests.coordinator.transcript import Records
@@ -93,7 +93,7 @@ class StreamsTranscript(ConsumerTranscript):
         request.process_id = options.get("process", client)
         if "endpoint" in options:
             host, port = options["endpoint"].split(":")
-            request.user_endpoint = UserEndpoint(host, int(port))
+            request.user_endpoint = Endpoint(host, int(port))
         self._beat(client, request)
 
     def do_beat(self, client: str, arguments: list[str], options: dict[str, str]) -> None:

@@ -15,7 +15,7 @@ from ottla.protocol.records import BatchHeader, ControlType, iterate_batches, it
 log = get_logger(__name__)
 
 _LOGGED_CHARACTERS = 200
-"""Of a record that is not replayed: enough to tell whose it is."""
+"""The logged part of a record that is not replayed: enough to identify its group."""
 
 
 class ReplayTarget(Protocol):

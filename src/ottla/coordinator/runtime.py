@@ -1,8 +1,8 @@
-"""A shard: one partition of a coordinator's topic and the machine that it holds, from load to unload.
+"""A shard: one partition of a coordinator's topic and the partition's machine, from load to unload.
 
 Events (requests, timers) run one at a time and to their end: decide, append the records as one batch, replay them,
-and let the answers go when everything that the event may have seen is committed. An append that fails changes nothing
-durable and turns the event's answers into its error. When leadership goes, so does the shard, with all its memory.
+respond. Answers leave when all records that the event may have seen are committed. An append that fails changes nothing
+durable and turns the event's answers into its error. A shard that loses leadership closes and drops its memory.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ MachineT = TypeVar("MachineT", bound=Machine)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardSpec(Generic[MachineT]):
-    """What tells the shards of one coordinator from those of another."""
+    """What differs between the shards of the coordinators: machine, codec, limits."""
 
     make_machine: Callable[[Shard[MachineT]], MachineT]
     encode: Callable[[Any], tuple[bytes, bytes | None]]
@@ -74,7 +74,7 @@ class TransactionalProducer(NamedTuple):
 
 
 class EndOfTransaction(NamedTuple):
-    """What a marker says."""
+    """The contents of an end-of-transaction marker."""
 
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
@@ -217,7 +217,7 @@ class Shard(Generic[MachineT]):
         return True
 
     def _complain(self, error: KafkaError) -> None:
-        """Once in a while: a log that takes nothing may refuse many events a second."""
+        """Logs at most once per second: a log that refuses writes may refuse many events a second."""
         now_ms = self._clock.monotonic_ms()
         if now_ms >= self._silent_until_ms:
             self._silent_until_ms = now_ms + _COMPLAINT_INTERVAL_MS
@@ -298,7 +298,8 @@ _COORDINATOR_ERRORS = {
 
 
 def coordinator_error(code: ErrorCode) -> ErrorCode:
-    """What a client of the coordinator hears of an append that failed: it must not take it for its own topic's."""
+    """The code for a client whose append failed: an error of the coordinator's topic must not look like an error of the
+    client's topic."""
     return _COORDINATOR_ERRORS.get(code, code)
 
 

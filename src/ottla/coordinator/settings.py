@@ -10,7 +10,8 @@ MAX_INT = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupCoordinatorSettings:
-    """Each field is the broker property of the same name with dots for underscores, unless its comment says else."""
+    """Each field is the broker property of the same name with dots for underscores, unless its comment names a
+    different one."""
 
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000

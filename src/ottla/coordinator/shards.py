@@ -37,7 +37,7 @@ class Shards(Generic[MachineT]):
         self._partition_count = 0
         """Of the topic as it is; 0 as long as it does not exist."""
         self.creating_topic = False
-        """Somebody is making the topic; kept here so that only one does."""
+        """A request is creating the topic; stored here so that only one request does."""
 
     def __iter__(self) -> Iterator[Shard[MachineT]]:
         return iter(list(self._shards.values()))
@@ -62,7 +62,7 @@ class Shards(Generic[MachineT]):
         waiter: Waiter,
         producer: TransactionalProducer | None = None,
     ) -> None:
-        """One event of the shard that holds `key`; the waiter hears of a refusal too."""
+        """Run one event of the shard that holds `key`; a refusal also goes to the waiter."""
         try:
             self[self.partition_for(key)].run(operation, producer)
         except KafkaError as error:
@@ -92,11 +92,11 @@ class Shards(Generic[MachineT]):
         elif delta.reloaded:
             self._elect(set(topic.partitions) | set(self._shards))
         elif topic.id in delta.partitions:
-            # A topic that was made anew may have fewer partitions: shards of those that went go too.
+            # A topic that was deleted and created again may have fewer partitions: shards of missing partitions close.
             self._elect(delta.partitions[topic.id] | (self._shards.keys() - topic.partitions.keys()))
 
     def close(self) -> None:
-        """The node stops, or the topic is gone: whoever waits is sent to look for another coordinator."""
+        """The node stops, or the topic is gone: waiting requests are answered with NOT_COORDINATOR."""
         for index in list(self._shards):
             self._close(index)
 

@@ -1,13 +1,13 @@
 """Timers by key: one deadline for each key, moved without touching the event loop.
 
-A heartbeat moves its member's deadline; the loop's timer is left where it is and, when it rings early, is set again
-for what remains. Ten thousand members that beat every three seconds cost ten thousand assignments, not timers.
+A heartbeat moves its member's deadline. The loop's timer stays; a timer that rings early is set again for the remaining
+time. Ten thousand members that beat every three seconds cost ten thousand assignments, not timers.
 
-An event that comes to nothing leaves no trace here (`restore`): what it cancelled is set again, what it set anew is
-cancelled, what it moved has its operation back. Only a deadline that it moved to a later time stays there, because
-whoever asked is alive. A lasting deadline stays too: a classic group changes while it decides, so that a member may be
-there whose event was refused, and its session must end. An operation that says it could not be done is tried again, as
-Kafka's coordinator does.
+An event that is refused leaves no trace here (`restore`): cancelled deadlines are set again, new deadlines are
+cancelled, moved deadlines get their operation back. Only a deadline that moved to a later time stays there, because the
+client of the request is alive. A lasting deadline stays too. A classic group changes while it decides: the group may
+have a member whose event was refused, and the member's session must end. An operation that returns False runs again, as
+in Kafka's coordinator.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OperationT = TypeVar("OperationT")
 RETRY_MS = 500
 """Kafka's pause before an operation whose records could not be written runs again; here it doubles each time."""
 _MAX_DOUBLINGS = 4
-"""Up to eight seconds: ten thousand dead members must not keep the node busy while their log takes nothing."""
+"""Up to eight seconds: ten thousand dead members must not keep the node busy while their log refuses writes."""
 
 
 class _Entry(Generic[OperationT]):

@@ -61,7 +61,7 @@ class AssignedReplay(ABC, Generic[GroupT]):
         """The member when the record of what it has is gone."""
 
     def _wrongs(self, group: Group) -> bool:
-        """Whether it is an error that a record of ours takes the place of this group of another kind."""
+        """Whether a record of this kind must not replace `group`, which is of a different kind."""
         del group
         return False
 
@@ -94,7 +94,7 @@ class AssignedReplay(ABC, Generic[GroupT]):
             self._take_metadata(group, value)
 
     def _take_metadata(self, group: GroupT, value: Any) -> None:
-        """What only this kind's metadata says."""
+        """Replay the fields of the metadata record that only this kind of group has."""
 
     def _member(self, key: Any, value: Any) -> None:
         group = self._find(key, value)

@@ -93,7 +93,8 @@ class GroupCoordinator:
             self._forget_topics(delta.topics_deleted.values())
 
     def close(self) -> None:
-        """The node stops: whoever waits is sent to look for another coordinator."""
+        """The node stops: waiting requests are answered with NOT_COORDINATOR, so that clients look for the new
+        coordinator."""
         self.shards.close()
 
     def _forget_topics(self, topics: Collection[TopicImage]) -> None:

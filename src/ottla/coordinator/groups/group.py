@@ -1,7 +1,7 @@
-"""What every kind of group has in common: what listing, offsets and expiry ask of it.
+"""What every kind of group has in common: the questions of listing, offsets and expiry.
 
 A kind is a folder of its own (`classic`, `consumer`, ...), with its group, its records and its requests. Nothing here
-knows a kind; whoever needs one asks for it by class.
+imports a kind; a caller that needs a kind checks the class.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The group machine: everything that one shard of the group coordinator knows and decides.
+"""The group machine: the state and the decisions of one shard of the group coordinator.
 
-Every method that takes a waiter decides (records and answers); `replay` alone changes what is durable, on the live
-path right after the append and on load for the whole log; both end in the same state. Reads see all that has been
-appended, and their answers, like all others, leave when that is committed.
+Every method with a waiter decides: it returns records and answers. Only `replay` changes durable state: on the live
+path right after the append, on load for the whole log. Both paths end in the same state. Reads see all appended
+records; their answers, like all answers, leave once those records are committed. `GroupCoordinator` calls the parts
+(`consumer`, `offset_requests`, `listing`, ...) directly.
 """
 
 from __future__ import annotations
@@ -191,7 +192,7 @@ class GroupMachine:
         if isinstance(record, OffsetCommitRecord):
             self._replay_offset(offset, producer_id, record)
         elif isinstance(record, GroupKindRecord):
-            # A record of a kind that no machine here knows is left alone, as it is in the log.
+            # A record of an unknown kind is not replayed and stays in the log.
             name = type(record.key).__name__
             if name.startswith("StreamsGroup"):
                 self._streams_replay.replay(record)
@@ -234,7 +235,7 @@ class GroupMachine:
             self.share.on_metadata(delta)
 
     def on_unloaded(self) -> GroupDecision:
-        """Another broker leads now: whoever waits here must look for it."""
+        """A different broker leads now: waiting clients must look for the new coordinator."""
         draft = Draft()
         error = KafkaError(ErrorCode.NOT_COORDINATOR)
         for group in self._classic_groups():

@@ -104,7 +104,7 @@ class OffsetRequests:
     # Fetch
 
     def fetch(self, request: OffsetFetchRequestGroup, waiter: Waiter, *, require_stable: bool) -> GroupDecision:
-        """`topics` of None asks for all; a group that nobody knows has no offsets, which is not an error."""
+        """`topics` of None asks for all topics. A group that does not exist has no offsets, which is not an error."""
         group = self._context.groups.get(request.group_id)
         if group is not None:
             group.validate_offset_fetch(request.member_id, request.member_epoch)

@@ -23,7 +23,7 @@ from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import new_uuid, uuid_to_str
 
 _MAX_TIMINGS = 10_000
-"""Groups whose timings are remembered; they are cheap to compute anew."""
+"""The limit of remembered group timings; computing the timings of a group again is cheap."""
 
 
 class OperationTimers(Protocol):
@@ -53,7 +53,7 @@ class ShardContext:
         """Of every shard of the node, since it started: classic groups that have settled, new epochs of the others."""
         self.groups: dict[str, Group] = {}
         self.image = MetadataImage()
-        """The committed metadata; the machine is told of each change."""
+        """The committed metadata; `on_metadata` replaces the image at each change."""
         self.image_version = 0
         """The metadata offset of the image."""
         self.new_topics_version = -1
@@ -97,7 +97,7 @@ class ShardContext:
         return uuid_to_str(new_uuid(self.random.token_bytes))
 
     def new_member_id(self, prefix: str) -> str:
-        """The client id (or the instance id) and a random UUID: who reads a list of members can tell them apart."""
+        """The client id (or the instance id) and a random UUID: a reader of a list of members recognises the client."""
         return f"{prefix}-{uuid.UUID(bytes=self.random.token_bytes(16), version=4)}"
 
 

@@ -1,6 +1,6 @@
-"""One number for the topics that a group reads: it changes when one of them appears, goes, grows or moves racks.
+"""One hash for the topics of a group: it changes when a topic appears, disappears, grows or moves racks.
 
-Kept in the group's record, so that a coordinator that takes over sees at once whether it missed a change (KIP-1101).
+The group's record stores the hash, so that a new coordinator notices a change that it missed (KIP-1101).
 """
 
 from __future__ import annotations

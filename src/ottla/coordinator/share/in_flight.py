@@ -1,8 +1,8 @@
-"""A share-partition in its leader's memory: which records are with whom, how often they were delivered, what is done.
+"""A share-partition in its leader's memory: which member has which records, how often they were delivered.
 
-No I/O. A record is acquired by one member at a time; an acknowledgement makes a `Change` that counts once it is written
-down (`commit`) and is undone when it could not be (`roll_back`). The start offset only moves forward, over records that
-nobody will get any more. What was delivered `delivery_count_limit` times and comes back is archived.
+No I/O. One member at a time acquires a record. An acknowledgement makes a `StateChange`, which counts once it is
+written (`commit`); a failed write undoes the change (`roll_back`). The start offset only moves forward, over records
+that no member will get any more. A record that comes back after `delivery_count_limit` deliveries is archived.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LONE_LAST_DELIVERY_FROM = 3
 
 
 class InFlightLimits(NamedTuple):
-    """What the group's settings say now."""
+    """The current settings of the group."""
 
     delivery_count_limit: int
     max_record_locks: int
@@ -299,7 +299,7 @@ class InFlight:
         self._runs.join_neighbours()
 
     def roll_back(self, change: StateChange) -> None:
-        """It could not be: whoever had the records has them still, until the lock ends."""
+        """The write failed: the member keeps the records until the lock ends."""
         for run in self._changed(change):
             run.state, run.member_id = RecordState.ACQUIRED, run.owner_before
             run.change = None

@@ -1,8 +1,8 @@
 """The share machine: the share-partitions of one partition of `__share_group_state`.
 
-Requests decide; only `replay` changes what is known. The state epoch tells an old group's state from the one that
-took its id, the leader epoch an old leader of the topic's partition from the new: whoever comes with a smaller one is
-refused. One share-partition at a time: a request for several is several events.
+Requests decide; only `replay` changes the state. A smaller state epoch belongs to an older group with the same id, and
+a smaller leader epoch to an older leader of the topic's partition: both are refused. A request for several
+share-partitions is an event for each of them.
 """
 
 from __future__ import annotations

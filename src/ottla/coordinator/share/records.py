@@ -1,7 +1,7 @@
 """The records of `__share_group_state`, as Kafka 4.3 writes them: a snapshot of a share-partition, and updates to it.
 
-A key is its record type (int16) and the generated key message; a value its version (int16) and the generated value.
-A snapshot without a value deletes the share-partition. A type that nobody here knows is skipped (`decode` gives None).
+A key is its record type (int16) and the generated key message; a value its version (int16) and the generated value. A
+snapshot without a value deletes the share-partition. A record of an unknown type is skipped (`decode` returns None).
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class Run:
         self.member_id = member_id
         """Who has it, while it is acquired."""
         self.deadline_ms = deadline_ms
-        """When the lock of whoever has it ends, by the monotonic clock."""
+        """When the lock of the member ends, by the monotonic clock."""
         self.change: object | None = None
         self.owner_before: str | None = None
 

@@ -27,7 +27,7 @@ log = get_logger(__name__)
 TimedOperation = Callable[[], TransactionDecision]
 
 _FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
-"""Somebody else speaks for this id by now: there is nothing left to complete here."""
+"""A newer producer or coordinator owns this transactional id: there is nothing to complete here."""
 
 
 class TransactionTimers(Protocol):

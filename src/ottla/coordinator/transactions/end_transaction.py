@@ -1,7 +1,7 @@
-"""EndTxn, and the aborts that nobody asked for: a producer that was fenced, a transaction past its timeout.
+"""EndTxn, and aborts without a request: a producer that was fenced, a transaction past its timeout.
 
-Since transactions v2 (KIP-890) every end bumps the epoch, so that a delayed EndTxn cannot end a later transaction; a
-retry is told from the next request by the epoch that it shows.
+Since transactions v2 (KIP-890) every end bumps the epoch, so that a delayed EndTxn cannot end a later transaction. The
+epoch of a request distinguishes a retry from the next request.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ class EndTransaction:
         rotated = _is_retry_after_rotation(metadata, request)
         if metadata.producer_id != request.producer_id and not rotated:
             raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        # An end without a bump left the epoch to whoever has it now: the one before is then a fenced producer's, not
-        # that of a lost answer, and must not be told the epoch of its successor.
+        # An end without a bump left the epoch to its current owner. The epoch before then belongs to a fenced producer,
+        # not to a producer that lost an answer, and must not get the epoch of its successor.
         bumped = metadata.bumps_epoch and metadata.producer_epoch == request.producer_epoch + 1
         retry = rotated or bumped
         if not self._is_valid_epoch(metadata, request, retry=retry):
@@ -136,7 +136,8 @@ class EndTransaction:
         return self._prepare(after, waiter)
 
     def _prepare(self, after: TransactionMetadata, waiter: Waiter) -> TransactionDecision:
-        """The outcome is certain once this record is committed; then the client hears, then the markers go out."""
+        """The outcome is certain once this record is committed: first the client gets its answer, then the markers are
+        sent."""
         completed = after.prepare_complete(after.last_update_ms)
         response = Ended(completed.producer_id, completed.producer_epoch)
         answers = [

@@ -1,4 +1,4 @@
-"""InitProducerId: a producer takes over a transactional id and fences whoever had it before."""
+"""InitProducerId: a producer becomes the owner of a transactional id and fences the earlier producer."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The transaction machine: everything that one shard of the transaction coordinator knows and decides.
+"""The transaction machine: the state and the decisions of one shard of the transaction coordinator.
 
-Every method that takes a waiter decides (records and answers); `replay` alone changes what is durable, on the live
-path right after the append and on load for the whole log; both end in the same state.
+The parts decide: their methods with a waiter return records and answers. Only `replay` changes durable state: on the
+live path right after the append, on load for the whole log. Both paths end in the same state.
 """
 
 from __future__ import annotations

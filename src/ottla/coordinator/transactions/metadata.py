@@ -37,7 +37,7 @@ class TransactionMetadata:
     producer_id: ProducerId
     previous_producer_id: ProducerId = NO_PRODUCER_ID
     next_producer_id: ProducerId = NO_PRODUCER_ID
-    """Takes over when the transaction is complete: the epochs of `producer_id` are used up."""
+    """The next producer id, used once the transaction is complete: the epochs of `producer_id` are used up."""
     producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
     last_producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
     """The epoch before the last bump that a client asked for. Not in the log: a restart forgets it."""
@@ -78,7 +78,7 @@ class TransactionMetadata:
             if self.producer_epoch in (NO_PRODUCER_EPOCH, expected_epoch):
                 last_epoch = self.producer_epoch
             elif expected_epoch == self.last_producer_epoch:
-                # It did not hear the answer to its first request.
+                # The producer did not get the answer to its first request.
                 epoch, last_epoch = self.producer_epoch, self.last_producer_epoch
             else:
                 raise KafkaError(ErrorCode.PRODUCER_FENCED)
@@ -123,7 +123,10 @@ class TransactionMetadata:
         next_producer_id: ProducerId = NO_PRODUCER_ID,
         fence: bool = False,
     ) -> TransactionMetadata:
-        """Into PrepareCommit or PrepareAbort. `fence`: nobody asked; whoever held the epoch must not use it again."""
+        """Into PrepareCommit or PrepareAbort.
+
+        `fence`: the coordinator aborts, and the producer must not use its epoch again.
+        """
         epoch, last_epoch = self.producer_epoch, self.last_producer_epoch
         if transaction_version >= EPOCH_BUMP_VERSION:
             epoch, last_epoch = min(epoch + 1, MAX_EPOCH), epoch

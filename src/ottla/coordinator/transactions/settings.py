@@ -8,7 +8,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionCoordinatorSettings:
-    """Each field is the broker property of the same name with dots for underscores, unless its comment says else."""
+    """Each field is the broker property of the same name with dots for underscores, unless its comment names a
+    different one."""
 
     transaction_max_timeout_ms: int = 900_000
     transaction_state_log_load_buffer_size: int = 5 * 1024 * 1024

@@ -180,7 +180,7 @@ class ClassicGroup(Group):
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def park_join(self, member: Member, waiter: Waiter) -> Waiter | None:
-        """Keep the waiter until the join phase ends; the one it takes the place of is given back."""
+        """Keep the waiter until the join phase ends; returns the member's earlier waiter, if there was one."""
         earlier = self.take_join_waiter(member)
         member.join_waiter = waiter
         self._awaiting_join += 1

@@ -1,4 +1,4 @@
-"""A classic group as its record, and back. The only place that knows which fields of a group are durable."""
+"""A classic group as its record, and back. Only this module decides which fields of a group are durable."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def group_from_record(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
     group = ClassicGroup(group_id, state, timestamp_ms)
     group.generation_id = value.generation
     group.protocol_type = value.protocol_type or None
-    # No generation with members is without a protocol; a record that says so means the members' only one (`_member`).
+    # Every generation with members has a protocol. A record without a protocol means the only protocol of its members
+    # (`_member`).
     group.protocol_name = (value.protocol or "") if value.members else value.protocol
     group.leader_id = value.leader
     for metadata in value.members:

@@ -1,9 +1,9 @@
-"""JoinGroup: who may enter, under which member id, and whether that begins a rebalance.
+"""JoinGroup: which client may enter, under which member id, and whether the join begins a rebalance.
 
-The group exists when a request comes here (`GroupMachine.create_group` is an event of its own), except for a member
-id that some earlier group gave out. A dynamic member of JoinGroup v4 or later first gets an id and must come back
-with it (KIP-394). A static member that returns with no id takes over the place of its instance id and fences whoever
-still uses the old one; when that changes nothing for the group there is no rebalance (KIP-345, KIP-814).
+The group exists when a request comes here (`GroupMachine.create_group` is an event of its own). The exception is a
+member id that an earlier group gave out. A dynamic member of JoinGroup v4 or later first gets an id and must join again
+with that id (KIP-394). A static member without an id replaces the member with the same instance id and fences the old
+member id. When the group does not change by that, there is no rebalance (KIP-345, KIP-814).
 """
 
 from __future__ import annotations
@@ -192,12 +192,16 @@ class Join:
     def _park(group: ClassicGroup, member: Member, waiter: Waiter, draft: Draft) -> None:
         earlier = group.park_join(member, waiter)
         if earlier is not None:
-            # The same member asks again: one parked request for each member, the older one is told to retry.
+            # The same member asks again. A member has one parked request: the older request is answered with a
+            # retriable error.
             draft.answer(earlier, _refused(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS))
 
 
 def _rejoined_static(group: ClassicGroup, member: Member, former_leader: str | None, version: int) -> JoinGroupResponse:
-    """Before v9 a returning leader is told that its old self leads, lest it assign anew and nobody else know."""
+    """Before v9 a returning leader gets its old member id as the leader's id.
+
+    With its new id the client would assign again, and the other members would not get that assignment.
+    """
     if version >= _SKIP_ASSIGNMENT_FROM:
         return joined(group, member, skip_assignment=group.leader_id == member.member_id)
     response = joined(group, member)

@@ -1,4 +1,4 @@
-"""Heartbeat and LeaveGroup: members that say they live, and members that say they go."""
+"""Heartbeat and LeaveGroup: members that are alive, and members that leave."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The two phases of a rebalance and the timers that end them.
 
 All transitions to PreparingRebalance and CompletingRebalance happen here. A phase ends when every member has come or
-when its timer rings: who did not come is removed, except static members in the join phase, which keep their place
+when its timer ends. Members that did not come are removed. Static members that miss the join phase keep their place
 until their session ends.
 """
 
@@ -127,7 +127,7 @@ class Rebalance:
     # The sync phase
 
     def _interrupt_sync(self, group: ClassicGroup, draft: Draft) -> None:
-        """Whoever waits for an assignment of this generation will not get one: rejoin."""
+        """Parked SyncGroup requests of this generation get no assignment: their members must join again."""
         for member in group.members.values():
             member.assignment = EMPTY_ASSIGNMENT
             self.answer_sync(group, member, draft, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
@@ -174,7 +174,7 @@ class Rebalance:
         self._context.timers.cancel(session_key(group.group_id, member_id))
 
     def remove_member(self, group: ClassicGroup, member: Member, draft: Draft) -> None:
-        """Remove a member; a request of it that is parked here is told to begin anew."""
+        """Remove a member; a parked request of the member is answered with UNKNOWN_MEMBER_ID."""
         unknown = ErrorCode.UNKNOWN_MEMBER_ID
         waiter = group.take_join_waiter(member)
         if waiter is not None:

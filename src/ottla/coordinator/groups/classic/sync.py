@@ -1,6 +1,6 @@
-"""SyncGroup: the leader brings the assignment, everybody takes theirs.
+"""SyncGroup: the leader sends the assignment, and every member receives its own part.
 
-The leader's assignment is the one thing of a generation that is written down: with its record the group is Stable.
+The leader's assignment is the only durable part of a generation: the group is Stable once the record is replayed.
 """
 
 from __future__ import annotations

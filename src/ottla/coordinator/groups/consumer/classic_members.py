@@ -1,8 +1,8 @@
 """JoinGroup, SyncGroup, Heartbeat and LeaveGroup of classic members that live in a consumer group.
 
-They see a generation where the others see a member epoch: the coordinator assigns, so that a join is answered at once
-and nobody leads. A member that must move on is told so by its heartbeat (REBALANCE_IN_PROGRESS) and has its rebalance
-timeout to join again and then to sync.
+Classic members see a generation where other members see a member epoch. The coordinator assigns, so that a join is
+answered at once and no member leads. A member that must move on gets REBALANCE_IN_PROGRESS for its heartbeat. The
+member then has its rebalance timeout to join again and to sync.
 """
 
 from __future__ import annotations
@@ -231,7 +231,10 @@ def _must_rejoin(group: ConsumerGroup, member: ConsumerMember) -> bool:
 
 
 def _waits(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Does somebody still have what this member should get? A static member that is away (epoch -2) has it too."""
+    """Whether a different member still owns a partition of this member's target.
+
+    A static member that is away (epoch -2) counts.
+    """
     for topic_id, partitions in group.targets.get(member.member_id, {}).items():
         for partition in partitions - member.assigned.get(topic_id, {}).keys():
             if not group.is_free(topic_id, partition):

@@ -1,6 +1,7 @@
-"""The embedded consumer protocol: what classic members write into their subscriptions and assignments.
+"""The embedded consumer protocol: the bytes of subscriptions and assignments of classic members.
 
-A classic member in a consumer group says with it what it wants and owns, and reads from it what it got.
+A classic member in a consumer group sends its subscription and owned partitions in it, and receives its assignment in
+it.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def read_version(data: bytes) -> int:
 
 
 def version_or_first(metadata: bytes) -> int:
-    """Of the assignment for a member that has this to say: only its first protocol's metadata was ever looked at."""
+    """The version of the assignment for a member with this metadata: only the metadata of the first protocol counts."""
     try:
         return read_version(metadata)
     except DecodeError:

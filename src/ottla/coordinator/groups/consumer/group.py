@@ -86,7 +86,8 @@ class ConsumerGroup(AssignedGroup[ConsumerMember, TargetPartitions]):
         return self.targets.get(member_id, NO_TARGET)
 
     def owner_epoch(self, topic_id: Uuid, partition: int) -> int:
-        """The member epoch of whoever still has the partition (-2: a static member that is away); -1 when it is free."""
+        """The member epoch of the partition's owner (-2: a static member that is away); -1 when the partition is
+        free."""
         return self._owners.get(topic_id, {}).get(partition, _UNOWNED)
 
     def is_free(self, topic_id: Uuid, partition: int) -> bool:

@@ -1,7 +1,8 @@
 """ConsumerGroupHeartbeat: join, stay, follow the assignment and leave, all in one request (KIP-848).
 
-Epoch 0 joins, -1 leaves, -2 leaves for a while (a static member keeps its place). A member whose epoch is not the
-coordinator's must give up all it has and begin anew, unless only an answer was lost.
+Epoch 0 joins, -1 leaves, -2 leaves for a while (a static member keeps its place). A member whose epoch differs from the
+coordinator's must give up all its partitions and join again. The exception is a member that only missed the last
+answer.
 """
 
 from __future__ import annotations
@@ -219,7 +220,8 @@ def _owned(request: ConsumerGroupHeartbeatRequest) -> OwnedPartitions | None:
 
 
 def _updated(member: ConsumerMember, caller: Caller, request: ConsumerGroupHeartbeatRequest) -> ConsumerMember:
-    """The member with what the request says anew; most heartbeats say nothing, and the member itself is given back."""
+    """The member with the changed fields of the request; the same object when nothing changed, as in most
+    heartbeats."""
     changes: dict[str, object] = {}
     if request.instance_id is not None and request.instance_id != member.instance_id:
         changes["instance_id"] = request.instance_id
@@ -243,7 +245,8 @@ def _updated(member: ConsumerMember, caller: Caller, request: ConsumerGroupHeart
 
 
 def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """A client that says everything has forgotten what it knew, or is told to: it gets everything back."""
+    """A client sends its full state after it has lost its session or an answer: the response has the whole
+    assignment."""
     subscribes = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
     return request.rebalance_timeout_ms != -1 and subscribes and request.topic_partitions is not None
 

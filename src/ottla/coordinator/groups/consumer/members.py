@@ -31,7 +31,7 @@ class ConsumerMemberState(IntEnum):
 
     @classmethod
     def read(cls, value: int) -> ConsumerMemberState:
-        """A state of a later Kafka: the member must begin anew."""
+        """A state of a later version of Kafka: the member must join again."""
         return cls(value) if value in _MEMBER_STATES else cls.UNKNOWN
 
 

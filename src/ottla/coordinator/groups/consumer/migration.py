@@ -70,7 +70,8 @@ class Migration:
         return records
 
     def release(self, classic: ClassicGroup, draft: Draft) -> None:
-        """Whoever waits in the classic group must ask again; its timers belong to nobody now."""
+        """Refuse the parked requests of the classic group, so that their members ask again, and cancel the group's
+        timers."""
         code = ErrorCode.REBALANCE_IN_PROGRESS
         for member in classic.members.values():
             # Its session may have ended unnoticed while it waited, and the upgrade may still be refused.

@@ -112,7 +112,7 @@ class ConsumerRebalance:
         return updated
 
     def replace_static(self, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember, draft: Draft) -> None:
-        """`new` takes the place, the target and the partitions of `old`, under its own member id."""
+        """Give `new` the place, the target and the partitions of `old`, under the member id of `new`."""
         draft.records += member_tombstones(group.group_id, old.member_id)
         draft.records.append(member_record(group.group_id, new))
         draft.records.append(target_record(group.group_id, new.member_id, group.targets.get(old.member_id, {})))

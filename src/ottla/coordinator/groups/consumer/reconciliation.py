@@ -1,8 +1,8 @@
-"""Bringing one member from what it has to what it should have (KIP-848), one heartbeat at a time.
+"""Moves one member from its current to its target partitions (KIP-848), one heartbeat at a time.
 
-A member first gives up what it must (UNREVOKED_PARTITIONS, at its old epoch); then it moves to the target's epoch and
-gets what is free; what another member has not given up yet it waits for (UNRELEASED_PARTITIONS). A partition is given
-only when nobody has it, which is all that keeps two members from owning it at once.
+A member first gives up partitions (UNREVOKED_PARTITIONS, at its old epoch). Then the member moves to the target's epoch
+and gets the free partitions. The member waits for partitions that their owners have not given up yet
+(UNRELEASED_PARTITIONS). A partition is assigned only when no member owns it: this rule alone prevents two owners.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ _NOTHING: dict[int, int] = {}
 
 
 class ConsumerReconciliation:
-    """One member against one target. `owned` is what the member says it has; None when it does not say."""
+    """One member against one target.
+
+    `owned` is what the member reports as owned; None when the request has no such field.
+    """
 
     def __init__(
         self,
@@ -110,7 +113,7 @@ class ConsumerReconciliation:
         return replace(member, previous_member_epoch=member.member_epoch, assigned=assigned)
 
     def _owns(self, partitions: AssignedPartitions) -> bool:
-        """Does the member still have any of these? One that does not say what it has may."""
+        """Whether the member may still own any of these: a member that does not report its partitions may."""
         if self._owned is None:
             return True
         return any(not owned.isdisjoint(partitions.get(topic_id, ())) for topic_id, owned in self._owned.items())

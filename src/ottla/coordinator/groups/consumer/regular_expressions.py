@@ -148,7 +148,7 @@ class Resolution:
             try:
                 pattern = Pattern(regex)
             except PatternError as error:
-                # A record of a server that takes more than we do: it matches nothing here.
+                # A record of a server that accepts more expressions than this one: the expression matches nothing here.
                 log.warning("expression.invalid", expression=regex, reason=str(error))
                 self.topics[regex] = frozenset()
                 continue

@@ -59,7 +59,7 @@ class Subscriptions:
     # For decisions
 
     def changed(self, old: ConsumerMember | None, new: ConsumerMember | None) -> Subscriptions:
-        """As they will be when `new` takes the place of `old`."""
+        """The subscriptions after `new` has replaced `old`."""
         after = self._copy()
         after.replace(old, new)
         regex = old.subscribed_topic_regex if old is not None else None

@@ -52,7 +52,8 @@ def _spread(
             if reader not in held[place]:
                 held[place].append(reader)
                 assigned[reader].append(place)
-                # Whoever got one goes to the end, or out when it has enough.
+                # A reader that got a place goes to the end of the queue, or leaves the queue when the reader has
+                # enough.
                 unfilled.remove(reader)
                 if len(assigned[reader]) < desired[reader]:
                     unfilled.append(reader)

@@ -1,7 +1,7 @@
-"""Requests of share groups that need the share coordinator too: event of the group, question, event of the group.
+"""Requests of share groups that need the share coordinator: an event of the group, a request, an event of the group.
 
-The group's first event writes down what is going to happen, so that a coordinator that dies in between leaves a trace
-that the next one takes up.
+The group's first event writes a record of the planned change. A coordinator that dies between the two events leaves
+that record, and the next coordinator continues from the record.
 """
 
 from __future__ import annotations
@@ -90,7 +90,10 @@ class ShareCoordination:
         self._shards.run(request.group_id, lambda machine: machine.share.offsets.alter(request, answered), answered)
 
     def _initialize(self, request: StateRequest, done: Callable[[Errors], None]) -> None:
-        """Ask for every partition; the group hears of the outcome. One that fails fails all: they are asked again."""
+        """Initialize the state of every partition, then run an event of the group with the outcome.
+
+        One failure fails the whole request: the next heartbeat asks for all partitions again.
+        """
         group_id = request.group_id
         partitions = {topic_id: frozenset(offsets) for topic_id, offsets in request.start_offsets.items()}
 

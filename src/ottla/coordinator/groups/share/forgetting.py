@@ -1,7 +1,7 @@
-"""Deleted topics leave the share groups that know them.
+"""Removes deleted topics from share groups.
 
-The ids are kept until the records are in the log: a topic id that stays in a group would have its members assigned anew
-with every heartbeat, because no member can have the partitions of a topic that is not there.
+The ids stay queued until the records are in the log. No member can own partitions of a deleted topic. A group that
+still had such a topic would therefore compute a new assignment with every heartbeat.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ShareForgetting:
         self._context.timers.schedule(FORGET_KEY, 0, self.forget)
 
     def forget(self) -> GroupDecision:
-        """Until no group knows the topics: a record that could not be written is made again."""
+        """Runs until no group has the topics: a refused record is made again."""
         draft = Draft()
         for group in self._context.groups.values():
             record = forgotten_record(group, self._deleted, self._context) if isinstance(group, ShareGroup) else None

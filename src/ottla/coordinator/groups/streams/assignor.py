@@ -1,8 +1,8 @@
-"""The sticky assignor of Kafka 4.3: tasks stay where they are, as far as every member then has its share.
+"""The sticky assignor of Kafka 4.3: tasks stay with their members, as far as every member then has its share.
 
-Active tasks go back to who had them, then to who had their standby, then to the process with the least load; standby
-tasks to another process than the active one. Where Kafka walks a Java map or a Java heap, so does this, so that both
-servers give the same member the same tasks. Warm-up tasks are not handed out by 4.3.
+An active task goes back to its last owner, then to a member with its standby, then to the process with the least load.
+A standby task goes to a process that does not have the active task. Java's maps and heaps are walked in Java's order,
+so that both servers assign the same tasks to the same member. Kafka 4.3 assigns no warm-up tasks.
 """
 
 from __future__ import annotations

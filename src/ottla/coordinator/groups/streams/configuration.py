@@ -1,6 +1,6 @@
-"""A topology held against the topics of the cluster: its tasks, and the internal topics that are still missing.
+"""A topology compared with the topics of the cluster: its tasks, and its missing internal topics.
 
-Not durable: a pure function of the topology and the metadata, computed anew when either changed.
+Not durable: a pure function of the topology and the metadata, computed again when the topology or the metadata changed.
 """
 
 from __future__ import annotations

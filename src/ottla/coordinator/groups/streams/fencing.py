@@ -25,7 +25,10 @@ class StreamsFencing:
         self._context = context
 
     def fence(self, group: StreamsGroup, member: StreamsMember, draft: Draft) -> None:
-        """The member is out; the group moves on, and hands out its tasks with somebody's next heartbeat."""
+        """Remove the member.
+
+        The group gets a new epoch, and the next heartbeat of any member assigns the tasks again.
+        """
         draft.records += member_tombstones(group.group_id, member.member_id)
         draft.records.append(
             group_record(

@@ -1,8 +1,8 @@
 """StreamsGroupHeartbeat: join with a topology, stay, follow the assignment and leave, all in one request (KIP-1071).
 
-Epoch 0 joins, -1 leaves. A member whose epoch is not the coordinator's must give up all it has and begin anew, unless
-only an answer was lost. Everything here decides; the records that it drafts make the change, and what is not durable
-is set at the end, so that it is right even when the records are refused.
+Epoch 0 joins, -1 leaves. A member whose epoch differs from the coordinator's must give up all its tasks and join again,
+unless the member only missed the last answer. Everything here decides, and the drafted records make the change. State
+that is not durable is set at the end, so that it stays correct when the log refuses the records.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def _owned(request: StreamsGroupHeartbeatRequest) -> TargetTasks | None:
 
 
 def _updated(member: StreamsMember, caller: Caller, request: StreamsGroupHeartbeatRequest) -> StreamsMember:
-    """The member with what the request says anew; most heartbeats say nothing."""
+    """The member with the changed fields of the request; most heartbeats change nothing."""
     changes: dict[str, object] = {"client_id": caller.client_id, "client_host": caller.client_host}
     if request.rack_id is not None:
         changes["rack_id"] = request.rack_id

@@ -21,7 +21,7 @@ class StreamsMemberState(IntEnum):
 
     @classmethod
     def read(cls, value: int) -> StreamsMemberState:
-        """A state of a later Kafka: the member must begin anew."""
+        """A state of a later version of Kafka: the member must join again."""
         return cls(value) if value in _MEMBER_STATES else cls.UNKNOWN
 
 

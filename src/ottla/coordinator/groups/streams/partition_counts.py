@@ -1,7 +1,8 @@
 """How many partitions the internal topics of a topology need.
 
-A repartition topic has as many as its topology says, else as many as the largest source of the subtopology that
-writes it; topics that are joined (a copartition group) have as many as each other; a changelog has one for each task.
+A repartition topic has the count of its topology. Without such a count, the topic has as many partitions as the largest
+source of the subtopology that writes to the topic. Joined topics (a copartition group) have the same count. A changelog
+has a partition for each task.
 """
 
 from __future__ import annotations

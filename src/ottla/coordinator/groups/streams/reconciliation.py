@@ -1,8 +1,8 @@
-"""Bringing one member from the tasks it has to those it should have, one heartbeat at a time.
+"""Moves one member from its current to its target tasks, one heartbeat at a time.
 
-A member first gives up what it must (UNREVOKED_TASKS); then it moves to the target's epoch and gets what is free; what
-another one has not given up yet it waits for (UNRELEASED_TASKS). An active task is given only when nobody has it, and
-no task while the member's own process still has it in another role.
+A member first gives up tasks (UNREVOKED_TASKS). Then the member moves to the target's epoch and gets the free tasks.
+The member waits for tasks that their owners have not given up yet (UNRELEASED_TASKS). An active task is assigned only
+when no member has it. No task is assigned while the member's own process still has the task in a different role.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ class _Difference(NamedTuple):
 
 
 class StreamsReconciliation:
-    """One member against one target. `owned` is what the member says it has; None when it does not say."""
+    """One member against one target.
+
+    `owned` is what the member reports as owned; None when the request has no such field.
+    """
 
     def __init__(
         self, member: StreamsMember, target: StreamsTarget, owned: TargetTasks | None, owners: TaskOwners

@@ -29,7 +29,7 @@ class StreamsTopology:
         }
 
     def __eq__(self, other: object) -> bool:
-        """The order of the subtopologies says nothing."""
+        """The order of the subtopologies does not count."""
         if not isinstance(other, StreamsTopology):
             return NotImplemented
         return self.epoch == other.epoch and self.subtopologies == other.subtopologies

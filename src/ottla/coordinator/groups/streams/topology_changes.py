@@ -1,7 +1,7 @@
-"""What a heartbeat does to a group's topology and epoch: initialise the one, move the other on.
+"""What a heartbeat changes of a group's topology and epoch: initialises the topology, moves the epoch.
 
-The group's epoch moves when a member came or changed, when topics of the topology changed, when the topology became
-valid or stopped being so, and when the settings that an assignment depends on changed.
+The group's epoch moves when a member joined or changed, or when topics of the topology changed. The epoch also moves
+when the topology became valid or invalid, and when settings of the assignment changed.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class TopologyChanges:
 
 
 def validate_tasks(subtopologies: Mapping[str, ConfiguredSubtopology], owned: TargetTasks | None) -> None:
-    """KafkaError when the member says that it owns a task that the topology does not have."""
+    """Raises KafkaError when the member reports a task that the topology does not have."""
     for tasks in owned or ():
         for subtopology, partitions in tasks.items():
             configured = subtopologies.get(subtopology)
