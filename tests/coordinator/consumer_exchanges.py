@@ -57,7 +57,7 @@ def beating(
 
 
 class Members:
-    """The members of one group on both servers: each beats with the epoch and the partitions it was last told."""
+    """The members of one group on both servers: each beats with the epoch and the partitions of its last answer."""
 
     def __init__(self, pair: Pair, group: str, version: int) -> None:
         self.pair = pair
@@ -68,7 +68,7 @@ class Members:
         return self._send(member, beating(self.group, member, 0, topics, **options))
 
     def beat(self, member: str, topics: list[str] | None = None, **options: Any) -> Answers:
-        """With its own epoch; it owns what it was told to."""
+        """With the member's own epoch; the member owns the partitions of its last assignment."""
 
         def request(side: Side) -> ConsumerGroupHeartbeatRequest:
             member_memory = side.memory[self._key(member)]
@@ -114,7 +114,7 @@ class Members:
 
 
 def topic_on(pair: Pair, name: str, partitions: int) -> str:
-    """A topic that the coordinators know too: they hear of it a moment after the partitions do."""
+    """A topic that the coordinators have seen too: they see a new topic a moment after the partitions do."""
     pair.create(name, partitions)
     pair.settle()
     return name
@@ -189,7 +189,7 @@ def join_and_rebalance(pair: Pair, version: int) -> None:
     members.join("two", [topic])
     members.describe()
     members.beat_silently("two")
-    members.beat_silently("one")  # is told to give up
+    members.beat_silently("one")  # must give up
     members.describe()
     members.beat_silently("two")  # must still wait
     members.beat("one")  # has given up
@@ -272,7 +272,8 @@ def static_members(pair: Pair, version: int) -> None:
 
 @exchange(ConsumerGroupHeartbeatRequest, versions=range(1, 2))
 def a_lost_answer(pair: Pair, version: int) -> None:
-    """A member that did not hear of its new epoch says the old one again, with what it owned then."""
+    """A member that missed the answer with its new epoch sends the old epoch again, with the partitions of that
+    time."""
     members = members_of(pair, version)
     topic = topic_on(pair, pair.name("t"), 4)
     members.join("one", [topic])
@@ -290,7 +291,7 @@ def a_lost_answer(pair: Pair, version: int) -> None:
 
 @exchange(ConsumerGroupHeartbeatRequest, versions=range(1, 2))
 def full_heartbeats(pair: Pair, version: int) -> None:
-    """Who says everything is told everything."""
+    """A member that sends its full state gets the whole assignment."""
     members = members_of(pair, version)
     topic = topic_on(pair, pair.name("t"), 3)
     members.join("one", [topic], rack_id="r1")

@@ -2,8 +2,8 @@
 
 topic t 4                   a topic with four partitions (again with more: it grows); drop-topic t
 A enter g topics=t          the first heartbeat; also regex= instance= assignor= rebalance=
-A beat g                    a heartbeat that says only its epoch (epoch= says another)
-A has g                     one that says what it owns: all that it was told to (owned=t0,t1 says else)
+A beat g                    a heartbeat with only its epoch (epoch= sets a different epoch)
+A has g                     a heartbeat with the owned partitions: those of the last answer (or owned=t0,t1)
 A exit g, A pause g         leaves; leaves for a while (a static member)
 show g                      the group: epochs, and each member's epoch, state and partitions
 """

@@ -1,8 +1,7 @@
 """Every event of a shard is rehearsed: decided once and dropped, as if the log had refused its records.
 
-A decision that is dropped must leave no trace: what the machine knows, durable or not, is compared before and after, and
-so are its deadlines. Then the event runs for real. Property tests run as they are, with every one of their events
-rehearsed.
+A dropped decision must leave no trace. The state of the machine, durable or not, is compared before and after, and so
+are its deadlines. Then the event runs for real. Property tests run unchanged, with every event rehearsed.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ def rehearse(shard: Any, decide: Callable[[], Any], counts: Counter[str]) -> Non
         raise TraceOfARefusedEvent("a refused event left a trace:\n" + "\n".join(traces))
 
 
-# Classic groups change while they decide, as in Kafka: `failed_appends.txt` says what a refused event leaves of them.
+# Classic groups change while they decide, as in Kafka: `failed_appends.txt` shows what a refused event leaves of them.
 
 
 @contextmanager
@@ -145,7 +144,7 @@ def _topics(group: Any) -> Collection[str]:
     return frozenset() if group.topology is None else group.topology.required_topics
 
 
-# What a machine knows, as plain values
+# The state of a machine, as plain values
 
 _DERIVED = ("refresh_due", "configured", "configured_hash", "endpoint_epoch")
 """The epoch of the endpoints is no state: each change of it makes members ask again, one too many does no harm."""

@@ -50,12 +50,14 @@ MEMBER = "AAAAAAAAAAAAAAAAAAAAAA"
 OTHER = "BBBBBBBBBBBBBBBBBBBBBB"
 NOWHERE = Uuid(bytes(range(100, 116)))
 NOT_YET = (14, 15, 16)
-"""What a coordinator says whose partition has just been elected and may still be loading."""
+"""The errors of a coordinator whose partition has just been elected and may still be loading."""
 UNTIL_THERE_MS = 20_000
 """For a fetch that finds records, where Apache Kafka must read the state of the partition first."""
 SOON_MS = 3_000
-"""For a fetch that finds what was released: it is there a moment after the answer that said so. Not longer, because
-Apache Kafka does not always wake whoever waits for it."""
+"""For a fetch of released records: they are there a moment after the answer to the release.
+
+Not longer, because Apache Kafka does not always wake a waiting fetch.
+"""
 
 
 def beating(
@@ -348,7 +350,7 @@ def share_fetch_refused(pair: Pair, version: int) -> None:
 
 @exchange(fetching.ShareFetchRequest)
 def share_deliveries(pair: Pair, version: int) -> None:
-    """Acquire, accept, release, reject and come back, with what DescribeShareGroupOffsets says of it."""
+    """Acquire, accept, release, reject and come back, with the answers of DescribeShareGroupOffsets."""
     group = group_on(pair, share_delivery_count_limit="2")
     topic = topic_on(pair, pair.name("t"), 1)
     fill(pair, topic, 10)

@@ -1,7 +1,7 @@
-"""Streams groups (KIP-1071): heartbeats with their epochs, tasks and statuses, and what each refuses.
+"""Streams groups (KIP-1071): heartbeats with their epochs, tasks and statuses, and the refusals.
 
-Every group sets its assignment interval and its initial delay to 0, so that what an answer holds does not depend on how
-fast the servers are; `assignment_delays` is about these two.
+Every group sets its assignment interval and its initial delay to 0: answers then do not depend on the speed of the
+servers. `assignment_delays` tests these two settings.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _TOPIC_RESOURCE = 2
 
 
 class Threads:
-    """The members of one group on both servers: each beats with the epoch and the tasks it was last told."""
+    """The members of one group on both servers: each beats with the epoch and the tasks of its last answer."""
 
     def __init__(self, pair: Pair, group: str) -> None:
         self.pair = pair
@@ -56,7 +56,7 @@ class Threads:
         return self._send(member, lambda _: _with(beating(self.group, member, 0, brought), options))
 
     def beat(self, member: str, **options: Any) -> Answers:
-        """With its own epoch; it has what it was told to."""
+        """With the member's own epoch; the member has the tasks of its last assignment."""
 
         def request(side: Side) -> StreamsGroupHeartbeatRequest:
             member_memory = side.memory[self._key(member)]
@@ -219,7 +219,7 @@ def word_count_comes_and_goes(pair: Pair, version: int) -> None:
     threads.join("two", brought)
     threads.describe()
     threads.beat_silently("two")
-    threads.beat_silently("one")  # is told to give up
+    threads.beat_silently("one")  # must give up
     threads.describe()
     threads.beat("two")  # must still wait
     threads.beat("one")  # has given up
@@ -341,7 +341,7 @@ def partition_counts_follow(pair: Pair, version: int) -> None:
 
 @exchange(StreamsGroupHeartbeatRequest)
 def creation_fails(pair: Pair, version: int) -> None:
-    """A setting that no topic has: the member is told, and the broker does not try again at once."""
+    """A setting that no topic has: the answer reports the error, and the broker does not try again at once."""
     threads = threads_of(pair)
     source = topic_on(pair, pair.name("t"), 1)
     threads.join("m", topology(subtopology("0", [source], changelogs=[internal(pair.name("log"), no_such="1")])))

@@ -61,7 +61,7 @@ def word_count(source: str, repartition: str, changelog: str) -> Topology:
 
 
 def beating(group: str, member: str, epoch: int, brought: Topology | None = None) -> StreamsGroupHeartbeatRequest:
-    """A heartbeat that says nothing but its epoch; the first one says all that it must."""
+    """A heartbeat with nothing but its epoch; the first heartbeat has all required fields."""
     joins = epoch == 0
     return StreamsGroupHeartbeatRequest(
         group_id=group,

@@ -1,9 +1,9 @@
 """Transcripts of streams groups: the verbs of KIP-1071 beside those of `consumer_transcript` for topics and settings.
 
 A start g                   the first heartbeat of a word count: `lines` -> `again` (repartition) -> a store (`log`);
-                            process= says which process the thread is of (its own), endpoint=host:port
-A beat g                    a heartbeat that says only its epoch (epoch= says another; shutdown=1 asks for the end)
-A has g                     one that says what it has: all that it was told to (owned=0_0,1_1 says else)
+                            process= sets the process of the thread (default: its own), endpoint=host:port
+A beat g                    a heartbeat with only its epoch (epoch= sets a different epoch; shutdown=1 asks for the end)
+A has g                     a heartbeat with the owned tasks: those of the last answer (or owned=0_0,1_1)
 A exit g                    leaves
 show g                      the group: epochs, and each member's epoch, state and tasks; standby tasks in brackets
 """

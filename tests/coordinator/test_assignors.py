@@ -23,7 +23,7 @@ def spec(subscriptions: list[frozenset[Uuid]], sizes: dict[Uuid, int], before: A
 
 
 def check(group: GroupSpec, assignment: Assignment) -> None:
-    """Each partition of each topic that somebody wants has exactly one owner, who wants it."""
+    """Each partition of each subscribed topic has exactly one owner, which subscribes to the topic."""
     seen: dict[tuple[Uuid, int], str] = {}
     for member_id, topics in assignment.items():
         for topic_id, partitions in topics.items():

@@ -1,7 +1,7 @@
 """Consumer groups under random joins, leaves, deaths, changes of topics and protocols, and restarts by replay.
 
-What always holds: no partition has two owners, as the coordinator sees it and as the clients do; what a member has, it
-wants; and the log alone, replayed into a new machine, gives the same group.
+Invariants: no partition has two owners, neither in the coordinator nor among the clients. A member subscribes to all
+that it owns. The log alone, replayed into a new machine, gives the same group.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MUST_BEGIN_ANEW = (
 
 
 class Client:
-    """A consumer as clients are: it has what it was told, until it has said that it gave it up."""
+    """A consumer like a real client: it owns its assigned partitions until it has reported that it gave them up."""
 
     def __init__(self, number: int, instance: str | None, *, classic: bool) -> None:
         self.name = f"c{number}"
@@ -52,7 +52,7 @@ class Client:
         self.reported: dict[Uuid, set[int]] | None = None
         """The assignment of the last answer, which it follows with its next request."""
 
-    def begin_anew(self) -> None:
+    def start_over(self) -> None:
         self.epoch = 0
         self.owned, self.reported = {}, None
         if self.classic:
@@ -119,7 +119,7 @@ class ConsumerGroups(RuleBasedStateMachine):
         def on_answer(response: Any) -> None:
             if isinstance(response, KafkaError):
                 if response.code in MUST_BEGIN_ANEW:
-                    client.begin_anew()
+                    client.start_over()
                 return
             client.epoch = response.member_epoch
             if response.assignment is not None:
@@ -138,7 +138,7 @@ class ConsumerGroups(RuleBasedStateMachine):
             epoch = -2 if for_a_while and client.instance is not None else -1
             request = ConsumerGroupHeartbeatRequest(GROUP, client.member_id, epoch, client.instance, None)
             self.world.coordinator.consumer_heartbeat(Caller(client.name, "/host", 1), request, lambda _: None)
-        client.begin_anew()
+        client.start_over()
 
     # Classic clients: join, sync and beat; eager, they have nothing while they rebalance
 
@@ -147,7 +147,7 @@ class ConsumerGroups(RuleBasedStateMachine):
             if isinstance(response, KafkaError):
                 return
             if response.error_code in MUST_BEGIN_ANEW:
-                client.begin_anew()
+                client.start_over()
                 self.join(client)
             elif response.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
                 client.owned = {}
@@ -166,7 +166,7 @@ class ConsumerGroups(RuleBasedStateMachine):
 
         def on_answer(response: Any) -> None:
             if isinstance(response, KafkaError) or response.error_code in MUST_BEGIN_ANEW:
-                client.begin_anew()
+                client.start_over()
             elif response.error_code == ErrorCode.NONE:
                 client.member_id, client.epoch = response.member_id, response.generation_id
                 self.sync(client, [member.member_id for member in response.members])

@@ -1,7 +1,7 @@
 """One data folder, two servers: consumer groups with members go on where they were, in both directions.
 
-The members live through it: they beat with the epochs that the first server gave them, and the second neither fences
-them nor rebalances; even the hash of the topics that they read is the same. Then the group goes on changing.
+The members survive the change: they beat with the epochs of the first server. The second server neither fences them nor
+rebalances, and its hash of the group's topics is the same. Then the group goes on changing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ GROUPS = ["names", "expression", "mixed"]
 
 
 class Group:
-    """The members of one group, each with what it was last told."""
+    """The members of one group, each with its last answer."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -104,7 +104,7 @@ def test_members_live_through_a_change_of_server(
         side = side_of(server)
         topics = [CreatableTopic(name, partitions, 1) for name, partitions in (("ta", 5), ("tb", 70))]
         side.ask(CreateTopicsRequest(topics, 10_000), 7)
-        settle([side])  # the coordinator of Kafka hears of it a moment later than its metadata
+        settle([side])  # Kafka's coordinator sees the topic a moment later than its metadata
         names.beat(side, "a", 0, topics=["ta", "tb"], instance_id="i", rack_id="r")
         names.beat(side, "b", 0, topics=["ta", "tb"])
         names.settle(side, ["a", "b"])

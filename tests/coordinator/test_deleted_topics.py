@@ -1,7 +1,7 @@
 """Nothing that a group keeps of a deleted topic counts for a new topic of the same name.
 
-Offsets of open transactions, a log that takes nothing while the topic goes, a shard that is loading, a request that
-arrives late: none of them gives the new topic an offset of the old one.
+The cases: offsets of open transactions, a log that refuses writes while the topic goes, a loading shard, a late
+request. None of them gives the new topic an offset of the old topic.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def test_the_offsets_of_other_topics_of_the_transaction_count() -> None:
 
 
 def test_an_offset_that_arrives_after_its_topic_was_deleted_is_refused() -> None:
-    """The broker asked the transaction's coordinator in between; meanwhile the topic was made anew."""
+    """The broker asked the transaction's coordinator in between; meanwhile the topic was deleted and created again."""
     world = World()
     old = world.set_topic("t", 1)
     remake(world)

@@ -1,4 +1,5 @@
-"""A log that takes nothing for a while, or only so much at a time, costs no member its end and no offset its expiry."""
+"""A log that refuses writes for a while, or accepts few at a time, delays no member's end and no offset's expiry for
+ever."""
 
 from __future__ import annotations
 
@@ -103,7 +104,7 @@ def test_a_member_whose_leave_could_not_be_written_still_has_a_session_that_ends
 
 
 def test_a_refused_successor_does_not_take_the_session_of_a_static_member() -> None:
-    """It left for a while; whoever wants its place asks for topics by what is no expression."""
+    """The static member left for a while; its successor subscribes with an invalid expression."""
     beats = Beats("consumer")
     beats.beat("first", 0, instance_id="i")
     beats.beat("first", -2, instance_id="i")

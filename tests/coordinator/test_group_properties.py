@@ -1,4 +1,5 @@
-"""Random joins, leaves, deaths, timeouts, restarts: the group holds its promises and the log tells the same story."""
+"""Random joins, leaves, deaths, timeouts, restarts: the group keeps its invariants, and the log replays to the same
+state."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ LONG_MS = 3_600_000
 
 
 class Client:
-    """A consumer as clients are: it does what the answers tell it, if it is alive."""
+    """A consumer like a real client: it follows the answers while it is alive."""
 
     def __init__(self, number: int, instance: str | None, protocols: tuple[str, ...]) -> None:
         self.number = number

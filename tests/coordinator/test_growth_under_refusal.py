@@ -1,4 +1,5 @@
-"""A topic grows while the group's log takes nothing: the group reads the new partitions as soon as it can be written."""
+"""A topic grows while the group's log refuses writes: the group reads the new partitions once the log accepts
+writes."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ REFUSALS = [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR]
 
 
 class Member:
-    """One member of a group of its kind: beats with the epoch that it was told last."""
+    """One member of a group of its kind: beats with the epoch of its last answer."""
 
     def __init__(self, world: World, send: Callable[[World, int, Callable[[Any], None]], None]) -> None:
         self.world = world

@@ -1,7 +1,7 @@
-"""Logs as nobody should have written them: damaged, or well-formed with odd values. They load, and all requests answer.
+"""Damaged logs, and well-formed logs with odd values: they load, and all requests are answered.
 
-Apache Kafka gives up the whole partition at the first record that it cannot read or replay; here that record is left
-out, with a line in the log, and the groups beside it live on.
+Apache Kafka gives up the whole partition at the first record that it cannot read or replay. Here that record is skipped
+and logged, and the groups beside it live on.
 """
 
 from __future__ import annotations
@@ -266,7 +266,7 @@ def share_calls(coordinator: ShareCoordinator, key: SharePartitionKey) -> list[C
 
 
 def test_a_batch_with_damaged_bytes_costs_itself_only() -> None:
-    """And a log whose batches cannot be told apart any more is not loaded: the coordinator says that it is none."""
+    """A log whose batches cannot be separated any more is not loaded: the coordinator answers NOT_COORDINATOR."""
     world = World()
     for group in "abc":
         value = OffsetCommitValue(offset=7)

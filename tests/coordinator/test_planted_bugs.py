@@ -1,8 +1,8 @@
-"""The property tests can fail: each bug planted here in the coordinator is found by them, by fixed examples.
+"""The property tests can fail: they find each bug planted here in the coordinator, by fixed examples.
 
-Consumer groups (`test_consumer_properties`) and streams groups (`test_streams_properties`), 14 bugs in all: partitions
-given while somebody has them, revocations that are not waited for, owners that are not forgotten, records left out or
-not replayed, sessions that never end. About a minute of CPU, so not in the everyday suite.
+There are 14 bugs in consumer groups (`test_consumer_properties`) and streams groups (`test_streams_properties`).
+Examples: a partition with two owners, no wait for a revocation, a stale owner, a missing record, an endless session.
+About a minute of CPU, so not in the everyday suite.
 """
 
 from __future__ import annotations

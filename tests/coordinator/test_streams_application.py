@@ -70,7 +70,7 @@ def run_tool(tool: Tool, server: ServerProcess, *arguments: str) -> str:
 
 
 def same_words(tool: Tool, server: ServerProcess, *arguments: str) -> None:
-    """Our own kafka-streams-groups says what Apache Kafka's does; its rows come in no order."""
+    """Our own kafka-streams-groups prints the same rows as Apache Kafka's, in any order."""
     call = ("--bootstrap-server", server.bootstrap_servers, *arguments)
     java, printed = tool(TOOL, *call), ours("streams-groups", call)
     assert printed.code == java.returncode == 0, printed

@@ -1,8 +1,8 @@
 """Streams groups under random joins, leaves, deaths, changes of topics and settings, and restarts by replay.
 
-What always holds: no active task is on two members, as the coordinator sees it and as the clients do; no process has a
-task twice; a target gives every task of a ready topology to exactly one member; and the log alone, replayed into a new
-machine, gives the same group. `test_planted_bugs.py` shows that a coordinator with a bug does not pass.
+Invariants: no active task is on two members, neither in the coordinator nor among the clients. No process has a task
+twice. A target gives every task of a ready topology to exactly one member. The log alone, replayed into a new machine,
+gives the same group. `test_planted_bugs.py` shows that a coordinator with a bug does not pass.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ Owned = dict[str, dict[str, list[int]]]
 
 
 class Thread:
-    """A stream thread as they are: it has what it was told, until it has said that it gave it up."""
+    """A stream thread like a real client: it has its assigned tasks until it has reported that it gave them up."""
 
     def __init__(self, number: int, process: str) -> None:
         self.name = f"t{number}"
         self.process = process
-        self.begin_anew()
+        self.start_over()
 
-    def begin_anew(self) -> None:
+    def start_over(self) -> None:
         self.epoch = 0
         self.owned: Owned = {"active": {}, "standby": {}}
         self.reported: Owned | None = None
@@ -86,7 +86,7 @@ class StreamsGroups(RuleBasedStateMachine):
         def on_answer(answer: Any) -> None:
             if isinstance(answer, KafkaError):
                 if answer.code in MUST_BEGIN_ANEW:
-                    thread.begin_anew()
+                    thread.start_over()
                 return
             response = answer.response
             thread.epoch = response.member_epoch
@@ -102,7 +102,7 @@ class StreamsGroups(RuleBasedStateMachine):
     def leave(self, thread: Thread) -> None:
         request = beating(GROUP, thread.name, -1)
         self.world.coordinator.streams_heartbeat(Caller(thread.name, "/host", 0), request, lambda _: None)
-        thread.begin_anew()
+        thread.start_over()
 
     # The world
 

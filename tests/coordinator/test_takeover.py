@@ -87,7 +87,7 @@ def read(client: Consumer, count: int) -> list[str]:
 
 
 def describe(admin: AdminClient) -> Any:
-    """A server that has just started says NOT_COORDINATOR until it has taken its partitions."""
+    """A server that has just started answers NOT_COORDINATOR until it leads its partitions."""
     for _ in range(100):
         try:
             return admin.describe_consumer_groups(["g"])["g"].result(20)

@@ -52,7 +52,7 @@ def subscription(topics: list[str], version: int = 1) -> bytes:
 
 
 class Records:
-    """Says what was written."""
+    """The written records as text."""
 
     def __init__(self, names: Transcript) -> None:
         self._names = names

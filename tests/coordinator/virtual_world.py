@@ -183,7 +183,7 @@ class World:
         self._publish()
 
     def restart(self) -> None:
-        """A new process over the same log; whoever waited has lost its connection."""
+        """A new process over the same log; waiting requests have lost their connection."""
         self.time._queue.clear()
         self.coordinator = self._coordinator()
         self.elect()
