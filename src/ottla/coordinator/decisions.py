@@ -1,6 +1,7 @@
-"""What an event of a coordinator gives: records to append, and answers that leave once those are committed.
+"""The result of a coordinator's event: records to append, and answers that leave once those records are committed.
 
-A waiter is opaque to the state machines: they keep it, they hand it back inside an `Answer`, they never call it.
+A waiter is opaque to the state machines: they store a waiter and return it inside a `CoordinatorAnswer`; they never
+call it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def answered(waiter: Waiter, response: object, *records: RecordT) -> Decision[Re
 
 
 class Draft:
-    """A decision while it is being made."""
+    """A decision under construction."""
 
     __slots__ = ("answers", "records")
 

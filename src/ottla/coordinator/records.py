@@ -94,7 +94,7 @@ def encode(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode(key: bytes, value: bytes | None) -> CoordinatorRecord | None:
-    """The record, or None for a record type of another protocol; DecodeError when the bytes are not a record."""
+    """The record, or None for a record of a different protocol; raises DecodeError when the bytes are not a record."""
     if len(key) < 2:
         raise DecodeError("a coordinator record's key has at least two bytes")
     key_type = _INT16.unpack_from(key)[0]

@@ -107,7 +107,7 @@ class Shard(Generic[MachineT]):
     # Load and unload
 
     def load(self) -> None:
-        """Replay the log; small logs at once, large ones in pieces between other work."""
+        """Replay the log; a small log at once, a large log in pieces between other work."""
         if self.state is not ShardState.LOADING:
             return
         try:
@@ -131,7 +131,7 @@ class Shard(Generic[MachineT]):
         self._settle(decision)
 
     def _load_failed(self, error: KafkaError) -> None:
-        """A disk that only refused, for want of descriptors, is asked again: we lead, and nobody else can load this."""
+        """Retry after a refusal for want of file descriptors: this node leads, and no other node can load the shard."""
         log.error("shard.load_failed", partition=str(self.partition.topic_partition), reason=error.message)
         if error.code is ErrorCode.KAFKA_STORAGE_ERROR and not self.partition.log.log_dir.offline:
             self._timers.call_later(LOAD_RETRY_MS, self.load)
@@ -139,7 +139,7 @@ class Shard(Generic[MachineT]):
             self.close()
 
     def close(self) -> None:
-        """We do not lead any more: everybody who waits must look for the new coordinator."""
+        """This node does not lead any more: waiting clients must look for the new coordinator."""
         if self.state is ShardState.CLOSED:
             return
         self.state = ShardState.CLOSED
@@ -155,9 +155,12 @@ class Shard(Generic[MachineT]):
     # Events
 
     def run(self, operation: Callable[[MachineT], AnyDecision], producer: TransactionalProducer | None = None) -> None:
-        """One event. KafkaError when the shard cannot take it or the operation refuses it; nothing happened then."""
+        """Run one event.
+
+        Raises KafkaError when the shard is not active or the operation refuses; nothing has changed then.
+        """
         self._require_active()
-        with at_pace(None):  # no other event comes between a decision and what it changes
+        with at_pace(None):  # no other event comes between a decision and its change
             self.deadlines.begin()
             try:
                 decision = operation(self.machine)
@@ -189,14 +192,16 @@ class Shard(Generic[MachineT]):
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
 
     def submit(self, operation: Callable[[], AnyDecision]) -> bool:
-        """An event of the machine's own: a deadline, or what follows from an answer. Nothing when we are closed. False
-        when it failed or its records could not be written, so that a deadline is not lost with them."""
+        """Run an event of the machine itself: a deadline, or the consequence of an answer; a closed shard does nothing.
+
+        Returns False when the event failed or its records were refused, so that the caller keeps the deadline.
+        """
         if self.state is not ShardState.ACTIVE:
             return True
         self.deadlines.begin()
         try:
             decision = operation()
-        except Exception as error:  # a bug, or a group as nobody writes it: the others' deadlines and this one go on
+        except Exception as error:  # a bug, or a damaged group: all deadlines, this one too, go on
             log.error("shard.event_failed", partition=str(self.partition.topic_partition), exc_info=error)
             self.deadlines.restore()
             return False
@@ -229,7 +234,7 @@ class Shard(Generic[MachineT]):
         try:
             simple = [SimpleRecord(now_ms, *self._spec.encode(record)) for record in records]
         except struct.error as error:
-            # An epoch of the log's was the last that there is: the event fails, and what was stays.
+            # The log already has the last possible epoch: the event fails and changes nothing.
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"A record cannot be written: {error}.") from error
         if decision.atomic:
             self._append_batch(records, simple, now_ms, producer)
@@ -304,7 +309,7 @@ def coordinator_error(code: ErrorCode) -> ErrorCode:
 
 
 def _batches(records: list[SimpleRecord], max_bytes: int) -> Iterator[int]:
-    """How many of the records go into each batch; one that is too large by itself is refused by the log, alone."""
+    """How many of the records go into each batch. A record that is too large by itself is refused by the log, alone."""
     count, size = 0, HEADER_BYTES
     for record in records:
         bytes_of_one = _RECORD_OVERHEAD + len(record.key or b"") + len(record.value or b"")

@@ -69,8 +69,11 @@ class GroupCoordinatorSettings:
     """Not a property: how long a JoinGroup of a new member may stay parked (Kafka's own constant)."""
 
     max_pending_members: int = 10_000
-    """Not a property: member ids handed out (KIP-394) and not yet used, for each group. Each lives for one session
-    timeout; Kafka has no limit here, and a client that only ever asks for ids would fill the memory."""
+    """Not a property: the limit of unused member ids (KIP-394) in each group.
+
+    Each id lives for one session timeout. Kafka has no limit here, and a client that only asks for ids would fill the
+    memory.
+    """
 
     @property
     def allows_upgrade(self) -> bool:

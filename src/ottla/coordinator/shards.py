@@ -35,7 +35,7 @@ class Shards(Generic[MachineT]):
         self._replicas = replicas
         self._shards: dict[int, Shard[MachineT]] = {}
         self._partition_count = 0
-        """Of the topic as it is; 0 as long as it does not exist."""
+        """The partition count of the topic; 0 as long as the topic does not exist."""
         self.creating_topic = False
         """A request is creating the topic; stored here so that only one request does."""
 
@@ -69,9 +69,9 @@ class Shards(Generic[MachineT]):
             waiter(error)
 
     def run_all(self, operation: Callable[[MachineT, Waiter], AnyDecision], waiter: Waiter) -> None:
-        """One event of every shard; the answers, which are lists, become one list for `waiter`.
+        """Run one event on every shard; the answers, which are lists, become one list for `waiter`.
 
-        A shard that fails fails the whole. NOT_COORDINATOR does not: the shard has just left this node.
+        An error of one shard fails the whole request. NOT_COORDINATOR does not: the shard has just left this node.
         """
         shards = list(self)
         gathered = _GatheredLists(len(shards), waiter)
@@ -84,7 +84,7 @@ class Shards(Generic[MachineT]):
     # Leadership
 
     def on_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Behind the replicas: their partitions know their leaders by now."""
+        """Called after the replicas have the change: their partitions have their leaders by then."""
         topic = image.topics_by_name.get(self.topic)
         self._partition_count = 0 if topic is None else len(topic.partitions)
         if topic is None:

@@ -58,7 +58,7 @@ class AssignedGroup(Group, Generic[MemberT, TargetT]):
 
     @abstractmethod
     def put(self, member: MemberT) -> None:
-        """Add the member, or put it in the place of what it was."""
+        """Add the member, or replace the member with the same id."""
 
     @abstractmethod
     def remove(self, member_id: str) -> None: ...

@@ -1,6 +1,6 @@
-"""What the records that consumer, share and streams groups all have do to a group. Nothing else changes what is durable.
+"""Replays the records that consumer, share and streams groups have in common. Only replay changes durable state.
 
-A tombstone for something that is not there does nothing: compaction may have taken what it belonged to.
+A tombstone for a missing group or member does nothing: compaction may have removed the earlier records.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ GroupT = TypeVar("GroupT", bound=AssignedGroup[Any, Any])
 
 
 class MemberRecords(Protocol):
-    """A kind's `group_records`: what the values of its records make of a member and of a target."""
+    """A kind's `group_records`: converts record values to members and targets."""
 
     def with_metadata(self, member: Any, value: Any, /) -> Any: ...
 
@@ -36,7 +36,8 @@ class MemberRecords(Protocol):
 
 class AssignedReplay(ABC, Generic[GroupT]):
     prefix: ClassVar[str]
-    """How the names of its keys' classes begin: a handler is found by name, so that nothing is imported for it."""
+    """The prefix of the key classes' names: handlers are found by name, so that no key class is imported for the
+    lookup."""
     records: MemberRecords
     member_class: type[Any]
     group_class: type[GroupT]
@@ -58,7 +59,7 @@ class AssignedReplay(ABC, Generic[GroupT]):
 
     @abstractmethod
     def _without_assignment(self, member: Any) -> Any:
-        """The member when the record of what it has is gone."""
+        """The member after the tombstone of its current assignment."""
 
     def _wrongs(self, group: Group) -> bool:
         """Whether a record of this kind must not replace `group`, which is of a different kind."""
@@ -71,7 +72,7 @@ class AssignedReplay(ABC, Generic[GroupT]):
             handler(record.key, record.value)
 
     def _find(self, key: Any, value: Message | None) -> GroupT | None:
-        """The group; a record that is no tombstone makes it."""
+        """The group; a record with a value creates a missing group."""
         group = self._context.groups.get(key.group_id)
         if isinstance(group, self.group_class):
             return group
@@ -130,5 +131,5 @@ class AssignedReplay(ABC, Generic[GroupT]):
             group.put(self._without_assignment(group.members[key.member_id]))
 
     def _member_of(self, group: GroupT, member_id: str) -> Any:
-        """The member, or a new one: its two records may come in either order."""
+        """The member, or a new member: the two records of a member may come in either order."""
         return group.members.get(member_id) or self.member_class(member_id)

@@ -1,7 +1,7 @@
-"""The group coordinator of a node: finds the shard of a group, checks what needs no shard, and runs the event.
+"""The group coordinator of a node: checks a request, finds the group's shard, and runs the event there.
 
-Shards come and go with the leadership of the partitions of `__consumer_offsets`. A waiter is called exactly once,
-with a response or with the KafkaError that the whole request failed with.
+Every request has one method here. The method names the part of `GroupMachine` that decides, and the shard calls that
+part. A waiter is called exactly once, with a response or with the KafkaError of the whole request.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class GroupCoordinator:
     # Leadership
 
     def on_metadata(self, delta: MetadataDelta, image: MetadataImage, version: int = 0) -> None:
-        """Subscriber of the metadata publisher, behind the replicas: their partitions know their leaders by now."""
+        """Subscriber of the metadata publisher, after the replicas: their partitions have their leaders by then."""
         self._image, self._image_version = image, version
         for shard in self.shards:
             shard.machine.on_metadata(delta, image, version)
@@ -98,7 +98,7 @@ class GroupCoordinator:
         self.shards.close()
 
     def _forget_topics(self, topics: Collection[TopicImage]) -> None:
-        """A shard that is loading forgets when it has loaded; a round that cannot be written comes again."""
+        """A loading shard forgets the topics once it has loaded; a round whose records are refused runs again."""
         for shard in self.shards:
             shard.machine.on_topics_deleted(topics)
             shard.submit(shard.machine.forget_topics)
@@ -181,7 +181,7 @@ class GroupCoordinator:
         persister = NoPersister() if self._persister is None else self._persister()
         return ShareCoordination(self.shards, persister, lambda: self._image)
 
-    # Offsets. An empty group id is allowed here: old consumers without a group commit under it.
+    # Offsets. An empty group id is allowed here: old consumers without a group commit under the empty id.
 
     def commit_offsets(self, version: int, request: OffsetCommitRequest, waiter: Waiter) -> None:
         self.shards.run(
@@ -230,7 +230,7 @@ class GroupCoordinator:
         self.shards.run(group_id, delete, waiter)
 
     def list_groups(self, states: list[str], types: list[str], waiter: Waiter) -> None:
-        """The groups of all shards of this node, as one list; one shard that cannot answer fails the whole."""
+        """The groups of all shards of this node, as one list; a shard that cannot answer fails the whole request."""
         state_names = frozenset(state.strip().lower() for state in paced(states))
         type_names = frozenset(name.strip().lower() for name in paced(types))
         self.shards.run_all(

@@ -21,9 +21,9 @@ log = get_logger(__name__)
 EXPIRY_KEY = ("expire",)
 FORGET_KEY = ("forget",)
 MAX_TOMBSTONES = 1_000
-"""In one round; more are left for one that follows at once, so that others are served in between."""
+"""The limit of tombstones in one round; the next round follows at once, and other events run in between."""
 _WAIT_MS = 1_000
-"""Before a partition is looked at again whose old offset goes while a transaction has a new one."""
+"""The pause before the next look at a partition whose old offset must go while a transaction has a new offset."""
 
 
 class GroupExpiry:
@@ -47,7 +47,7 @@ class GroupExpiry:
         )
 
     def expire(self) -> GroupDecision:
-        """One round over all groups; goes on by itself."""
+        """One round over all groups; schedules the next round."""
         draft = Draft()
         for group_id in list(self._context.groups):
             if len(draft.records) >= MAX_TOMBSTONES:
@@ -77,9 +77,12 @@ class GroupExpiry:
             self._context.timers.schedule(FORGET_KEY, 0, self.forget)
 
     def forget(self) -> GroupDecision:
-        """One round of tombstones. A partition leaves the queue when its old offsets are gone, so that a round that
-        could not be written comes again. A tombstone removes whatever the partition has: a partition waits while a
-        transaction has an offset of the new topic for it."""
+        """One round of tombstones.
+
+        A partition leaves the queue when its old offsets are gone, so that a refused round runs again. A tombstone
+        removes all offsets of a partition. A partition therefore waits while a transaction has an offset of the new
+        topic.
+        """
         draft, waits = Draft(), False
         for key in list(self._forgotten):
             if len(draft.records) >= MAX_TOMBSTONES:
@@ -102,7 +105,7 @@ class GroupExpiry:
             draft.records += group.tombstones()
 
     def _expire_offsets(self, group: Group, draft: Draft) -> int:
-        """Append tombstones for what has expired; how many offsets stay."""
+        """Append tombstones for expired offsets; returns how many offsets stay."""
         now_ms = self._context.clock.time_ms()
         remaining = 0
         for topic, offsets in self._store.topics(group.group_id).items():

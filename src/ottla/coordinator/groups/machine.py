@@ -74,7 +74,7 @@ class GroupMachine:
         self.listing = GroupListing(self._context, self._store)
         self._expiry = GroupExpiry(self._context, self._store)
 
-    # What a kind needs is imported when its first group comes: most nodes start with classic groups, or none.
+    # The modules of a kind are imported with its first group: most nodes start with classic groups or none.
 
     @cached_property
     def consumer(self) -> ConsumerGroups:
@@ -133,7 +133,7 @@ class GroupMachine:
     # The classic protocol, of members of classic groups and of consumer groups
 
     def needs_creation(self, group_id: str) -> bool:
-        """Nobody has it, or an empty group of another kind, whose place a classic one may take."""
+        """The group does not exist, or is an empty group of a kind that a classic group may replace."""
         group = self._context.groups.get(group_id)
         return group is None or (group.kind in _REPLACEABLE and group.is_empty)
 
@@ -172,7 +172,7 @@ class GroupMachine:
     # Deleted topics
 
     def on_topics_deleted(self, topics: Iterable[TopicImage]) -> None:
-        """What groups keep of these topics goes with the next events; also while the shard is loading."""
+        """Queue the removal of what groups store of these topics; also while the shard is loading."""
         deleted = [(topic.name, topic.id) for topic in topics]
         self._expiry.note_deleted(deleted)
         if not self._live or self._has(GroupKind.SHARE):
@@ -225,7 +225,7 @@ class GroupMachine:
         return draft.decide()
 
     def on_metadata(self, delta: MetadataDelta, image: MetadataImage, version: int) -> None:
-        """Also while the shard is loading: the image is what decisions are made against."""
+        """Also while the shard is loading: decisions read the newest image."""
         self._context.on_metadata(delta, image, version)
         if self._has(GroupKind.CONSUMER):
             self.consumer.on_metadata(delta)
@@ -257,7 +257,7 @@ class GroupMachine:
             if group is not None:
                 del self._context.groups[record.group_id]
         elif self._live and group is not None and describes(group, value):
-            # This very group decided the record: it keeps those who wait in it.
+            # This group itself decided the record: the group keeps its parked requests.
             if group.members:
                 group.become_stable({member.member_id: bytes(member.assignment) for member in value.members})
         else:

@@ -148,7 +148,8 @@ class OffsetRequests:
         return OffsetFetchResponseTopics(topic.name, topic.topic_id, partitions)
 
     def _topic_id(self, name: str) -> Uuid:
-        """Of the topic that has the name now: its tombstones may not be in the log when it is made again."""
+        """The id of the topic that has the name now: after a topic was created again, the log may lack tombstones of
+        the old topic."""
         topic = self._context.image.topics_by_name.get(name)
         return ZERO_UUID if topic is None else topic.id
 

@@ -50,14 +50,14 @@ class ShardContext:
         self.random = random
         self.timers = timers
         self.rebalances: Counter[GroupKind] = Counter() if rebalances is None else rebalances
-        """Of every shard of the node, since it started: classic groups that have settled, new epochs of the others."""
+        """Counted over all shards since the node started: rebalances of classic groups, new epochs of other groups."""
         self.groups: dict[str, Group] = {}
         self.image = MetadataImage()
         """The committed metadata; `on_metadata` replaces the image at each change."""
         self.image_version = 0
         """The metadata offset of the image."""
         self.new_topics_version = -1
-        """The last one that brought a new topic."""
+        """The metadata offset of the last new topic."""
         self.topic_hashes = TopicHashes()
         self._timings: dict[str, ConsumerTimings] = {}
 
@@ -82,7 +82,7 @@ class ShardContext:
         return timings
 
     def classic(self, group_id: str) -> ClassicGroup | None:
-        """The group if it is a classic one."""
+        """The group if it is a classic group."""
         group = self.groups.get(group_id)
         return group if isinstance(group, ClassicGroup) else None
 
@@ -93,7 +93,7 @@ class ShardContext:
         return group
 
     def new_uuid_text(self) -> str:
-        """A member id as Kafka makes it for members of consumer groups that bring none."""
+        """A member id in Kafka's form for members of consumer groups that send none."""
         return uuid_to_str(new_uuid(self.random.token_bytes))
 
     def new_member_id(self, prefix: str) -> str:

@@ -74,7 +74,7 @@ class ShareCoordinator:
             self._prune_timer.cancel()
         self.shards.close()
 
-    # What is older than all last snapshots is deleted: the topic is not compacted.
+    # Records older than all last snapshots are deleted: the topic is not compacted.
 
     def _schedule_prune(self) -> None:
         interval_ms = self.settings.share_coordinator_state_topic_prune_interval_ms

@@ -53,11 +53,11 @@ class Acknowledgement(NamedTuple):
     first_offset: int
     last_offset: int
     types: Sequence[int]
-    """One for all, or one for each offset."""
+    """One type for all offsets, or one type for each offset."""
 
 
 class Wish(NamedTuple):
-    """What a fetch of a member would take."""
+    """The limits of a member's fetch."""
 
     member_id: str
     max_records: int
@@ -68,7 +68,7 @@ class Wish(NamedTuple):
 
 
 class StateChange:
-    """What has to be written down."""
+    """The state batches to write."""
 
     __slots__ = ("batches", "ranges")
 
@@ -104,7 +104,7 @@ class InFlight:
 
     @property
     def next_offset(self) -> int:
-        """Where records begin that nobody has got yet."""
+        """The first offset that no member has got yet."""
         return self._runs.last_offset + 1 if self._runs else self.start_offset
 
     @property
@@ -143,14 +143,14 @@ class InFlight:
         limits: InFlightLimits,
         skip: Iterable[OffsetSpan] = (),
     ) -> list[Acquired]:
-        """Give the member what is free of the record batches read at `fetch_offset`; `skip` are aborted ones."""
+        """Acquire the free records of the record batches read at `fetch_offset`; `skip` are aborted batches."""
         if not spans or spans[-1].last < self.start_offset or wish.max_records <= 0:
             return []
         self._archive_free(fetch_offset, spans[0].first - 1)
         last = spans[-1].last
         budget = min(wish.max_records, limits.max_record_locks - self.in_flight)
         if budget <= 0:
-            # No room for more, but what came back may go out again.
+            # No room for new records, but released records may be delivered again.
             last = min(last, self.next_offset - 1)
             budget = min(wish.max_records, last - fetch_offset + 1)
             if budget <= 0:
@@ -174,8 +174,10 @@ class InFlight:
     def _take_again(
         self, wish: Wish, spans: Sequence[OffsetSpan], last: int, budget: int, limits: InFlightLimits
     ) -> tuple[list[OffsetSpan], bool]:
-        """What was released. Records that were delivered often come in small helpings, the last time alone: one that
-        brings its consumers down shall not take many others with it.
+        """Acquire released records.
+
+        Often delivered records come in small portions, at the last delivery alone. A record that crashes its consumers
+        then does not use up the deliveries of many others.
         """
         taken: list[OffsetSpan] = []
         count = 0
@@ -274,7 +276,7 @@ class InFlight:
         return change
 
     def release(self, member_id: str, limits: InFlightLimits) -> StateChange:
-        """Everything that the member has: it is gone."""
+        """Release all records of the member, which is gone."""
         change = StateChange()
         for run in self._runs.all:
             if run.member_id == member_id and _is_locked(run):
@@ -282,7 +284,7 @@ class InFlight:
         return change
 
     def expire(self, now_ms: float, limits: InFlightLimits) -> StateChange:
-        """What is locked for too long is free again, at once; writing it down is for later leaders."""
+        """Free the records whose lock has ended, at once; the write is for later leaders."""
         change = StateChange()
         for run in self._runs.all:
             if _is_locked(run) and run.deadline_ms <= now_ms:

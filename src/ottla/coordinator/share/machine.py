@@ -41,7 +41,8 @@ class ShareStateMachine:
         self._deadlines = deadlines
         self.states: dict[SharePartitionKey, ShareState] = {}
         self.snapshot_offsets: dict[SharePartitionKey, int] = {}
-        """Where each one's last snapshot stands: nothing below the first of them is needed any more."""
+        """The offset of each share-partition's last snapshot: records below the smallest offset are not needed any
+        more."""
         self._image = MetadataImage()
 
     # Requests
@@ -57,7 +58,7 @@ class ShareStateMachine:
         return Decision([CoordinatorAnswer(waiter, None)], [state.snapshot(key)])
 
     def read(self, key: SharePartitionKey, leader_epoch: int, waiter: Waiter) -> ShareDecision:
-        """All of it, for a leader that begins; from now on older leaders are refused."""
+        """The whole state, for a new leader; from then on older leaders are refused."""
         state = self._led_state(key, leader_epoch, "Read")
         self._check_topic(key)
         batches = [
@@ -114,7 +115,7 @@ class ShareStateMachine:
         return Decision([CoordinatorAnswer(waiter, None)], records)
 
     def schedule_forgetting(self) -> None:
-        """Topics are gone. By a deadline, because one whose records cannot be written comes again."""
+        """Topics were deleted. The deadline runs again while its records are refused."""
         self._deadlines.schedule(_FORGET_KEY, 0, self.forget_gone)
 
     def forget_gone(self) -> ShareDecision:
@@ -180,7 +181,7 @@ class ShareStateMachine:
             self.snapshot_offsets[record.key] = offset
 
     def replay_end_transaction(self, producer_id: ProducerId, *, committed: bool) -> None:
-        """Nobody writes transactions here."""
+        """This log has no transactions."""
 
     def on_loaded(self) -> ShareDecision:
         self._schedule_cold_snapshots()

@@ -1,8 +1,7 @@
-"""From prepared to complete: markers to every partition, again and again until all have one, then the last record.
+"""From prepared to complete: markers to every partition, again until all partitions have one, then the last record.
 
-Begins when the prepare record is committed, and again for every prepared transaction that is found on load. What is
-still missing is kept in memory only: after a restart all partitions get their marker again, which changes nothing for
-those that had it.
+Begins when the prepare record is committed, and for every prepared transaction after a load. Only memory has the
+missing markers. After a restart all partitions get their marker again, which changes nothing where a marker is already.
 """
 
 from __future__ import annotations
@@ -101,7 +100,8 @@ class Completion:
             self._finish(metadata)
 
     def _missing_of(self, metadata: TransactionMetadata) -> set[TopicPartition]:
-        """Of this very transaction: an earlier one of the same id may have ended without our hearing of it."""
+        """The partitions without a marker of this transaction; an earlier transaction of the same id may have left an
+        entry."""
         entry = self._missing.get(metadata.transactional_id)
         if entry is None or entry[0] is not metadata:
             entry = self._missing[metadata.transactional_id] = metadata, set(metadata.partitions)

@@ -118,7 +118,7 @@ class TransactionCoordinator:
         self._run(transactional_id, lambda machine: machine.listing.describe(transactional_id, waiter), waiter)
 
     def list_transactions(self, filters: Filters, waiter: Waiter) -> None:
-        """The ids of all shards of this node, as one list; one shard that is loading fails the whole."""
+        """The ids of all shards of this node, as one list; a loading shard fails the whole request."""
         self.shards.run_all(lambda machine, gather: machine.listing.list_transactions(filters, gather), waiter)
 
     def _run(self, transactional_id: str, operation: Operation, waiter: Waiter) -> None:

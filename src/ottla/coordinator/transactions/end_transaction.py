@@ -27,7 +27,7 @@ class EndRequest(NamedTuple):
     producer_epoch: ProducerEpoch
     committed: bool
     transaction_version: int
-    """What the client speaks: 0, or 2 from EndTxn v5 on."""
+    """The client's transaction version: 0, or 2 from EndTxn v5 on."""
 
     @property
     def prepared(self) -> TransactionState:
@@ -38,7 +38,7 @@ class EndRequest(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """What the producer writes its next transaction with."""
+    """The id and epoch of the producer's next transaction."""
 
     producer_id: ProducerId = NO_PRODUCER_ID
     producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH

@@ -1,4 +1,4 @@
-"""Transactions past their timeout are aborted; transactional ids that nobody uses are forgotten."""
+"""Aborts transactions past their timeout, and removes unused transactional ids."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = get_logger(__name__)
 TIMEOUT_KEY = ("timeouts",)
 EXPIRY_KEY = ("expiry",)
 MAX_TOMBSTONES = 1_000
-"""In one round; more are left for one that follows at once."""
+"""The limit of one round; the next round follows at once."""
 
 
 class TransactionExpiry:
@@ -27,7 +27,7 @@ class TransactionExpiry:
         self._ongoing: set[str] = set()
 
     def note_ongoing(self, transactional_id: str) -> None:
-        """A transaction is open; the rounds go on as long as there is one."""
+        """A transaction is open; the rounds go on while any transaction is open."""
         if not self._ongoing:
             self._schedule_timeouts()
         self._ongoing.add(transactional_id)
@@ -38,7 +38,7 @@ class TransactionExpiry:
             self._timers.cancel(TIMEOUT_KEY)
 
     def start(self) -> None:
-        """The shard is loaded: what rang before that was not heard."""
+        """The shard is loaded: deadlines before the load had no effect."""
         self.schedule()
         if self._ongoing:
             self._schedule_timeouts()
@@ -52,7 +52,7 @@ class TransactionExpiry:
         self._timers.schedule(TIMEOUT_KEY, interval_ms, self.abort_timed_out)
 
     def abort_timed_out(self) -> TransactionDecision:
-        """One round over the open transactions; goes on by itself."""
+        """One round over the open transactions; schedules the next round."""
         now_ms = self._context.clock.time_ms()
         records: list[TransactionRecord] = []
         answers: list[CoordinatorAnswer] = []
@@ -72,7 +72,7 @@ class TransactionExpiry:
         return Decision(answers, records, atomic=False)
 
     def expire(self) -> TransactionDecision:
-        """One round over all ids; goes on by itself."""
+        """One round over all ids; schedules the next round."""
         now_ms = self._context.clock.time_ms()
         expiration_ms = self._context.settings.transactional_id_expiration_ms
         expired = [

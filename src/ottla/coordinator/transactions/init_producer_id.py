@@ -23,13 +23,14 @@ class InitRequest(NamedTuple):
     transactional_id: str
     timeout_ms: int
     expected: ProducerIdAndEpoch | None = None
-    """What the producer has already and wants bumped (KIP-360)."""
+    """The producer's current id and epoch, to be bumped (KIP-360)."""
     enable_two_phase_commit: bool = False
     keep_prepared: bool = False
 
 
 def resolve_timeout_ms(settings: TransactionCoordinatorSettings, request: InitRequest) -> int:
-    """Of the transactions to come; KafkaError for what Kafka refuses before it looks for the id."""
+    """The timeout of later transactions; raises KafkaError for requests that Kafka refuses before the lookup of the
+    id."""
     if not request.transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     if request.enable_two_phase_commit and not settings.transaction_two_phase_commit_enable:
@@ -72,7 +73,7 @@ class InitProducerId:
         return answered(waiter, answer, self._context.record(after))
 
     def _fence(self, metadata: TransactionMetadata, waiter: Waiter) -> TransactionDecision:
-        """Abort what is open; the producer comes back for an epoch of its own when that is done."""
+        """Abort the open transaction; the producer asks again for its epoch after the abort."""
         retry = KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         return self._ending.fence(metadata, lambda outcome: waiter(_error(outcome) or retry))
 
@@ -84,7 +85,7 @@ class InitProducerId:
             producer_id = self._context.new_producer_id()
             return metadata.prepare_rotation(producer_id, timeout_ms, now_ms, record_last_epoch=expected is not None)
         if metadata.is_exhausted:
-            # There is no epoch left to give to an older one; this is the code that Kafka has for it.
+            # No epoch remains for an older epoch; Kafka answers with this code.
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         expected_epoch = None if expected is None else expected.producer_epoch
         return metadata.prepare_increment_epoch(timeout_ms, expected_epoch, now_ms)

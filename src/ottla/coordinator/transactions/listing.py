@@ -15,7 +15,7 @@ from ottla.protocol.generated import list_transactions_response as listed
 
 
 class Filters(NamedTuple):
-    """What ListTransactions asks for; None and negative do not filter."""
+    """The filters of ListTransactions; None and negative values do not filter."""
 
     producer_ids: frozenset[int] | None = None
     states: frozenset[TransactionState] | None = None

@@ -62,7 +62,7 @@ class TransactionMachine:
         """There are no markers in this log."""
 
     def on_loaded(self) -> TransactionDecision:
-        """What was prepared before the restart is completed now."""
+        """Complete the transactions that were prepared before the restart."""
         self._expiry.start()
         answers: list[CoordinatorAnswer] = []
         for transactional_id, metadata in self._context.transactions.items():
@@ -71,6 +71,6 @@ class TransactionMachine:
         return Decision(answers)
 
     def on_unloaded(self) -> TransactionDecision:
-        """Another broker leads now, and completes what is prepared."""
+        """A different broker leads now and completes the prepared transactions."""
         self._completion.close()
         return Decision([])

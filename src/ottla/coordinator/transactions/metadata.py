@@ -23,7 +23,7 @@ MAX_EPOCH: ProducerEpoch = 0x7FFF
 EPOCH_BUMP_VERSION = 2
 """Transaction version 2: every end of a transaction bumps the epoch (KIP-890)."""
 NO_TIMEOUT_MS = 0x7FFFFFFF
-"""The timeout of a two-phase commit transaction (KIP-939): it never times out."""
+"""The timeout of a two-phase commit transaction (KIP-939), which never times out."""
 NO_START_MS = -1
 
 
@@ -40,7 +40,7 @@ class TransactionMetadata:
     """The next producer id, used once the transaction is complete: the epochs of `producer_id` are used up."""
     producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
     last_producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
-    """The epoch before the last bump that a client asked for. Not in the log: a restart forgets it."""
+    """The epoch before the last bump that a client asked for. Not in the log, and gone after a restart."""
     timeout_ms: int
     state: TransactionState = TransactionState.EMPTY
     partitions: frozenset[TopicPartition] = frozenset()
@@ -72,7 +72,7 @@ class TransactionMetadata:
     def prepare_increment_epoch(
         self, timeout_ms: int, expected_epoch: ProducerEpoch | None, now_ms: int
     ) -> TransactionMetadata:
-        """A producer starts, or asks for a new epoch and shows the one it has (KIP-360)."""
+        """A producer starts, or asks for a new epoch and sends its current epoch (KIP-360)."""
         epoch, last_epoch = self.producer_epoch + 1, NO_PRODUCER_EPOCH
         if expected_epoch is not None:
             if self.producer_epoch in (NO_PRODUCER_EPOCH, expected_epoch):

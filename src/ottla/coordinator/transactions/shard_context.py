@@ -19,7 +19,7 @@ from ottla.model.ids import ProducerId
 
 TransactionDecision: TypeAlias = Decision[TransactionRecord, list[CoordinatorAnswer]]
 TakeProducerId: TypeAlias = Callable[[], ProducerId | None]
-"""An id that nobody had; None while the controller is asked for more."""
+"""An unused producer id; None while the controller is asked for more ids."""
 
 
 class ProducerIdNeeded(KafkaError):

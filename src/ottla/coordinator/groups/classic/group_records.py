@@ -32,7 +32,7 @@ def group_record(group: ClassicGroup, assignments: dict[str, bytes]) -> GroupMet
 
 
 def new_group_record(group_id: str, now_ms: int) -> GroupMetadataRecord:
-    """A group that nobody has joined yet: it exists from here on."""
+    """The record of a new group without members."""
     return GroupMetadataRecord(group_id, GroupMetadataValue("", 0, None, None, now_ms, []))
 
 
@@ -53,7 +53,7 @@ def group_from_record(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
 
 
 def describes(group: ClassicGroup, value: GroupMetadataValue) -> bool:
-    """Is `value` the record of this very group as it stands in memory (assignments aside)?"""
+    """Whether `value` is the record of this group as it is in memory, without comparing assignments."""
     return (
         group.generation_id == value.generation
         and group.leader_id == value.leader
@@ -62,7 +62,7 @@ def describes(group: ClassicGroup, value: GroupMetadataValue) -> bool:
 
 
 def _member(metadata: MemberMetadata, value: GroupMetadataValue) -> Member:
-    # Version 0 of the record has no rebalance timeout: it is the session's.
+    # Version 0 of the record has no rebalance timeout: the session timeout is used.
     rebalance_timeout_ms = metadata.rebalance_timeout
     if rebalance_timeout_ms == -1:
         rebalance_timeout_ms = metadata.session_timeout

@@ -59,8 +59,11 @@ class Join:
         return kind is GroupKind.SHARE or (group is not None and kind is GroupKind.STREAMS and not group.is_empty)
 
     def _accepts(self, group: ClassicGroup, member_id: str) -> bool:
-        """New members up to group.max.size. While a rebalance is prepared those who have come are counted, so that a
-        group above a lowered limit loses the last to come rather than all."""
+        """Whether the group accepts this member: new members only up to group.max.size.
+
+        While a rebalance is prepared, only members that have rejoined count. A group above a lowered limit then loses
+        the last members to rejoin, not all members.
+        """
         limit = self._context.settings.group_max_size
         member = group.members.get(member_id)
         if group.is_in(GroupState.PREPARING_REBALANCE):
@@ -113,8 +116,11 @@ class Join:
 
     @staticmethod
     def _must_rebalance(group: ClassicGroup, member: Member, request: JoinGroupRequest) -> bool:
-        """No: the member only missed its answer. The leader of a stable group may always ask for a new assignment,
-        because it sees what the coordinator does not (a topic that grew)."""
+        """Whether the join begins a rebalance; False for a member that only missed its answer.
+
+        The leader of a stable group may always ask for a new assignment: the leader sees changes that the coordinator
+        does not see (a topic that grew).
+        """
         if group.is_in(GroupState.PREPARING_REBALANCE) or member.protocols != _protocols(request):
             return True
         return group.is_in(GroupState.STABLE) and group.leader_id == member.member_id
@@ -142,7 +148,8 @@ class Join:
         if group.is_in(GroupState.PREPARING_REBALANCE) and group.previous_state is GroupState.EMPTY:
             group.new_member_added = True
         group.add(member, waiter)
-        # It does not know its id yet and cannot send heartbeats; if its client has gone we would never notice.
+        # The new member has no id yet and cannot send heartbeats: without this timeout a dead client would stay
+        # unnoticed.
         self._rebalance.touch(group, member, self._context.settings.new_member_join_timeout_ms)
         self._rebalance.prepare_or_complete(group, draft, f"{member_id} joined: {_reason(request)}")
 

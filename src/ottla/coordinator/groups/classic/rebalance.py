@@ -23,7 +23,7 @@ from ottla.protocol.generated.sync_group_response import SyncGroupResponse
 log = get_logger(__name__)
 
 _ABSENT_MEMBERS_LOOK_MS = 1_000
-"""The least between two looks for static members that are away: their rebalance timeout may be nothing at all."""
+"""The shortest wait for absent static members: their rebalance timeout may be 0."""
 
 
 class Rebalance:
@@ -33,7 +33,7 @@ class Rebalance:
     # The join phase
 
     def prepare_or_complete(self, group: ClassicGroup, draft: Draft, reason: str) -> None:
-        """Something changed: begin a rebalance, or let the one under way go on if that was what it waited for."""
+        """A member changed: begin a rebalance, or complete the running rebalance if no member is missing."""
         if group.can_rebalance:
             self.prepare(group, draft, reason)
         else:
@@ -56,19 +56,19 @@ class Rebalance:
             self._schedule_join_end(group)
 
     def complete_if_joined(self, group: ClassicGroup, draft: Draft) -> None:
-        """End the join phase when nobody is missing; the initial delay is always waited for."""
+        """End the join phase when no member is missing; the initial delay always runs to its end."""
         initial = group.previous_state is GroupState.EMPTY
         if group.is_in(GroupState.PREPARING_REBALANCE) and not initial and group.has_all_members_joined:
             self.complete_join(group, draft)
 
     def complete_join(self, group: ClassicGroup, draft: Draft) -> None:
-        """Close the join phase: the next generation begins with those who came."""
+        """Close the join phase: the next generation begins with the members that have rejoined."""
         self._context.timers.cancel(join_key(group.group_id))
         for member in group.not_yet_rejoined():
             if not member.is_static:
                 self.drop(group, member.member_id)
         if not group.elect_joined_leader() and group.members:
-            # Only static members are left and none of them is here: wait for one, or for the end of their sessions.
+            # Only absent static members remain: wait until a member rejoins or until their sessions end.
             self._schedule_join_end(group, at_least_ms=_ABSENT_MEMBERS_LOOK_MS)
             return
         group.new_member_added = False
@@ -210,7 +210,7 @@ class Rebalance:
 
 
 def joined(group: ClassicGroup, member: Member, *, skip_assignment: bool = False) -> JoinGroupResponse:
-    """The answer to a JoinGroup that succeeded; only the leader learns who the members are."""
+    """The answer to a successful JoinGroup; only the leader gets the list of members."""
     return JoinGroupResponse(
         generation_id=group.generation_id,
         protocol_type=group.protocol_type,

@@ -28,7 +28,7 @@ class ConsumerDescribe:
         self._context = context
 
     def describe(self, group_id: str, waiter: Waiter) -> GroupDecision:
-        """KafkaError when there is no such group, or when it is of another kind."""
+        """Raises KafkaError when the group does not exist or is of a different kind."""
         group = self._context.group(group_id)
         if not isinstance(group, ConsumerGroup):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")

@@ -19,7 +19,7 @@ _VERSION = Struct(">h")
 
 
 def read_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
-    """DecodeError when it is not one. A version after ours is read as the last that we know."""
+    """Raises DecodeError for other bytes. A later version is read as the latest supported version."""
     version = min(read_version(metadata), ConsumerProtocolSubscription.MAX_VERSION)
     return ConsumerProtocolSubscription.decode(metadata, _VERSION.size, version)[0]
 

@@ -1,7 +1,7 @@
-"""Members that go: by their own will, because they were silent, or because they did not give up what they must.
+"""Members that go: they leave, miss their session timeout, or do not give up partitions in time.
 
-A removal is a new epoch of the group. When only members of the classic protocol are left, the group becomes a classic
-one (`migration`).
+A removal is a new epoch of the group. When only members of the classic protocol remain, the group becomes a classic
+group (`migration`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ConsumerFencing:
             self.cancel_timers(group.group_id, member.member_id)
 
     def fence_silent(self, group_id: str, member_id: str, reason: str) -> GroupDecision:
-        """What a timer does; nothing when the member has gone already."""
+        """The operation of a timer; does nothing when the member has gone already."""
         draft = Draft()
         group = self._context.groups.get(group_id)
         member = group.members.get(member_id) if isinstance(group, ConsumerGroup) else None

@@ -80,7 +80,7 @@ class ConsumerGroup(AssignedGroup[ConsumerMember, TargetPartitions]):
         return None if member_id is None else self.members[member_id]
 
     def target_of(self, member_id: str, instance_id: str | None) -> TargetPartitions:
-        """A static member that returns under a new id has the target of the one it replaces."""
+        """A static member that returns under a new id has the target of the member that it replaces."""
         if instance_id is not None:
             member_id = self.static_members.get(instance_id, "")
         return self.targets.get(member_id, NO_TARGET)
@@ -115,7 +115,7 @@ class ConsumerGroup(AssignedGroup[ConsumerMember, TargetPartitions]):
     def validate_offset_commit(
         self, member_id: str, group_instance_id: str | None, epoch: int, *, version: int, transactional: bool = False
     ) -> PartitionCheck | None:
-        """The current member epoch, or an older one for partitions that the member has had since (KIP-1251)."""
+        """The current member epoch, or an older epoch for partitions that the member has had since then (KIP-1251)."""
         if epoch < 0 and not self.members:
             return None
         if transactional and epoch == -1 and not member_id and group_instance_id is None:

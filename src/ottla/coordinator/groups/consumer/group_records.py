@@ -114,7 +114,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
 
 
 def group_tombstones(group_id: str, member_ids: list[str], regexes: Iterable[str]) -> list[CoordinatorRecord]:
-    """All that there may be, members before what holds them together."""
+    """Tombstones for all possible records of a group, members first."""
     records: list[CoordinatorRecord] = []
     records += [
         GroupKindRecord(ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id), None) for member_id in member_ids
@@ -179,7 +179,7 @@ def target_from(value: ConsumerGroupTargetAssignmentMemberValue) -> TargetPartit
 
 
 def _partitions(topics: list[TopicPartitions], member_epoch: int) -> AssignedPartitions:
-    """Records of Kafka before 4.3 have no epochs: the member's own is the latest that it can be."""
+    """Records of Kafka before 4.3 have no epochs: the member's own epoch is the latest possible."""
     answer: dict[Uuid, dict[int, int]] = {}
     for topic in topics:
         epochs = topic.assignment_epochs

@@ -59,7 +59,7 @@ class ConsumerHeartbeat:
         if len(group.members) >= self._context.settings.group_consumer_max_size:
             self._refuse_if_new(group, request.member_id)
         if not request.member_id:
-            # Only version 0: later clients make their own.
+            # Only in version 0: later clients make their own member id.
             request = copy(request)
             request.member_id = self._context.new_uuid_text()
         owned = _owned(request)
@@ -86,7 +86,7 @@ class ConsumerHeartbeat:
     def _find_or_make(
         self, request: ConsumerGroupHeartbeatRequest, draft: Draft
     ) -> tuple[ConsumerGroup, ClassicGroup | None]:
-        """The group; the classic one too when it is just being upgraded."""
+        """The group, and the classic group when this heartbeat upgrades the group."""
         group_id, joins = request.group_id, request.member_epoch == JOIN_GROUP_EPOCH
         group = self._context.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
@@ -189,7 +189,7 @@ def validate_static(existing: ConsumerMember | None, member_id: str, instance_id
 
 
 def _absent(member: ConsumerMember) -> ConsumerMember:
-    """Gone for a while: it keeps its partitions, at an epoch that anybody's is above."""
+    """The static member while it is away: the member keeps its partitions, at an epoch below every other epoch."""
     assigned = {topic_id: dict.fromkeys(partitions, 0) for topic_id, partitions in member.assigned.items()}
     return replace(member, member_epoch=LEAVE_GROUP_STATIC_EPOCH, assigned=assigned, pending_revocation={})
 
@@ -198,7 +198,7 @@ def _validate_epoch(member: ConsumerMember, epoch: int, owned: OwnedPartitions |
     if epoch in (JOIN_GROUP_EPOCH, member.member_epoch):
         return
     if epoch < member.member_epoch and epoch == member.previous_member_epoch and _has_all(member.assigned, owned):
-        return  # it did not get our last answer
+        return  # the member missed the last answer
     compared = "greater" if epoch > member.member_epoch else "smaller"
     raise KafkaError(
         ErrorCode.FENCED_MEMBER_EPOCH,

@@ -40,7 +40,7 @@ _MEMBER_STATES = frozenset(ConsumerMemberState)
 
 @dataclass(frozen=True, slots=True)
 class ClassicMember:
-    """What a member that speaks the classic protocol brings along."""
+    """What a member of the classic protocol has in addition."""
 
     session_timeout_ms: int
     protocols: Protocols
@@ -78,7 +78,7 @@ class ConsumerMember:
         assigned: AssignedPartitions,
         pending_revocation: AssignedPartitions,
     ) -> ConsumerMember:
-        """The member one step on; the epoch that it leaves is remembered, because its answer may get lost."""
+        """The member after one step; the member stores its earlier epoch, because the client may miss the answer."""
         return replace(
             self,
             state=state,
@@ -89,7 +89,7 @@ class ConsumerMember:
         )
 
     def assignment_epoch(self, topic_id: Uuid, partition: int) -> int | None:
-        """Since when the member has had this partition; None when it does not have it."""
+        """The epoch since which the member has had this partition; None when the member does not have the partition."""
         for partitions in (self.assigned, self.pending_revocation):
             epoch = partitions.get(topic_id, {}).get(partition)
             if epoch is not None:

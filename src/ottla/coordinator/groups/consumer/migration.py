@@ -43,7 +43,10 @@ class Migration:
     # Up
 
     def upgraded(self, group: ClassicGroup) -> ConsumerGroup:
-        """The consumer group that this classic one becomes; KafkaError when it may not. Nothing is changed yet."""
+        """The consumer group that this classic group becomes; raises KafkaError when the upgrade is not allowed.
+
+        Changes nothing yet.
+        """
         self._validate_upgrade(group)
         made = ConsumerGroup(group.group_id)
         made.group_epoch = made.assignment_epoch = group.generation_id
@@ -74,7 +77,8 @@ class Migration:
         timers."""
         code = ErrorCode.REBALANCE_IN_PROGRESS
         for member in classic.members.values():
-            # Its session may have ended unnoticed while it waited, and the upgrade may still be refused.
+            # The member's session may have ended while its request was parked, and the log may still refuse the
+            # upgrade.
             self._classic.touch(classic, member)
             join_waiter = classic.take_join_waiter(member)
             if join_waiter is not None:
@@ -106,7 +110,7 @@ class Migration:
                     "default assignor before re-attempting the upgrade",
                 )
             assigned = embedded.assigned_partitions(assignment, self._context.image)
-        # A generation that is being formed may have members that do not know the last one's protocol.
+        # A new generation may have members that do not support the protocol of the last generation.
         is_shared = all(group.protocol_name in other.protocol_names() for other in group.members.values())
         protocol_name = group.protocol_name if is_shared else group.select_protocol()
         subscription = embedded.read_subscription(member.metadata(protocol_name))
@@ -139,11 +143,11 @@ class Migration:
             for member in group.members.values()
             if member.classic is not None and member.member_id not in gone
         ]
-        # Joining members are checked; a log that nobody should have written may still hold strangers.
+        # Joining members are checked, but a damaged log may still hold members without a common protocol.
         return bool(set.intersection(*supported))
 
     def must_downgrade_replacing(self, group: ConsumerGroup, replaced: ConsumerMember) -> bool:
-        """Is the static member that a classic one replaces the last of the consumer protocol?"""
+        """Whether the static member that a classic member replaces is the last member of the consumer protocol."""
         others_are_classic = group.classic_member_count == len(group.members) - 1
         return not replaced.uses_classic_protocol and others_are_classic and self._may_downgrade(len(group.members))
 
@@ -159,7 +163,7 @@ class Migration:
         joining: ConsumerMember | None = None,
         rebalance: bool = True,
     ) -> None:
-        """Records that make a classic group of it; a rebalance, when it is due, is the event after."""
+        """Records that turn the group into a classic group; a rebalance, when due, is the next event."""
         gone = {member.member_id for member in leaving or ()}
         replaced = group.static_member(joining.instance_id) if joining is not None else None
         classic = ClassicGroup(group.group_id, GroupState.STABLE, self._context.clock.time_ms())

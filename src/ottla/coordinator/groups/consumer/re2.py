@@ -41,7 +41,7 @@ class Pattern:
         self._states: list[_State] = [("match", 0, 0)]
         self._start = self._add(parse(expression), 0)
         self._moves: dict[tuple[frozenset[int], str], frozenset[int]] = {}
-        """Steps taken before, in the middle of a name: most names take the same ones."""
+        """Cached steps in the middle of a name: most names use the same steps."""
         self._remembers = not any(kind in ("word", "no word") for kind, _, _ in self._states)
 
     def matches(self, text: str) -> bool:

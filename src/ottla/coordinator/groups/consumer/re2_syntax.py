@@ -71,7 +71,7 @@ _POSIX = {
     "xdigit": _mask(lambda c: c in "0123456789abcdefABCDEF"),
 }
 _OTHER_SCRIPTS = frozenset(("Arabic", "Armenian", "Cyrillic", "Greek", "Hangul", "Han", "Hebrew", "Hiragana", "Thai"))
-"""Of Unicode, as far as anybody writes them in an expression for topic names: they match none of those."""
+"""The Unicode classes that occur in expressions for topic names: they match no character of a topic name."""
 _ESCAPES = {"a": 7, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11}
 _ANCHORS = {"A": "begin", "z": "end", "b": "word", "B": "no word"}
 
@@ -361,5 +361,5 @@ class _Parser:
 
 
 def _bit(code: int) -> int:
-    """The mask of one character; one that no topic name can hold matches nothing."""
+    """The mask of one character; a character that no topic name can hold matches nothing."""
     return 1 << code if code < _ASCII else 0

@@ -1,6 +1,6 @@
-"""The way of one member's request through its group: subscription, group epoch, target, reconciliation; and timers.
+"""The steps of a member's request in its group: subscription, group epoch, target, reconciliation; and timers.
 
-Shared by members of both protocols. Everything here decides; the records that it drafts make the change.
+Members of both protocols share these steps. Everything here decides; the drafted records make the change.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class ConsumerRebalance:
     def subscribe(
         self, caller: Caller, group: ConsumerGroup, old: ConsumerMember, updated: ConsumerMember, draft: Draft
     ) -> tuple[int, bool]:
-        """Write down what the member wants; the group's epoch, and whether the subscription changed.
+        """Draft the member's subscription; returns the group's epoch, and whether the subscription changed.
 
-        A new expression that is not resolved yet changes nothing for a group of new-protocol members; a classic member
-        that comes instead of one with an expression does.
+        A new expression that is not resolved yet does not bump the epoch of a group of consumer-protocol members. A
+        classic member that replaces a member with an expression does.
         """
         changed = False
         if updated is not old and updated != old:
@@ -134,7 +134,7 @@ class ConsumerRebalance:
                 self._await_revocation(group.group_id, member)
 
     def _await_revocation(self, group_id: str, member: ConsumerMember) -> None:
-        """A member that must give up partitions has its rebalance timeout for it."""
+        """A member that must give up partitions has its rebalance timeout for the revocation."""
         key = rebalance_key(group_id, member.member_id)
         if member.state is ConsumerMemberState.UNREVOKED_PARTITIONS:
             operation = partial(self._expire_revocation, group_id, member.member_id, member.member_epoch)

@@ -45,7 +45,7 @@ class ConsumerReconciliation:
         self._owner_epoch = owner_epoch
 
     def step(self, *, subscription_changed: bool) -> ConsumerMember:
-        """The member as it may go on; the same one when it must stay where it is."""
+        """The member after this step; the same object when the member must stay where it is."""
         member = self._member
         if member.state is ConsumerMemberState.STABLE:
             if member.member_epoch != self._target.epoch:
@@ -94,7 +94,7 @@ class ConsumerReconciliation:
         return member.moved_to(state, target.epoch, assigned, {})
 
     def _is_free(self, topic_id: Uuid, partition: int) -> bool:
-        """A partition that the member itself was giving up is as good as free: it has it alone."""
+        """A partition that the member itself was giving up counts as free: no other member has it."""
         own = partition in self._member.pending_revocation.get(topic_id, _NOTHING)
         return own or self._owner_epoch(topic_id, partition) == _FREE
 

@@ -1,8 +1,7 @@
-"""Subscriptions by regular expression: resolved against the topics, kept as records, refreshed now and then.
+"""Subscriptions by regular expression: resolved against the topics, stored as records, refreshed from time to time.
 
-Resolving is an event of its own, after the heartbeat that caused it; the next heartbeat sees what came of it. It
-happens again when there are new topics or when group.consumer.regex.refresh.interval.ms have passed, but not more often
-than every ten seconds.
+Resolving is an event of its own, after the heartbeat that caused it; the next heartbeat sees the result. New topics
+cause a refresh, and so does group.consumer.regex.refresh.interval.ms; at least ten seconds lie between two refreshes.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _MIN_REFRESH_INTERVAL_MS = 10_000
 STATES_PER_EVENT = 20_000
 """States of expressions that one event looks at: some milliseconds."""
 STATES_PER_NAME = 20
-"""What a name costs whose steps are all remembered."""
+"""The cost of a name whose steps are all cached."""
 
 
 class RegexChange(Enum):
@@ -36,7 +35,7 @@ class RegexChange(Enum):
     UPDATED = "updated"
     """The new expression is not resolved yet."""
     RESOLVED = "resolved"
-    """The topics of the new one are known already, or there is none any more."""
+    """The topics of the new expression are resolved already, or the member has no expression any more."""
 
 
 def regex_key(group_id: str) -> Hashable:
@@ -50,7 +49,8 @@ class RegularExpressions:
     def update(
         self, caller: Caller, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember, draft: Draft
     ) -> RegexChange:
-        """What the member's heartbeat does to the expressions of its group; KafkaError when its own is not valid."""
+        """Update the group's expressions for a heartbeat; raises KafkaError when the member's own expression is not
+        valid."""
         subscriptions = group.subscriptions
         before, after = old.subscribed_topic_regex, new.subscribed_topic_regex
         change, refresh = RegexChange.NONE, False
@@ -91,13 +91,15 @@ class RegularExpressions:
             self._context.timers.schedule(key, 0, partial(self._resolve, caller, group.group_id, frozenset(used)))
 
     def _resolve(self, caller: Caller, group_id: str, regexes: frozenset[str]) -> GroupDecision:
-        """All expressions of the group, with the eyes of the member whose heartbeat caused it, as Kafka does."""
+        """Resolve all expressions of the group, with the rights of the member whose heartbeat caused the event, as
+        Kafka does."""
         topics = list(self._context.image.topics_by_name)
         resolution = Resolution(sorted(regexes), topics, caller.may_describe, self._context.image_version)
         return self._go_on(group_id, resolution)
 
     def _go_on(self, group_id: str, resolution: Resolution) -> GroupDecision:
-        """A part of the work in each event, so that others get their turn; records come with the last."""
+        """A part of the work in each event, so that other requests run in between; the last event writes the
+        records."""
         draft = Draft()
         group = self._context.groups.get(group_id)
         if not isinstance(group, ConsumerGroup):

@@ -1,4 +1,4 @@
-"""What the records do that only consumer groups have, beside those of every group that the coordinator assigns."""
+"""Replays the records that only consumer groups have."""
 
 from __future__ import annotations
 

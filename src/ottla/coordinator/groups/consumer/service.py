@@ -1,4 +1,4 @@
-"""The requests of consumer groups, put together: what the group machine calls."""
+"""The parts of consumer groups in one shard: `GroupCoordinator` calls `heartbeat` and `describe` directly."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ConsumerGroups:
                 self._rebalance.on_loaded(group)
 
     def on_metadata(self, delta: MetadataDelta) -> None:
-        """Groups that read a topic that changed look again with their next heartbeat."""
+        """Groups that read a changed topic compute their metadata hash again with their next heartbeat."""
         topics = self._context.image.topics_by_id
         changed = {topics[topic_id].name for topic_id in delta.partitions if topic_id in topics}
         changed |= {topic.name for topic in delta.topics_deleted.values()}

@@ -1,7 +1,7 @@
-"""What the members of a group want to read: topics by name, and topics by regular expression once it is resolved.
+"""The subscriptions of a group: topics by name, and topics by regular expression once the expression is resolved.
 
-Counted as members come and go, so that nobody walks over all members. A decision looks at a copy (`changed`,
-`without`); the group's own changes by replay only.
+Counted as members come and go, so that no request walks over all members. A decision reads a copy (`changed`,
+`without`); only replay changes the group's own counts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ottla.coordinator.groups.consumer.members import ConsumerMember
 class ResolvedRegex(NamedTuple):
     topics: frozenset[str]
     version: int
-    """The metadata offset that it was resolved against."""
+    """The metadata offset of the resolution."""
     timestamp_ms: int
 
 
@@ -41,7 +41,7 @@ class Subscriptions:
         return member.subscribed_topic_names if resolved is None else member.subscribed_topic_names | resolved.topics
 
     def are_homogeneous(self, members: int) -> bool:
-        """Does every one of `members` members want the same topics?"""
+        """Whether all of `members` members have the same topics."""
         if not self.regexes:
             return all(count == members for count in self.by_name.values()) and not self.by_regex
         if next(iter(self.regexes.values())) != members:

@@ -1,4 +1,4 @@
-"""The target assignment: what every member should have, computed when the group's epoch moved on.
+"""The target assignment of every member, computed when the group's epoch moved.
 
 At most once in group.consumer.assignment.interval.ms (KIP-1263): many members that join at once cause one computation.
 """
@@ -42,12 +42,13 @@ class ConsumerTargetAssignment:
         subscriptions: Subscriptions,
         draft: Draft,
     ) -> ConsumerTarget:
-        """The target of `updated`: a new one when the group has moved on and the time has come, else the last."""
+        """The target of `updated`: computed when the group's epoch moved and the interval has passed, else the last
+        target."""
         if group.assignment_epoch >= group_epoch or not self._is_due(group):
             return ConsumerTarget(group.assignment_epoch, group.target_of(updated.member_id, updated.instance_id))
         members = _members_with(group, updated)
         name = group.preferred_assignor(old, updated)
-        if name not in ASSIGNORS:  # nobody prefers one, or a record names one that this node does not have
+        if name not in ASSIGNORS:  # no preference, or a record with an assignor that this node lacks
             name = self._context.settings.group_consumer_assignors[0]
         spec = _spec(group, members, subscriptions, self._context.image)
         assignment = ASSIGNORS[name](spec)

@@ -1,4 +1,4 @@
-"""What a ConsumerGroupHeartbeat must look like before any group is asked."""
+"""The checks of a ConsumerGroupHeartbeat that need no group."""
 
 from __future__ import annotations
 

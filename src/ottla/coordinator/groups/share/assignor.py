@@ -18,7 +18,10 @@ Place = tuple[Uuid, int]
 def assign(
     members: Mapping[str, frozenset[Uuid]], partitions: Mapping[Uuid, frozenset[int]], targets: Mapping[str, Partitions]
 ) -> dict[str, Partitions]:
-    """Member -> what it reads. `members` has the topics that each wants, `partitions` those that may be read."""
+    """Member -> partitions.
+
+    `members` has the subscribed topics of each member, `partitions` the readable partitions.
+    """
     subscribed = sorted(frozenset().union(*members.values()))
     spread: dict[str, set[Place]] = {member_id: set() for member_id in members}
     alike = len(set(members.values())) <= 1

@@ -147,7 +147,7 @@ class ShareCoordination:
     def finish_deletion(
         self, group_id: str, waiter: Waiter, partitions: Mapping[Uuid, frozenset[int]] | KafkaError
     ) -> None:
-        """The states first, then the group: one that is left half deleted can be deleted again."""
+        """The states first, then the group: a half-deleted group can be deleted again."""
 
         def finish(errors: Errors) -> None:
             if errors:

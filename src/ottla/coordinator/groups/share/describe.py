@@ -19,7 +19,7 @@ ASSIGNOR = "simple"
 
 
 def share_group(context: ShardContext, group_id: str) -> ShareGroup:
-    """KafkaError when there is no such group, or when it is of another kind."""
+    """Raises KafkaError when the group does not exist or is of a different kind."""
     group = context.group(group_id)
     if not isinstance(group, ShareGroup):
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")

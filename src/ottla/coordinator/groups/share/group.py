@@ -38,7 +38,7 @@ class ShareGroup(AssignedGroup[ShareMember, Partitions]):
         self.initialized: dict[Uuid, SharedTopic] = {}
         self.deleting: frozenset[Uuid] = frozenset()
         self.has_state_partitions = False
-        """Something of it is or was known to the share coordinator."""
+        """Whether the share coordinator has or had a state of this group."""
 
     @property
     def state_name(self) -> str:

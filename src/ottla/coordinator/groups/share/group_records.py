@@ -94,7 +94,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
 
 
 def group_tombstones(group_id: str, member_ids: list[str]) -> list[CoordinatorRecord]:
-    """All that there may be, members before what holds them together."""
+    """Tombstones for all possible records of a group, members first."""
     records: list[CoordinatorRecord] = []
     records += [
         GroupKindRecord(ShareGroupCurrentMemberAssignmentKey(group_id, member_id), None) for member_id in member_ids

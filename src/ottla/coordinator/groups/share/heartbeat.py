@@ -48,7 +48,7 @@ log = get_logger(__name__)
 
 
 class Beat(NamedTuple):
-    """The answer, and what the share coordinator has to be asked for then."""
+    """The response, and the following request to the share coordinator."""
 
     response: ShareGroupHeartbeatResponse
     state_request: StateRequest | None = None
@@ -256,7 +256,7 @@ def _assignment(assigned: Partitions) -> Assignment:
 
 
 def validate_heartbeat(request: ShareGroupHeartbeatRequest) -> None:
-    """What a heartbeat must look like before any group is asked."""
+    """The checks of a ShareGroupHeartbeat that need no group."""
     for value, name in ((request.member_id, "MemberId"), (request.group_id, "GroupId"), (request.rack_id, "RackId")):
         if value is not None and not value.strip():
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} can't be empty.")

@@ -1,7 +1,7 @@
-"""Which share-partitions have a state with the share coordinator: asked for, there, or going.
+"""Which share-partitions have a state with the share coordinator: initializing, initialized, or deleting.
 
-A partition is given to members only once its state is there. What was asked for and not answered is asked for again
-after group.share.initialize.retry.interval.ms.
+A partition is assigned to members only once its state is initialized. A request without an answer is sent again after
+group.share.initialize.retry.interval.ms.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class StateRequest(NamedTuple):
 
 
 def missing(group: ShareGroup, topics: Iterable[str], context: ShardContext) -> dict[Uuid, SharedTopic]:
-    """Partitions of these topics that nobody has asked for yet, or not lately."""
+    """Partitions of these topics without a state and without a recent request for a state."""
     now_ms = context.clock.time_ms()
     retry_ms = context.settings.group_share_initialize_retry_interval_ms
     uninitialized: dict[Uuid, SharedTopic] = {}
@@ -54,7 +54,7 @@ def initializing_record(group: ShareGroup, topics: Mapping[Uuid, SharedTopic], i
 
 
 def initialized_record(group: ShareGroup, partitions: Indexes, context: ShardContext) -> GroupKindRecord:
-    """Their states are there. A topic that was deleted while the share coordinator was asked stays away."""
+    """The states are initialized. A topic that was deleted during the request to the share coordinator stays out."""
     now_ms = context.clock.time_ms()
     topics = context.image.topics_by_id
     there = {
@@ -109,7 +109,7 @@ def forgotten_record(group: ShareGroup, topics: Collection[Uuid], context: Shard
 
 
 def is_assignment_due(group: ShareGroup) -> bool:
-    """Partitions have got their state since the last assignment, or lost it."""
+    """Whether partitions got or lost their state since the last assignment."""
     if not group.members or not group.initialized:
         return False
     assigned: dict[Uuid, set[int]] = {}

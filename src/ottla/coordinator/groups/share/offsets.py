@@ -42,7 +42,7 @@ class OffsetAlteration(NamedTuple):
 
 
 class OffsetDeletion(NamedTuple):
-    """What is refused at once, and what the share coordinator has to forget."""
+    """The topics refused at once, and the partitions whose state the share coordinator must delete."""
 
     refused: list[DeleteShareGroupOffsetsResponseTopic]
     partitions: Indexes
@@ -60,7 +60,7 @@ class ShareOffsets:
         draft.answer(waiter, {topic_id: topic.partitions for topic_id, topic in topics.items()})
         return draft.decide()
 
-    # Altering: the group is made when it is not there
+    # Altering: creates a missing group
 
     def alter(self, request: AlterShareGroupOffsetsRequest, waiter: Waiter) -> GroupDecision:
         group = self._context.groups.get(request.group_id)
@@ -151,7 +151,8 @@ class ShareOffsets:
         return draft.decide()
 
     def delete_group(self, group_id: str, waiter: Waiter) -> GroupDecision:
-        """Before a share group is deleted: what the share coordinator has to forget; nothing of another kind's."""
+        """Before a share group is deleted: answered with the partitions whose state the share coordinator must
+        delete."""
         draft = Draft()
         going: dict[Uuid, frozenset[int]] = {}
         group = self._context.groups.get(group_id)

@@ -1,4 +1,4 @@
-"""What the record does that only share groups have, beside those of every group that the coordinator assigns."""
+"""Replays the record that only share groups have."""
 
 from __future__ import annotations
 

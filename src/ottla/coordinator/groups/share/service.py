@@ -1,4 +1,4 @@
-"""The requests of share groups, put together: what the group machine calls."""
+"""The parts of share groups in one shard: `ShareCoordination` calls them directly."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ShareGroups:
         self.forgetting.on_loaded()
 
     def on_metadata(self, delta: MetadataDelta) -> None:
-        """Groups that read a topic that changed look again with their next heartbeat."""
+        """Groups that read a changed topic compute their metadata hash again with their next heartbeat."""
         topics = self._context.image.topics_by_id
         changed = {topics[topic_id].name for topic_id in delta.partitions if topic_id in topics}
         changed |= {topic.name for topic in delta.topics_deleted.values()}

@@ -35,7 +35,7 @@ class _Share:
         self.per_member = _ceiling(tasks, members)
 
     def on_assigned(self, count: int) -> None:
-        """A member now has `count` tasks: one that is full leaves the rest to the others."""
+        """A member now has `count` tasks: a full member leaves the rest to the other members."""
         if count == self.per_member:
             self._members -= 1
             self._tasks -= count
@@ -140,7 +140,7 @@ class _Assignment:
                     break
 
     def _give_back_standby(self, task: Task) -> bool:
-        """To who had the task active and lost it, or to who had its standby."""
+        """To the last owner of the active task, or to an owner of its standby."""
         member_id = self._had_active.get(task)
         if member_id is None or self._process(member_id).has(task) or not self._has_room(member_id):
             member_id = self._least_loaded(task, without_task=True)
@@ -153,7 +153,10 @@ class _Assignment:
         return self._process(member_id).counts[member_id] < self._total_share.per_member
 
     def _least_loaded(self, task: Task, *, without_task: bool = False) -> str | None:
-        """Of those who had the standby. As in Kafka, only the first one's process is asked in the end."""
+        """The least loaded of the standby's owners.
+
+        As in Kafka, only the process of the first owner counts in the end.
+        """
         candidates = self._had_standby.get(task)
         if not candidates:
             return None

@@ -32,7 +32,7 @@ class StreamsDescribe:
         self._context = context
 
     def describe(self, group_id: str, waiter: Waiter) -> GroupDecision:
-        """KafkaError when there is no such group, or when it is of another kind."""
+        """Raises KafkaError when the group does not exist or is of a different kind."""
         group = self._context.group(group_id)
         if not isinstance(group, StreamsGroup):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
@@ -48,7 +48,7 @@ class StreamsDescribe:
 
 
 def _topology(group: StreamsGroup) -> Topology | None:
-    """With the partitions of the internal topics once these are there; before that as the first member brought it."""
+    """With the partitions of the internal topics once these exist; before that as the first member sent it."""
     if group.configured is not None and group.configured.is_ready:
         return _configured(group.configured)
     return None if group.topology is None else _stored(group.topology)

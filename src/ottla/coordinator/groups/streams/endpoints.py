@@ -1,4 +1,4 @@
-"""Which partitions can be asked where: every member with an endpoint, and the sources of the tasks that it has."""
+"""The partitions behind each endpoint: every member with an endpoint, and the sources of the member's tasks."""
 
 from __future__ import annotations
 

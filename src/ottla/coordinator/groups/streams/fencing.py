@@ -49,7 +49,7 @@ class StreamsFencing:
         self._context.timers.schedule(session_key(group_id, member_id), timings.session_timeout_ms, expire)
 
     def await_revocation(self, group_id: str, member: StreamsMember) -> None:
-        """A member that must give up tasks has its rebalance timeout for it."""
+        """A member that must give up tasks has its rebalance timeout for the revocation."""
         key = rebalance_key(group_id, member.member_id)
         if member.state is StreamsMemberState.UNREVOKED_TASKS:
             operation = partial(self._fence_silent, group_id, member.member_id, member.member_epoch)
@@ -64,7 +64,7 @@ class StreamsFencing:
                 self.await_revocation(group.group_id, member)
 
     def _fence_silent(self, group_id: str, member_id: str, stuck_in_epoch: int | None) -> GroupDecision:
-        """What a timer does; nothing when the member has gone already, or has left the epoch that it was stuck in."""
+        """The operation of a timer; does nothing when the member has gone already or has left the epoch."""
         draft = Draft()
         group = self._context.groups.get(group_id)
         member = group.members.get(member_id) if isinstance(group, StreamsGroup) else None

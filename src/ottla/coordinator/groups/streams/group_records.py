@@ -100,7 +100,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
 
 
 def group_tombstones(group_id: str, member_ids: list[str]) -> list[CoordinatorRecord]:
-    """All that there may be, members before what holds them together."""
+    """Tombstones for all possible records of a group, members first."""
     currents = [
         GroupKindRecord(StreamsGroupCurrentMemberAssignmentKey(group_id, member_id), None) for member_id in member_ids
     ]

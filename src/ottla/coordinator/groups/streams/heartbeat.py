@@ -58,7 +58,7 @@ class StreamsHeartbeat:
         else:
             answer = self._beat(caller, request, draft)
         if request.shutdown_application:
-            # Once the heartbeat counts: one that is refused asks for nothing.
+            # Only a heartbeat that succeeds asks for the shutdown, not a refused heartbeat.
             draft.answer(partial(self._on_shutdown_requested, request.group_id, request.member_id), None)
         draft.answer(waiter, answer)
         return draft.decide()
@@ -174,7 +174,7 @@ def _member(group: StreamsGroup, request: StreamsGroupHeartbeatRequest, owned: T
         return member
     is_previous = epoch < member.member_epoch and epoch == member.previous_member_epoch
     if is_previous and owned is not None and owned.are_all_in(member.assigned):
-        return member  # it did not get our last answer
+        return member  # the member missed the last answer
     compared = "greater" if epoch > member.member_epoch else "smaller"
     raise KafkaError(
         ErrorCode.FENCED_MEMBER_EPOCH,

@@ -1,4 +1,4 @@
-"""A member of a streams group: one stream thread. A value: a change makes a new one, and only replay puts it in place."""
+"""A member of a streams group: one stream thread. A member is a value, and only replay replaces it in the group."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class StreamsMember:
     def moved_to(
         self, state: StreamsMemberState, member_epoch: int, assigned: AssignedTasks, pending_revocation: AssignedTasks
     ) -> StreamsMember:
-        """The member one step on; the epoch that it leaves is remembered, because its answer may get lost."""
+        """The member after one step; the member stores its earlier epoch, because the client may miss the answer."""
         return replace(
             self,
             state=state,
@@ -70,7 +70,7 @@ class StreamsMember:
         )
 
     def assignment_epoch(self, subtopology: str, partition: int) -> int | None:
-        """Since when the member has had this active task; None when it does not have it."""
+        """The epoch since which the member has had this active task; None when the member does not have the task."""
         for tasks in (self.assigned, self.pending_revocation):
             epoch = tasks.active.get(subtopology, {}).get(partition)
             if epoch is not None:

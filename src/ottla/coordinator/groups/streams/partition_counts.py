@@ -20,7 +20,7 @@ Existing: TypeAlias = Callable[[str], int | None]
 
 
 class PartitionCounts:
-    """Of the internal topics; what exists already has what it has."""
+    """The partition counts of the internal topics; an existing topic keeps its count."""
 
     def __init__(self, topology: StreamsTopology, existing: Existing) -> None:
         self._subtopologies: Collection[Subtopology] = topology.subtopologies.values()
@@ -79,7 +79,7 @@ class PartitionCounts:
         )
 
     def _follow_sources(self, counts: dict[str, int]) -> bool:
-        """Give sinks what their subtopology's sources have, where those are known; False when that helps no one."""
+        """Give sinks the count of their subtopology's largest source; False when no sink got a count."""
         progress = False
         for subtopology in self._subtopologies:
             for sink in subtopology.repartition_sink_topics:

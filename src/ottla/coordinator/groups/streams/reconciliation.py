@@ -43,7 +43,7 @@ class StreamsReconciliation:
         self._owners = owners
 
     def step(self) -> StreamsMember:
-        """The member as it may go on; the same one when it must stay where it is."""
+        """The member after this step; the same object when the member must stay where it is."""
         member, owned = self._member, self._owned
         if member.state is StreamsMemberState.STABLE:
             return member if member.member_epoch == self._target.epoch else self._next(member.member_epoch)
@@ -95,7 +95,7 @@ class StreamsReconciliation:
         return difference._replace(waits=waits)
 
     def _is_taken(self, subtopology: str, partition: int) -> bool:
-        """An active task is not free while anybody processes it."""
+        """An active task is not free while any process has it."""
         process_id = self._member.process_id
         return self._owners.is_active(subtopology, partition) or self._owners.is_copied_on(
             process_id, subtopology, partition

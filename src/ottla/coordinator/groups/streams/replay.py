@@ -1,4 +1,4 @@
-"""What the records do that only streams groups have, beside those of every group that the coordinator assigns."""
+"""Replays the records that only streams groups have."""
 
 from __future__ import annotations
 

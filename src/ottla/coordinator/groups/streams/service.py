@@ -1,4 +1,4 @@
-"""The requests of streams groups, put together: what the group machine calls."""
+"""The parts of streams groups in one shard: `GroupCoordinator` calls `heartbeat` and `describe` directly."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class StreamsGroups:
             self._fencing.on_loaded(group)
 
     def on_metadata(self, delta: MetadataDelta) -> None:
-        """Groups whose topology names a topic that changed look again with their next heartbeat."""
+        """Groups whose topology names a changed topic compute their metadata hash again with their next heartbeat."""
         topics = self._context.image.topics_by_id
         changed = {
             topics[topic_id].name for topic_id in (*delta.partitions, *delta.topics_created) if topic_id in topics

@@ -44,7 +44,8 @@ class StreamsTargetAssignment:
         statuses: list[Status],
         draft: Draft,
     ) -> StreamsTarget:
-        """The target of `updated`: a new one when the group has moved on and the time has come, else the last."""
+        """The target of `updated`: computed when the group's epoch moved and the interval has passed, else the last
+        target."""
         if initial_key(group.group_id) in self._context.timers:
             detail = "Assignment delayed due to the configured initial rebalance delay."
             statuses.append(Status(StatusCode.ASSIGNMENT_DELAYED, detail))
@@ -61,14 +62,17 @@ class StreamsTargetAssignment:
         return StreamsTarget(group_epoch, targets[updated.member_id])
 
     def delay_first(self, group_id: str, timings: StreamsTimings) -> None:
-        """The group has nobody yet: others that start now are waited for."""
+        """The group has no members yet: wait for other threads that start now."""
         key = initial_key(group_id)
         if timings.initial_rebalance_delay_ms > 0 and key not in self._context.timers:
             operation = partial(self._compute_delayed, group_id)
             self._context.timers.schedule(key, timings.initial_rebalance_delay_ms, operation)
 
     def _compute_delayed(self, group_id: str) -> GroupDecision:
-        """The initial delay is over. A group of which only one heartbeat came is left to its next one, as by Kafka."""
+        """The initial delay is over.
+
+        A group with only one heartbeat so far waits for the next heartbeat, as in Kafka.
+        """
         draft = Draft()
         group = self._context.groups.get(group_id)
         if not isinstance(group, StreamsGroup) or group.is_empty or group.configured is None:

@@ -43,7 +43,7 @@ class TargetTasks(NamedTuple):
 
 
 class AssignedTasks(NamedTuple):
-    """What a member has."""
+    """The tasks that a member has."""
 
     active: ActiveTasks
     standby: Tasks

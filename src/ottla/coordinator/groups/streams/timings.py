@@ -21,7 +21,7 @@ class StreamsTimings(NamedTuple):
 
     @property
     def assignment_configs(self) -> dict[str, str]:
-        """What an assignment depends on beside members and topics: a change of it is a reason for a new one."""
+        """The settings of an assignment: a change of these settings causes a new assignment."""
         return {"num.standby.replicas": str(self.num_standby_replicas)}
 
 

@@ -63,7 +63,7 @@ def names(topics: list[TopicInfo]) -> list[str]:
 
 
 def topology_value(topology: Topology) -> StreamsGroupTopologyValue:
-    """What a heartbeat brings, as the record keeps it."""
+    """The topology of a heartbeat in the form of its record."""
     return StreamsGroupTopologyValue(
         topology.epoch,
         [

@@ -35,8 +35,11 @@ class TopologyChange:
     metadata_hash: int
 
     def apply(self) -> None:
-        """Set what is not durable. The records of this heartbeat may still be refused: the topics are looked at again
-        until their hash is in the log."""
+        """Set the state that is not durable.
+
+        The log may still refuse the records of this heartbeat: the group hashes the topics again until their hash is in
+        the log.
+        """
         self.group.configured, self.group.configured_hash = self.configured, self.metadata_hash
         if self.group.topology is not None and self.metadata_hash == self.group.metadata_hash:
             self.group.refreshed()
@@ -97,7 +100,7 @@ def validate_tasks(subtopologies: Mapping[str, ConfiguredSubtopology], owned: Ta
 
 
 def _topology(group: StreamsGroup, brought: Topology | None, draft: Draft) -> StreamsTopology:
-    """The group's topology; the first member's becomes it."""
+    """The group's topology: the topology of the first member."""
     if brought is None:
         if group.topology is None:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the group has no topology")

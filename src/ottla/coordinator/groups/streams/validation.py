@@ -1,4 +1,4 @@
-"""What a StreamsGroupHeartbeat must look like before any group is asked, in the order in which Kafka looks."""
+"""The checks of a StreamsGroupHeartbeat that need no group, in Kafka's order."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def validate_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
 
 
 def _refuse_unsupported(request: StreamsGroupHeartbeatRequest) -> None:
-    """What the schema has and Kafka 4.3 does not serve yet."""
+    """Refuse fields of the schema that Kafka 4.3 does not serve yet."""
     if request.instance_id is not None:
         raise _invalid("Static membership is not yet supported.")
     if request.task_offsets is not None:

@@ -74,7 +74,7 @@ class _Heterogeneous:
                     last_moved = topic_id
 
     def _balance_topic(self, topic_id: Uuid, loads: _Loads) -> int:
-        """Move partitions of one topic between its subscribers; how many moved."""
+        """Move partitions of one topic between its subscribers; returns how many moved."""
         if loads.start(self._subscribers[topic_id]) <= 1:
             return 0
         owned: dict[int, list[int]] = {}
@@ -164,7 +164,7 @@ class _Loads:
         return member
 
     def exclude_most(self) -> None:
-        """The last one given has nothing to move: do not offer it again."""
+        """The last subscriber has nothing to move: do not offer that subscriber again."""
         at = self._next_most + 1
         self._most_end -= 1
         self._members[at], self._members[self._most_end] = self._members[self._most_end], self._members[at]

@@ -1,4 +1,4 @@
-"""What an assignor is given, and what it gives."""
+"""The input and the output of an assignor."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.coordinator.groups.consumer.members import TargetPartitions
 from ottla.model.ids import Uuid
 
 Assignment: TypeAlias = dict[str, TargetPartitions]
-"""member id -> what it should have; a member that is missing gets nothing."""
+"""member id -> target; a missing member gets nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class ConsumerMemberSpec:
     topics: frozenset[Uuid]
     """Subscribed topics that exist."""
     target: TargetPartitions
-    """What it should have had so far."""
+    """The member's last target."""
 
 
 @dataclass(frozen=True, slots=True)
