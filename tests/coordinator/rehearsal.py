@@ -55,7 +55,7 @@ def rehearse(shard: Any, decide: Callable[[], Any], counts: Counter[str]) -> Non
     if shard.state is not ShardState.ACTIVE or not shard.partition.is_leader:
         return
     machine = shard.machine
-    before, deadlines = known(machine), _deadlines(shard)
+    before, deadlines = state_of(machine), _deadlines(shard)
     with _classic_groups_kept(machine), _random_kept(machine):
         shard.deadlines.begin()
         try:
@@ -66,7 +66,7 @@ def rehearse(shard: Any, decide: Callable[[], Any], counts: Counter[str]) -> Non
     if not dropped:
         return  # there is nothing to refuse: what is not durable may change
     counts[type(machine).__name__] += 1
-    traces = list(differences(before, known(machine))) + list(stale_hashes(machine))
+    traces = list(differences(before, state_of(machine))) + list(stale_hashes(machine))
     after = _deadlines(shard)
     traces += [f"deadline {key} is gone" for key in deadlines.keys() - after.keys()]
     traces += [f"deadline {key} is new" for key in after.keys() - deadlines.keys()]
@@ -150,7 +150,7 @@ _DERIVED = ("refresh_due", "configured", "configured_hash", "endpoint_epoch")
 """The epoch of the endpoints is no state: each change of it makes members ask again, one too many does no harm."""
 
 
-def known(machine: Any) -> Any:
+def state_of(machine: Any) -> Any:
     if isinstance(machine, GroupMachine):
         groups = {name: group for name, group in machine.groups.items() if not isinstance(group, ClassicGroup)}
         return plain({"groups": groups, "offsets": machine.offsets, "forgotten": machine._expiry._forgotten})

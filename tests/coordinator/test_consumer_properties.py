@@ -30,7 +30,7 @@ from tests.coordinator.virtual_world import World
 GROUP = "g"
 LONG_MS = 3_600_000
 TOPICS = ("ta", "tb", "tc")
-MUST_BEGIN_ANEW = (
+MUST_START_OVER = (
     ErrorCode.UNKNOWN_MEMBER_ID,
     ErrorCode.FENCED_MEMBER_EPOCH,
     ErrorCode.FENCED_INSTANCE_ID,
@@ -118,7 +118,7 @@ class ConsumerGroups(RuleBasedStateMachine):
 
         def on_answer(response: Any) -> None:
             if isinstance(response, KafkaError):
-                if response.code in MUST_BEGIN_ANEW:
+                if response.code in MUST_START_OVER:
                     client.start_over()
                 return
             client.epoch = response.member_epoch
@@ -146,7 +146,7 @@ class ConsumerGroups(RuleBasedStateMachine):
         def on_answer(response: Any) -> None:
             if isinstance(response, KafkaError):
                 return
-            if response.error_code in MUST_BEGIN_ANEW:
+            if response.error_code in MUST_START_OVER:
                 client.start_over()
                 self.join(client)
             elif response.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
@@ -165,7 +165,7 @@ class ConsumerGroups(RuleBasedStateMachine):
         metadata = b"\x00\x01" + ConsumerProtocolSubscription(["ta", "tb"], None, owned).to_bytes(1)
 
         def on_answer(response: Any) -> None:
-            if isinstance(response, KafkaError) or response.error_code in MUST_BEGIN_ANEW:
+            if isinstance(response, KafkaError) or response.error_code in MUST_START_OVER:
                 client.start_over()
             elif response.error_code == ErrorCode.NONE:
                 client.member_id, client.epoch = response.member_id, response.generation_id

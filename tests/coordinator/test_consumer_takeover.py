@@ -136,6 +136,6 @@ def test_members_live_through_a_change_of_server(
         await_(lambda: described(side, ["mixed"])[0].error_code == 69)  # down to a classic group
 
 
-def known(side: Side, topic: str) -> bool:
+def is_visible(side: Side, topic: str) -> bool:
     answer: Any = side.ask(MetadataRequest([MetadataRequestTopic(name=topic)], False), 12)
     return bool(answer.topics[0].error_code == 0)

@@ -170,7 +170,7 @@ def test_a_topic_deleted_while_the_shard_is_loading_is_forgotten() -> None:
 
 
 @pytest.mark.parametrize("loading", [False, True])
-def test_a_share_group_whose_topic_was_made_anew_settles_though_the_log_took_nothing(loading: bool) -> None:
+def test_a_share_group_whose_topic_was_created_again_settles_though_the_log_refused_writes(loading: bool) -> None:
     world = ShareWorld(MemoryPersister())
     world.set_topic("t", 2)
     epoch = 0

@@ -228,7 +228,7 @@ def test_all_transactions_that_are_late_are_aborted_however_many_they_are() -> N
     assert {metadata.state for metadata in world.transactions.values()} == {TransactionState.COMPLETE_ABORT}
 
 
-def test_a_topic_that_is_made_anew_with_fewer_partitions_leaves_no_shard_behind() -> None:
+def test_a_topic_that_is_created_again_with_fewer_partitions_leaves_no_shard_behind() -> None:
     world = World(partitions=3)
     assert len(world.coordinator.shards) == 3
     del world.replicas.by_name[OFFSETS_TOPIC][2]

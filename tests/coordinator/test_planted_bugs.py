@@ -33,7 +33,9 @@ from tests.coordinator.test_streams_properties import StreamsGroups
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
 
 ENOUGH = settings(
-    max_examples=300,
+    # The seed follows the source of the test's class: an edit there changes the examples. Twelve seeds found the bug
+    # "does not wait for a revocation" after 4 to 328 examples. A run ends at the first example that fails.
+    max_examples=1_000,
     stateful_step_count=40,
     deadline=None,
     derandomize=True,
@@ -81,7 +83,7 @@ STREAMS_BUGS: dict[str, tuple[object, str, Any]] = {
 }
 
 
-def found(machine: type[RuleBasedStateMachine]) -> bool:
+def finds_a_bug(machine: type[RuleBasedStateMachine]) -> bool:
     try:
         run_state_machine_as_test(machine, settings=ENOUGH)
     except Exception:  # noqa: BLE001 - whatever the bug ends in: an assertion, or a machine that falls over it
@@ -92,13 +94,13 @@ def found(machine: type[RuleBasedStateMachine]) -> bool:
 @pytest.mark.parametrize("bug", CONSUMER_BUGS)
 def test_consumer_groups(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(*CONSUMER_BUGS[bug])
-    assert found(ConsumerGroups)
+    assert finds_a_bug(ConsumerGroups)
 
 
 @pytest.mark.parametrize("bug", STREAMS_BUGS)
 def test_streams_groups(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(*STREAMS_BUGS[bug])
-    assert found(StreamsGroups)
+    assert finds_a_bug(StreamsGroups)
 
 
 def test_a_bug_is_what_is_found() -> None:

@@ -25,7 +25,7 @@ from tests.coordinator.virtual_world import World
 GROUP = "g"
 LONG_MS = 3_600_000
 TOPICS = ("lines", "again", "log")
-MUST_BEGIN_ANEW = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND)
+MUST_START_OVER = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND)
 Owned = dict[str, dict[str, list[int]]]
 
 
@@ -85,7 +85,7 @@ class StreamsGroups(RuleBasedStateMachine):
 
         def on_answer(answer: Any) -> None:
             if isinstance(answer, KafkaError):
-                if answer.code in MUST_BEGIN_ANEW:
+                if answer.code in MUST_START_OVER:
                     thread.start_over()
                 return
             response = answer.response
