@@ -10,9 +10,9 @@ import pytest
 
 from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.groups.offset_store import CommittedOffset
-from ottla.coordinator.partitioning import partition_for
 from ottla.coordinator.records import GroupMetadataRecord, OffsetCommitRecord, encode, offset_commit_value
 from ottla.coordinator.settings import GroupCoordinatorSettings
+from ottla.coordinator.shards import partition_for
 from ottla.coordinator.timers import KeyedTimers
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage, TopicImage

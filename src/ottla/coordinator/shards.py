@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any, Generic
 
 from ottla.coordinator.decisions import Waiter
-from ottla.coordinator.partitioning import partition_for
 from ottla.coordinator.runtime import AnyDecision, MachineT, Shard, ShardSpec, TransactionalProducer
 from ottla.env.seams import Clock, Timers
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, KafkaError
+from ottla.model.java_order import java_hash
 from ottla.model.pace import paced
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
+
+_SIGN_BIT = 1 << 31
+
+
+@lru_cache(maxsize=4096)
+def partition_for(key: str, partitions: int) -> int:
+    """The partition of an internal topic for a key: Java's String.hashCode, as every Kafka broker computes it.
+
+    As in Kafka's Utils.abs, the smallest integer, which has no positive twin, becomes 0.
+    """
+    hashed = java_hash(key)
+    return 0 if hashed == -_SIGN_BIT else abs(hashed) % partitions
 
 
 class Shards(Generic[MachineT]):

@@ -12,8 +12,8 @@ from typing import Protocol
 
 from ottla.coordinator.decisions import TimedOperation
 from ottla.coordinator.groups.classic.group import ClassicGroup
+from ottla.coordinator.groups.consumer.timings import ConsumerTimings, consumer_timings
 from ottla.coordinator.groups.group import Group, GroupKind
-from ottla.coordinator.groups.group_timings import ConsumerTimings, consumer_timings
 from ottla.coordinator.groups.topic_hashes import TopicHashes
 from ottla.coordinator.settings import GroupCoordinatorSettings
 from ottla.env.seams import Clock, RandomSource
@@ -73,7 +73,7 @@ class ShardContext:
         if delta.configs or delta.reloaded:
             self._timings.clear()
 
-    def group_config(self, group_id: str) -> ConsumerTimings:
+    def consumer_timings(self, group_id: str) -> ConsumerTimings:
         timings = self._timings.get(group_id)
         if timings is None:
             if len(self._timings) > _MAX_TIMINGS:

@@ -75,7 +75,7 @@ class ConsumerHeartbeat:
                 if migrated.classic is not None:
                     self._rebalance.touch(group.group_id, migrated.member_id, migrated.classic.session_timeout_ms)
         self._rebalance.touch(group.group_id, updated.member_id)
-        interval_ms = self._context.group_config(group.group_id).consumer_heartbeat_interval_ms
+        interval_ms = self._context.consumer_timings(group.group_id).consumer_heartbeat_interval_ms
         response = ConsumerGroupHeartbeatResponse(
             member_id=updated.member_id, member_epoch=updated.member_epoch, heartbeat_interval_ms=interval_ms
         )

@@ -123,7 +123,7 @@ class ConsumerRebalance:
     def touch(self, group_id: str, member_id: str, timeout_ms: int | None = None) -> None:
         """The member lives: move the end of its session."""
         if timeout_ms is None:
-            timeout_ms = self._context.group_config(group_id).consumer_session_timeout_ms
+            timeout_ms = self._context.consumer_timings(group_id).consumer_session_timeout_ms
         expire = partial(self._fencing.fence_silent, group_id, member_id, "its session ended")
         self._context.timers.schedule(session_key(group_id, member_id), timeout_ms, expire)
 

@@ -61,7 +61,7 @@ class ConsumerTargetAssignment:
         return ConsumerTarget(group_epoch, assignment.get(updated.member_id, NO_TARGET))
 
     def _is_due(self, group: ConsumerGroup) -> bool:
-        interval_ms = self._context.group_config(group.group_id).consumer_assignment_interval_ms
+        interval_ms = self._context.consumer_timings(group.group_id).consumer_assignment_interval_ms
         if group.assignment_timestamp_ms == 0 or interval_ms == 0:
             return True
         return self._context.clock.time_ms() >= group.assignment_timestamp_ms + interval_ms
