@@ -19,11 +19,11 @@ from ottla.coordinator.share.in_flight import (
     RELEASE,
     RENEW,
     Acknowledgement,
+    AcquireRequest,
     InFlight,
     InFlightLimits,
     OffsetSpan,
     StateChange,
-    Wish,
 )
 from ottla.coordinator.share.runs import RecordState
 from ottla.model.errors import ErrorCode, KafkaError
@@ -74,8 +74,8 @@ class SharePartitionMachine(RuleBasedStateMachine):
         if not self.subject.can_acquire(self.limits):
             return
         deadline = self.now_ms + LOCK_MS
-        wish = Wish(member, records, batch_size, exactly, deadline)
-        acquired = self.subject.acquire(wish, read, offset, self.limits)
+        request = AcquireRequest(member, records, batch_size, exactly, deadline)
+        acquired = self.subject.acquire(request, read, offset, self.limits)
         if read:
             assert acquired, "there was something to give"
         given = [o for each in acquired for o in range(each.first_offset, each.last_offset + 1)]
@@ -239,17 +239,17 @@ def test_newer_batches_are_laid_over_older_ones(
 def test_records_delivered_often_come_alone() -> None:
     limits = InFlightLimits(4, 100)
     subject = InFlight(0, [StateBatch(0, 9, 3, RecordState.AVAILABLE)])
-    wish = Wish("a", 100, 100, False, 1.0)
-    acquired = subject.acquire(wish, [OffsetSpan(0, 9)], 0, limits)
+    request = AcquireRequest("a", 100, 100, False, 1.0)
+    acquired = subject.acquire(request, [OffsetSpan(0, 9)], 0, limits)
     assert [tuple(each) for each in acquired] == [(0, 0, 4)]
     assert subject.next_fetch_offset == 1
 
 
 def test_aborted_batches_are_nobodys() -> None:
     subject = InFlight(0)
-    wish = Wish("a", 100, 100, False, 1.0)
+    request = AcquireRequest("a", 100, 100, False, 1.0)
     acquired = subject.acquire(
-        wish, [OffsetSpan(0, 4), OffsetSpan(5, 9), OffsetSpan(10, 14)], 0, InFlightLimits(5, 100), [OffsetSpan(5, 9)]
+        request, [OffsetSpan(0, 4), OffsetSpan(5, 9), OffsetSpan(10, 14)], 0, InFlightLimits(5, 100), [OffsetSpan(5, 9)]
     )
     assert [tuple(each) for each in acquired] == [(0, 4, 1), (10, 14, 1)]
     change = subject.acknowledge("a", [Acknowledgement(0, 4, [ACCEPT])], InFlightLimits(5, 100), 2.0)
@@ -260,19 +260,19 @@ def test_aborted_batches_are_nobodys() -> None:
 def test_no_more_than_the_locks_that_there_are_but_what_came_back_goes_out_again() -> None:
     limits = InFlightLimits(5, 10)
     subject = InFlight(0)
-    wish = Wish("a", 100, 100, True, 1.0)
-    assert [tuple(a) for a in subject.acquire(wish, [OffsetSpan(0, 30)], 0, limits)] == [(0, 9, 1)]
+    request = AcquireRequest("a", 100, 100, True, 1.0)
+    assert [tuple(a) for a in subject.acquire(request, [OffsetSpan(0, 30)], 0, limits)] == [(0, 9, 1)]
     assert not subject.can_acquire(limits)
     subject.commit(subject.acknowledge("a", [Acknowledgement(3, 4, [RELEASE])], limits, 2.0))
     assert subject.can_acquire(limits)
-    again = subject.acquire(wish._replace(member_id="b"), [OffsetSpan(0, 30)], subject.next_fetch_offset, limits)
+    again = subject.acquire(request._replace(member_id="b"), [OffsetSpan(0, 30)], subject.next_fetch_offset, limits)
     assert [tuple(a) for a in again] == [(3, 4, 2)]
 
 
 def test_a_record_may_not_be_acknowledged_twice_in_one_request() -> None:
     limits = InFlightLimits(5, 100)
     subject = InFlight(0)
-    subject.acquire(Wish("a", 10, 10, True, 1.0), [OffsetSpan(0, 9)], 0, limits)
+    subject.acquire(AcquireRequest("a", 10, 10, True, 1.0), [OffsetSpan(0, 9)], 0, limits)
     rows = [Acknowledgement(0, 4, [ACCEPT]), Acknowledgement(4, 6, [RELEASE])]
     with pytest.raises(KafkaError) as raised:
         subject.acknowledge("a", rows, limits, 2.0)

@@ -114,9 +114,9 @@ class Shards(Generic[MachineT]):
             self._close(index)
 
     def _elect(self, indexes: set[int]) -> None:
-        held = self._replicas.by_name.get(self.topic, {})
+        replicas = self._replicas.by_name.get(self.topic, {})
         for index in sorted(indexes):
-            partition = held.get(index)
+            partition = replicas.get(index)
             shard = self._shards.get(index)
             if partition is None or not partition.is_leader:
                 self._close(index)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.share import group_limits
 from ottla.broker.share.reading import ReadBatches, read_batches
-from ottla.coordinator.share.in_flight import Wish
+from ottla.coordinator.share.in_flight import AcquireRequest
 from ottla.coordinator.share.records import SharePartitionKey
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Uuid
@@ -152,7 +152,7 @@ class ShareFetch:
             data = PartitionData(offer.place[1], records=b"")
             in_flight = offer.share_partition.in_flight
             if in_flight is not None and left > 0 and offer.read.batches:
-                wish = Wish(
+                acquire_request = AcquireRequest(
                     request.member_id or "",
                     left,
                     request.batch_size,
@@ -160,7 +160,9 @@ class ShareFetch:
                     offer.share_partition.lock_until_ms(),
                 )
                 limits = offer.share_partition.limits
-                acquired = in_flight.acquire(wish, offer.read.spans, offer.offset, limits, offer.read.aborted)
+                acquired = in_flight.acquire(
+                    acquire_request, offer.read.spans, offer.offset, limits, offer.read.aborted
+                )
                 if acquired:
                     left -= sum(each.last_offset - each.first_offset + 1 for each in acquired)
                     data.records = offer.read.slice_for(acquired)

@@ -80,8 +80,8 @@ class AssignedReplay(ABC, Generic[GroupT]):
             return None
         if group is not None and self._wrongs(group):
             log.error("group.replaced", group=key.group_id, record=type(key).__name__)
-        made = self._context.groups[key.group_id] = self.group_class(key.group_id)
-        return made
+        new_group = self._context.groups[key.group_id] = self.group_class(key.group_id)
+        return new_group
 
     def _group(self, key: Any, value: Any) -> None:
         group = self._find(key, value)

@@ -56,7 +56,7 @@ class Acknowledgement(NamedTuple):
     """One type for all offsets, or one type for each offset."""
 
 
-class Wish(NamedTuple):
+class AcquireRequest(NamedTuple):
     """The limits of a member's fetch."""
 
     member_id: str
@@ -137,34 +137,34 @@ class InFlight:
 
     def acquire(
         self,
-        wish: Wish,
+        request: AcquireRequest,
         spans: Sequence[OffsetSpan],
         fetch_offset: int,
         limits: InFlightLimits,
         skip: Iterable[OffsetSpan] = (),
     ) -> list[Acquired]:
         """Acquire the free records of the record batches read at `fetch_offset`; `skip` are aborted batches."""
-        if not spans or spans[-1].last < self.start_offset or wish.max_records <= 0:
+        if not spans or spans[-1].last < self.start_offset or request.max_records <= 0:
             return []
         self._archive_free(fetch_offset, spans[0].first - 1)
         last = spans[-1].last
-        budget = min(wish.max_records, limits.max_record_locks - self.in_flight)
+        budget = min(request.max_records, limits.max_record_locks - self.in_flight)
         if budget <= 0:
             # No room for new records, but released records may be delivered again.
             last = min(last, self.next_offset - 1)
-            budget = min(wish.max_records, last - fetch_offset + 1)
+            budget = min(request.max_records, last - fetch_offset + 1)
             if budget <= 0:
                 return []
         before = self.next_offset
-        taken, go_on = self._take_again(wish, spans, last, budget, limits)
-        remaining = budget - sum(span.last - span.first + 1 for span in taken)
+        acquired, go_on = self._take_again(request, spans, last, budget, limits)
+        remaining = budget - sum(span.last - span.first + 1 for span in acquired)
         if go_on and remaining > 0 and last >= before:
-            taken += self._take_new(wish, spans, max(before, spans[0].first), last, remaining)
+            acquired += self._take_new(request, spans, max(before, spans[0].first), last, remaining)
         for span in skip:
-            self._archive_taken(span, taken)
+            self._archive_taken(span, acquired)
         answer = [
             Acquired(run.first, run.last, run.delivery_count)
-            for span in taken
+            for span in acquired
             for run in self._runs.touching(*span)
             if run.state is RecordState.ACQUIRED
         ]
@@ -172,14 +172,19 @@ class InFlight:
         return answer
 
     def _take_again(
-        self, wish: Wish, spans: Sequence[OffsetSpan], last: int, budget: int, limits: InFlightLimits
+        self,
+        request: AcquireRequest,
+        spans: Sequence[OffsetSpan],
+        last: int,
+        budget: int,
+        limits: InFlightLimits,
     ) -> tuple[list[OffsetSpan], bool]:
         """Acquire released records.
 
         Often delivered records come in small portions, at the last delivery alone. A record that crashes its consumers
         then does not use up the deliveries of many others.
         """
-        taken: list[OffsetSpan] = []
+        acquired: list[OffsetSpan] = []
         count = 0
         throttle_count = max(_LEAST_THROTTLE_COUNT, -(-limits.delivery_count_limit // 2))
         for run in self._runs.touching(spans[0].first, last):
@@ -189,48 +194,52 @@ class InFlight:
                 continue
             first, end = max(run.first, spans[0].first), min(run.last, last)
             throttled = run.delivery_count >= throttle_count
-            if throttled and taken:
-                return taken, False
+            if throttled and acquired:
+                return acquired, False
             if throttled:
                 helping = max(1, len(run) >> (run.delivery_count - throttle_count + 1))
                 last_chance = run.delivery_count == limits.delivery_count_limit - 1
                 if last_chance and limits.delivery_count_limit >= _LONE_LAST_DELIVERY_FROM:
                     helping = 1
                 end = min(end, first + helping - 1)
-            if wish.exactly:
+            if request.exactly:
                 end = min(end, first + budget - count - 1)
             for piece in self._runs.within(first, end):
-                piece.state, piece.member_id, piece.deadline_ms = RecordState.ACQUIRED, wish.member_id, wish.deadline_ms
+                piece.state, piece.member_id, piece.deadline_ms = (
+                    RecordState.ACQUIRED,
+                    request.member_id,
+                    request.deadline_ms,
+                )
                 piece.delivery_count += 1
-            taken.append(OffsetSpan(first, end))
+            acquired.append(OffsetSpan(first, end))
             count += end - first + 1
             if throttled:
-                return taken, False
-        return taken, True
+                return acquired, False
+        return acquired, True
 
     def _take_new(
-        self, wish: Wish, spans: Sequence[OffsetSpan], first: int, last: int, budget: int
+        self, request: AcquireRequest, spans: Sequence[OffsetSpan], first: int, last: int, budget: int
     ) -> list[OffsetSpan]:
         if not self._runs:
             self.start_offset = first
         self._fill(first, RecordState.ARCHIVED)
         if budget < last - first + 1:
             last = first + budget - 1
-            if not wish.exactly:
+            if not request.exactly:
                 last = next(span.last for span in spans if span.last >= last)
-        taken = []
+        acquired = []
         begin = first
-        if not wish.exactly and last - first + 1 > wish.batch_size:
+        if not request.exactly and last - first + 1 > request.batch_size:
             for span in spans:
                 if span.first > last:
                     break
-                if span.first - begin >= wish.batch_size:
-                    taken.append(OffsetSpan(begin, span.first - 1))
+                if span.first - begin >= request.batch_size:
+                    acquired.append(OffsetSpan(begin, span.first - 1))
                     begin = span.first
-        taken.append(OffsetSpan(begin, last))
-        for span in taken:
-            self._runs.append(Run(*span, RecordState.ACQUIRED, 1, wish.member_id, wish.deadline_ms))
-        return taken
+        acquired.append(OffsetSpan(begin, last))
+        for span in acquired:
+            self._runs.append(Run(*span, RecordState.ACQUIRED, 1, request.member_id, request.deadline_ms))
+        return acquired
 
     def _archive_taken(self, span: OffsetSpan, taken: list[OffsetSpan]) -> None:
         for acquired in taken:

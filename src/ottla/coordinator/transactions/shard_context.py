@@ -47,10 +47,10 @@ class TransactionShardContext:
         self.transactions: dict[str, TransactionMetadata] = {}
 
     def new_producer_id(self) -> ProducerId:
-        taken = self._take_producer_id()
-        if taken is None:
+        producer_id = self._take_producer_id()
+        if producer_id is None:
             raise ProducerIdNeeded
-        return taken
+        return producer_id
 
     def owned_by(self, transactional_id: str, producer_id: ProducerId) -> TransactionMetadata:
         metadata = self.transactions.get(transactional_id)

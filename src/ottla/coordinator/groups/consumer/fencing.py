@@ -31,8 +31,8 @@ class ConsumerFencing:
         for member in members:
             draft.records += member_tombstones(group.group_id, member.member_id)
         after = group.subscriptions.without(members)
-        gone = group.subscriptions.regexes.keys() - after.regexes.keys()
-        draft.records += [regex_record(group.group_id, regex, None) for regex in sorted(gone)]
+        unused_regexes = group.subscriptions.regexes.keys() - after.regexes.keys()
+        draft.records += [regex_record(group.group_id, regex, None) for regex in sorted(unused_regexes)]
         metadata_hash = self._context.topic_hashes.group_hash(after.topics(), self._context.image)
         draft.records.append(epoch_record(group.group_id, group.group_epoch + 1, metadata_hash))
         for member in members:

@@ -48,17 +48,19 @@ class Migration:
         Changes nothing yet.
         """
         self._validate_upgrade(group)
-        made = ConsumerGroup(group.group_id)
-        made.group_epoch = made.assignment_epoch = group.generation_id
+        upgraded_group = ConsumerGroup(group.group_id)
+        upgraded_group.group_epoch = upgraded_group.assignment_epoch = group.generation_id
         try:
             for member in group.members.values():
                 upgraded = self._upgraded_member(group, member)
-                made.targets[member.member_id] = _without_epochs(upgraded)
-                made.put(upgraded)
+                upgraded_group.targets[member.member_id] = _without_epochs(upgraded)
+                upgraded_group.put(upgraded)
         except DecodeError as error:
             raise _not_found(group, "the embedded consumer protocol is malformed") from error
-        made.metadata_hash = self._context.topic_hashes.group_hash(made.subscriptions.topics(), self._context.image)
-        return made
+        upgraded_group.metadata_hash = self._context.topic_hashes.group_hash(
+            upgraded_group.subscriptions.topics(), self._context.image
+        )
+        return upgraded_group
 
     def upgrade_records(self, classic: ClassicGroup, group: ConsumerGroup) -> list[CoordinatorRecord]:
         group_id, members = group.group_id, group.members.values()

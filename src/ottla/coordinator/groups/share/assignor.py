@@ -40,20 +40,24 @@ def _spread(
     sharing = ceil(len(readers) / len(places))
     share = sharing * len(places) / len(readers)
     desired = {reader: ceil(share * (i + 1)) - ceil(share * i) for i, reader in enumerate(readers)}
-    held: dict[Place, list[str]] = {place: [] for place in places}
+    readers_by_place: dict[Place, list[str]] = {place: [] for place in places}
     assigned: dict[str, list[Place]] = {reader: [] for reader in readers}
     for reader in readers:
         for place in _places(targets.get(reader, {})):
-            if place in held and len(assigned[reader]) < desired[reader] and len(held[place]) < sharing:
-                held[place].append(reader)
+            if (
+                place in readers_by_place
+                and len(assigned[reader]) < desired[reader]
+                and len(readers_by_place[place]) < sharing
+            ):
+                readers_by_place[place].append(reader)
                 assigned[reader].append(place)
     unfilled = [reader for reader in readers if len(assigned[reader]) < desired[reader]]
     for place in places:
         for reader in list(unfilled):
-            if len(held[place]) >= sharing:
+            if len(readers_by_place[place]) >= sharing:
                 break
-            if reader not in held[place]:
-                held[place].append(reader)
+            if reader not in readers_by_place[place]:
+                readers_by_place[place].append(reader)
                 assigned[reader].append(place)
                 # A reader that got a place goes to the end of the queue, or leaves the queue when the reader has
                 # enough.

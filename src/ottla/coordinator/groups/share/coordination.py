@@ -126,7 +126,7 @@ class ShareCoordination:
 
         def finish(deletion: OffsetDeletion, errors: Errors) -> None:
             failed = {topic_id: error.code for (topic_id, _), error in errors.items()}
-            gone = [topic_id for topic_id in deletion.partitions if topic_id not in failed]
+            deleted_ids = [topic_id for topic_id in deletion.partitions if topic_id not in failed]
             rows = list(deletion.refused)
             for topic_id in deletion.partitions:
                 code = failed.get(topic_id, ErrorCode.NONE)
@@ -138,7 +138,9 @@ class ShareCoordination:
             response = DeleteShareGroupOffsetsResponse(responses=rows)
             self._shards.run(
                 request.group_id,
-                lambda machine: machine.share.offsets.deleted(request.group_id, gone, lambda _none: waiter(response)),
+                lambda machine: machine.share.offsets.deleted(
+                    request.group_id, deleted_ids, lambda _none: waiter(response)
+                ),
                 waiter,
             )
 

@@ -39,12 +39,12 @@ def missing(group: ShareGroup, topics: Iterable[str], context: ShardContext) -> 
         topic = context.image.topics_by_name.get(name)
         if topic is None:
             continue
-        there = _partitions(group.initialized, topic.id)
+        partitions = _partitions(group.initialized, topic.id)
         requested = group.initializing.get(topic.id)
         if requested is not None and now_ms - requested.since_ms < retry_ms:
-            there |= requested.partitions
-        if len(there) < len(topic.partitions):
-            uninitialized[topic.id] = SharedTopic(name, frozenset(topic.partitions) - there, now_ms)
+            partitions |= requested.partitions
+        if len(partitions) < len(topic.partitions):
+            uninitialized[topic.id] = SharedTopic(name, frozenset(topic.partitions) - partitions, now_ms)
     return uninitialized
 
 
@@ -57,7 +57,7 @@ def initialized_record(group: ShareGroup, partitions: Indexes, context: ShardCon
     """The states are initialized. A topic that was deleted during the request to the share coordinator stays out."""
     now_ms = context.clock.time_ms()
     topics = context.image.topics_by_id
-    there = {
+    initialized = {
         topic_id: SharedTopic(topics[topic_id].name, indexes, now_ms)
         for topic_id, indexes in partitions.items()
         if topic_id in topics
@@ -65,7 +65,7 @@ def initialized_record(group: ShareGroup, partitions: Indexes, context: ShardCon
     return state_partitions_record(
         group.group_id,
         _without(group.initializing, partitions),
-        _joined(group.initialized, there),
+        _joined(group.initialized, initialized),
         _named(group.deleting, context.image),
     )
 
@@ -97,14 +97,14 @@ def deleted_record(group: ShareGroup, topics: Collection[Uuid], context: ShardCo
 
 def forgotten_record(group: ShareGroup, topics: Collection[Uuid], context: ShardContext) -> GroupKindRecord | None:
     """The topics are gone; None when the group did not know any of them."""
-    gone = frozenset(topics)
-    if not gone & (group.initializing.keys() | group.initialized.keys() | group.deleting):
+    deleted_ids = frozenset(topics)
+    if not deleted_ids & (group.initializing.keys() | group.initialized.keys() | group.deleting):
         return None
     return state_partitions_record(
         group.group_id,
-        {topic_id: topic for topic_id, topic in group.initializing.items() if topic_id not in gone},
-        {topic_id: topic for topic_id, topic in group.initialized.items() if topic_id not in gone},
-        _named(group.deleting - gone, context.image),
+        {topic_id: topic for topic_id, topic in group.initializing.items() if topic_id not in deleted_ids},
+        {topic_id: topic for topic_id, topic in group.initialized.items() if topic_id not in deleted_ids},
+        _named(group.deleting - deleted_ids, context.image),
     )
 
 

@@ -124,7 +124,7 @@ class ShareOffsets:
         group.validate_delete()
         draft = Draft()
         refused: list[DeleteShareGroupOffsetsResponseTopic] = []
-        going: dict[Uuid, frozenset[int]] = {}
+        partitions_to_delete: dict[Uuid, frozenset[int]] = {}
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         for requested in request.topics if group.has_state_partitions else ():
             topic = self._context.image.topics_by_name.get(requested.topic_name)
@@ -135,9 +135,9 @@ class ShareOffsets:
                     )
                 )
             elif topic.id in group.initialized:
-                going[topic.id] = group.initialized[topic.id].partitions
+                partitions_to_delete[topic.id] = group.initialized[topic.id].partitions
             elif topic.id in group.deleting:
-                going[topic.id] = frozenset(topic.partitions)
+                partitions_to_delete[topic.id] = frozenset(topic.partitions)
             else:
                 message = "There is no offset information to delete."
                 refused.append(
@@ -145,28 +145,28 @@ class ShareOffsets:
                         requested.topic_name, error_code=unknown, error_message=message
                     )
                 )
-        if going:
-            draft.records.append(deleting_record(group, going, self._context))
-        draft.answer(waiter, OffsetDeletion(refused, going))
+        if partitions_to_delete:
+            draft.records.append(deleting_record(group, partitions_to_delete, self._context))
+        draft.answer(waiter, OffsetDeletion(refused, partitions_to_delete))
         return draft.decide()
 
     def delete_group(self, group_id: str, waiter: Waiter) -> GroupDecision:
         """Before a share group is deleted: answered with the partitions whose state the share coordinator must
         delete."""
         draft = Draft()
-        going: dict[Uuid, frozenset[int]] = {}
+        partitions_to_delete: dict[Uuid, frozenset[int]] = {}
         group = self._context.groups.get(group_id)
         if isinstance(group, ShareGroup) and group.has_state_partitions:
             group.validate_delete()
             for topics in (group.initialized, group.initializing):
                 for topic_id, shared in topics.items():
-                    going[topic_id] = going.get(topic_id, frozenset()) | shared.partitions
+                    partitions_to_delete[topic_id] = partitions_to_delete.get(topic_id, frozenset()) | shared.partitions
             for topic_id in group.deleting:
                 topic = self._context.image.topics_by_id.get(topic_id)
                 if topic is not None:
-                    going[topic_id] = frozenset(topic.partitions)
-            draft.records.append(deleting_record(group, going, self._context, whole_group=True))
-        draft.answer(waiter, going)
+                    partitions_to_delete[topic_id] = frozenset(topic.partitions)
+            draft.records.append(deleting_record(group, partitions_to_delete, self._context, whole_group=True))
+        draft.answer(waiter, partitions_to_delete)
         return draft.decide()
 
     def deleted(self, group_id: str, topics: Collection[Uuid], waiter: Waiter) -> GroupDecision:

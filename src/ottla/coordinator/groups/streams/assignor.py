@@ -68,14 +68,14 @@ class _Assignment:
         self._total_share = _Share(active + standby, len(members))
         self._had_active: dict[Task, str] = {}
         self._had_standby: dict[Task, list[str]] = {}
-        made: dict[str, ProcessState] = {}
+        processes: dict[str, ProcessState] = {}
         for member_id, spec in self._members.items():
-            made.setdefault(spec.process_id, ProcessState()).add_member(member_id)
+            processes.setdefault(spec.process_id, ProcessState()).add_member(member_id)
             self._had_active.update((task, member_id) for task in _listed(spec.previous.active))
             for task in _listed(spec.previous.standby):
                 self._had_standby.setdefault(task, []).append(member_id)
-        order = strings_in_java_order(made, initial_capacity=len(members))
-        self._processes = {process_id: made[process_id] for process_id in order}
+        order = strings_in_java_order(processes, initial_capacity=len(members))
+        self._processes = {process_id: processes[process_id] for process_id in order}
 
     def run(self) -> dict[str, TargetTasks]:
         self._assign_active()

@@ -81,8 +81,8 @@ def configure(topology: StreamsTopology, image: MetadataImage) -> ConfiguredTopo
             for subtopology_id in sorted(topology.subtopologies)
         }
         missing = _missing(topology, subtopologies, image)
-    except TopologyProblem as unfit:
-        return ConfiguredTopology(topology.epoch, problem=unfit)
+    except TopologyProblem as error:
+        return ConfiguredTopology(topology.epoch, problem=error)
     problem = None
     if missing:
         detail = f"Internal topics are missing: {_summary([topic.name for topic in missing])}"

@@ -99,13 +99,13 @@ def validate_tasks(subtopologies: Mapping[str, ConfiguredSubtopology], owned: Ta
                     )
 
 
-def _topology(group: StreamsGroup, brought: Topology | None, draft: Draft) -> StreamsTopology:
+def _topology(group: StreamsGroup, sent: Topology | None, draft: Draft) -> StreamsTopology:
     """The group's topology: the topology of the first member."""
-    if brought is None:
+    if sent is None:
         if group.topology is None:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the group has no topology")
         return group.topology
-    value = topology_value(brought)
+    value = topology_value(sent)
     topology = StreamsTopology(value)
     if topology.epoch < 0 or len(topology.subtopologies) != len(value.subtopologies):
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the topology has a negative epoch or a subtopology twice")
