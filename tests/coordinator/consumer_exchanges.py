@@ -57,7 +57,7 @@ def beating(
 
 
 class Members:
-    """The members of one group on both servers: each beats with the epoch and the partitions it was last told."""
+    """The members of one group on both servers: each beats with the epoch and the partitions of its last answer."""
 
     def __init__(self, pair: Pair, group: str, version: int) -> None:
         self.pair = pair
@@ -68,12 +68,12 @@ class Members:
         return self._send(member, beating(self.group, member, 0, topics, **options))
 
     def beat(self, member: str, topics: list[str] | None = None, **options: Any) -> Answers:
-        """With its own epoch; it owns what it was told to."""
+        """With the member's own epoch; the member owns the partitions of its last assignment."""
 
         def request(side: Side) -> ConsumerGroupHeartbeatRequest:
-            known = side.memory[self._key(member)]
-            owned = [TopicPartitions(topic_id, list(parts)) for topic_id, parts in known["owned"].items()]
-            return beating(self.group, member, known["epoch"], topics, **{"topic_partitions": owned, **options})
+            member_memory = side.memory[self._key(member)]
+            owned = [TopicPartitions(topic_id, list(parts)) for topic_id, parts in member_memory["owned"].items()]
+            return beating(self.group, member, member_memory["epoch"], topics, **{"topic_partitions": owned, **options})
 
         return self._send(member, request)
 
@@ -102,19 +102,19 @@ class Members:
 
     def _learn(self, side: Side, member: str) -> None:
         answer = side.last
-        known = side.memory.setdefault(self._key(member), {"epoch": 0, "owned": {}})
+        member_memory = side.memory.setdefault(self._key(member), {"epoch": 0, "owned": {}})
         if answer is None or answer.error_code:
             return
-        known["epoch"] = answer.member_epoch
+        member_memory["epoch"] = answer.member_epoch
         if answer.assignment is not None:
-            known["owned"] = {each.topic_id: each.partitions for each in answer.assignment.topic_partitions}
+            member_memory["owned"] = {topic.topic_id: topic.partitions for topic in answer.assignment.topic_partitions}
 
     def _key(self, member: str) -> str:
         return f"{self.group}/{member}"
 
 
 def topic_on(pair: Pair, name: str, partitions: int) -> str:
-    """A topic that the coordinators know too: they hear of it a moment after the partitions do."""
+    """A topic that the coordinators have seen too: they see a new topic a moment after the partitions do."""
     pair.create(name, partitions)
     pair.settle()
     return name
@@ -189,7 +189,7 @@ def join_and_rebalance(pair: Pair, version: int) -> None:
     members.join("two", [topic])
     members.describe()
     members.beat_silently("two")
-    members.beat_silently("one")  # is told to give up
+    members.beat_silently("one")  # must give up
     members.describe()
     members.beat_silently("two")  # must still wait
     members.beat("one")  # has given up
@@ -272,7 +272,8 @@ def static_members(pair: Pair, version: int) -> None:
 
 @exchange(ConsumerGroupHeartbeatRequest, versions=range(1, 2))
 def a_lost_answer(pair: Pair, version: int) -> None:
-    """A member that did not hear of its new epoch says the old one again, with what it owned then."""
+    """A member that missed the answer with its new epoch sends the old epoch again, with the partitions of that
+    time."""
     members = members_of(pair, version)
     topic = topic_on(pair, pair.name("t"), 4)
     members.join("one", [topic])
@@ -280,8 +281,8 @@ def a_lost_answer(pair: Pair, version: int) -> None:
     before = [dict(side.memory[f"{members.group}/one"]) for side in pair.sides]
     members.beat("one")
     members.beat("one")
-    for side, known in zip(pair.sides, before, strict=True):
-        side.memory[f"{members.group}/one"]["epoch"] = known["epoch"]
+    for side, member_memory in zip(pair.sides, before, strict=True):
+        side.memory[f"{members.group}/one"]["epoch"] = member_memory["epoch"]
     members.beat("one")
     members.beat_silently("one")
     pair.send(beating(members.group, "one", 1, topic_partitions=[]), version)
@@ -290,7 +291,7 @@ def a_lost_answer(pair: Pair, version: int) -> None:
 
 @exchange(ConsumerGroupHeartbeatRequest, versions=range(1, 2))
 def full_heartbeats(pair: Pair, version: int) -> None:
-    """Who says everything is told everything."""
+    """A member that sends its full state gets the whole assignment."""
     members = members_of(pair, version)
     topic = topic_on(pair, pair.name("t"), 3)
     members.join("one", [topic], rack_id="r1")
@@ -360,12 +361,14 @@ def await_assigned(members: Members, member: str, topics: int) -> None:
     for side in members.pair.sides:
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
-            known = side.memory[f"{members.group}/{member}"]
-            answer = side.ask(beating(members.group, member, known["epoch"]), members.version)
+            member_memory = side.memory[f"{members.group}/{member}"]
+            answer = side.ask(beating(members.group, member, member_memory["epoch"]), members.version)
             if answer.assignment is not None:
-                known["owned"] = {each.topic_id: each.partitions for each in answer.assignment.topic_partitions}
-            known["epoch"] = answer.member_epoch
-            if len(known["owned"]) >= topics:
+                member_memory["owned"] = {
+                    topic.topic_id: topic.partitions for topic in answer.assignment.topic_partitions
+                }
+            member_memory["epoch"] = answer.member_epoch
+            if len(member_memory["owned"]) >= topics:
                 break
             time.sleep(_REGEX_POLL_S)
     members.beat(member)
@@ -379,8 +382,8 @@ def describe(pair: Pair, version: int) -> None:
     pair.send(committing(simple, {topic: {0: 1}}), 9)
     members.join("one", [topic], instance_id="i", rack_id="r")
     for operations in (False, True):
-        asked = [members.group, pair.name("nobody"), simple, ""]
-        pair.send(ConsumerGroupDescribeRequest(asked, operations), version)
+        group_ids = [members.group, pair.name("nobody"), simple, ""]
+        pair.send(ConsumerGroupDescribeRequest(group_ids, operations), version)
     pair.send(ConsumerGroupDescribeRequest([], False), version)
     pair.send(DescribeGroupsRequest([members.group]), 6)
     pair.send(DescribeGroupsRequest([members.group]), 5)
@@ -402,10 +405,10 @@ def offsets_by_epoch(pair: Pair, version: int) -> None:
             pair.send(committing(group, {topic: {partition: 6}}, generation=epoch, member="one"), 9)
     for fetch_version in (8, 9):
         for epoch, name in ((-1, None), (3, "one"), (2, "one"), (3, "ghost"), (-1, "one")):
-            asked = OffsetFetchRequestGroup(
+            request_group = OffsetFetchRequestGroup(
                 group, name, epoch, [OffsetFetchRequestTopics(topic, partition_indexes=[0])]
             )
-            pair.send(OffsetFetchRequest(groups=[asked]), fetch_version)
+            pair.send(OffsetFetchRequest(groups=[request_group]), fetch_version)
     everything = OffsetFetchRequestGroup(group, None, -1, None)
     pair.send(OffsetFetchRequest(groups=[everything], require_stable=True), 9)
     deleting = [OffsetDeleteRequestTopic(topic, [OffsetDeleteRequestPartition(0)])]

@@ -2,8 +2,8 @@
 
 topic t 4                   a topic with four partitions (again with more: it grows); drop-topic t
 A enter g topics=t          the first heartbeat; also regex= instance= assignor= rebalance=
-A beat g                    a heartbeat that says only its epoch (epoch= says another)
-A has g                     one that says what it owns: all that it was told to (owned=t0,t1 says else)
+A beat g                    a heartbeat with only its epoch (epoch= sets a different epoch)
+A has g                     a heartbeat with the owned partitions: those of the last answer (or owned=t0,t1)
 A exit g, A pause g         leaves; leaves for a while (a static member)
 show g                      the group: epochs, and each member's epoch, state and partitions
 """
@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.coordinator.groups.classic.join import Caller
+from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.groups.consumer import embedded
 from ottla.coordinator.groups.consumer.group import ConsumerGroup
-from ottla.coordinator.groups.consumer.members import MemberState
+from ottla.coordinator.groups.consumer.members import ConsumerMemberState
 from ottla.coordinator.records import GroupKindRecord
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import Uuid
@@ -50,12 +50,12 @@ class ConsumerRecords(Records):
         if name == "TargetAssignmentMetadata":
             return f"epoch {value.assignment_epoch}"
         if name == "TargetAssignmentMember":
-            return names.partitions({each.topic_id: each.partitions for each in value.topic_partitions})
+            return names.partitions({topic.topic_id: topic.partitions for topic in value.topic_partitions})
         if name == "RegularExpression":
             return " ".join(value.topics) or "nothing"
-        assigned = names.partitions({each.topic_id: each.partitions for each in value.assigned_partitions})
-        revoked = names.partitions({each.topic_id: each.partitions for each in value.partitions_pending_revocation})
-        text = f"epoch {value.member_epoch} {MemberState.read(value.state).name} {assigned}"
+        assigned = names.partitions({topic.topic_id: topic.partitions for topic in value.assigned_partitions})
+        revoked = names.partitions({topic.topic_id: topic.partitions for topic in value.partitions_pending_revocation})
+        text = f"epoch {value.member_epoch} {ConsumerMemberState.read(value.state).name} {assigned}"
         return text + (f" must give up {revoked}" if revoked != "nothing" else "")
 
 
@@ -81,8 +81,8 @@ class ConsumerTranscript(Transcript):
 
     def partitions(self, by_topic: dict[Uuid, Any]) -> str:
         names = {topic.id: topic.name for topic in self.world.topics.values()}
-        found = [f"{names.get(topic_id, '?')}{index}" for topic_id in by_topic for index in sorted(by_topic[topic_id])]
-        return " ".join(sorted(found)) or "nothing"
+        words = [f"{names.get(topic_id, '?')}{index}" for topic_id in by_topic for index in sorted(by_topic[topic_id])]
+        return " ".join(sorted(words)) or "nothing"
 
     def do_topic(self, client: str, arguments: list[str], options: dict[str, str]) -> None:
         self.world.set_topic(arguments[0], int(arguments[1]))
@@ -146,7 +146,7 @@ class ConsumerTranscript(Transcript):
         self.epochs[client] = response.member_epoch
         if response.assignment is None:
             return f"epoch {response.member_epoch}"
-        self.owned[client] = {each.topic_id: each.partitions for each in response.assignment.topic_partitions}
+        self.owned[client] = {topic.topic_id: topic.partitions for topic in response.assignment.topic_partitions}
         return f"epoch {response.member_epoch} with {self.partitions(self.owned[client])}"
 
     def do_show(self, client: str, arguments: list[str], options: dict[str, str]) -> None:
@@ -155,7 +155,7 @@ class ConsumerTranscript(Transcript):
             self.outcomes.append("no such group")
         elif isinstance(group, ConsumerGroup):
             self.outcomes.append(f"{group.state_name} epoch {group.group_epoch} target {group.assignment_epoch}")
-            for member in sorted(group.members.values(), key=lambda each: self.name(each.member_id)):
+            for member in sorted(group.members.values(), key=lambda candidate: self.name(candidate.member_id)):
                 assigned = self.partitions({k: list(v) for k, v in member.assigned.items()})
                 self.outcomes.append(
                     f"{self.name(member.member_id)} epoch {member.member_epoch} {member.state.name} {assigned}"
@@ -173,11 +173,11 @@ class ConsumerTranscript(Transcript):
         for name in text.split("+"):
             by_topic.setdefault(self.world.topics[name[:-1]].id, set()).add(int(name[-1]))
         frozen = {topic_id: frozenset(indexes) for topic_id, indexes in by_topic.items()}
-        return embedded.write_assignment(frozen, 1, self.world.machine()._shelf.image)
+        return embedded.write_assignment(frozen, 1, self.world.machine()._context.image)
 
 
 def said(assignment: bytes) -> str:
     if not assignment:
         return "nothing"
     partitions = embedded.read_assignment(assignment).assigned_partitions
-    return "+".join(f"{each.topic}{index}" for each in partitions for index in each.partitions) or "nothing"
+    return "+".join(f"{topic.topic}{index}" for topic in partitions for index in topic.partitions) or "nothing"

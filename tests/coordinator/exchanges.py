@@ -16,10 +16,10 @@ Step = Callable[[Pair, int], None]
 
 
 def exchange(request: type[Message], *, versions: range | None = None) -> Callable[[Step], Step]:
-    wanted = versions or range(request.MIN_VERSION, request.MAX_VERSION + 1)
+    chosen_versions = versions or range(request.MIN_VERSION, request.MAX_VERSION + 1)
 
     def register(step: Step) -> Step:
-        EXCHANGES.extend(Scenario(step.__name__, version, step, "groups") for version in wanted)
+        EXCHANGES.extend(Scenario(step.__name__, version, step, "groups") for version in chosen_versions)
         return step
 
     return register

@@ -1,7 +1,8 @@
-"""Real consumers in one group, and what must hold of them at every moment: no partition has two owners.
+"""Real consumers in one group, and their invariant: no partition ever has two owners.
 
-Each consumer runs in a thread of its own, as they do in life. It notes what it is given and what is taken from it, in
-one ledger, inside the client's callbacks: a partition that is given while somebody else still has it is a violation.
+Each consumer runs in a thread of its own, as in production. Inside the client's callbacks the consumer writes its
+assigned and revoked partitions to one ledger. A partition that is assigned while a different consumer still owns it is
+a violation.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ class Ledger:
 
     def counts(self) -> dict[str, int]:
         with self._lock:
-            found: dict[str, int] = {}
+            counts: dict[str, int] = {}
             for owner in self.owners.values():
-                found[owner] = found.get(owner, 0) + 1
-            return found
+                counts[owner] = counts.get(owner, 0) + 1
+            return counts
 
 
 class GroupMember:

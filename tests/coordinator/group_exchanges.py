@@ -117,14 +117,14 @@ def sync_group(pair: Pair, version: int) -> None:
     join(pair, group, 9)
     pair.send(SyncGroupRequest(group, 1, "m", None, "consumer", "range"), version)
 
-    def asked(side: Side, generation: int, kind: str | None, protocol: str | None) -> SyncGroupRequest:
+    def sync_request(side: Side, generation: int, kind: str | None, protocol: str | None) -> SyncGroupRequest:
         return SyncGroupRequest(group, generation, side.memory["member"], None, kind, protocol)
 
-    pair.send(lambda side: asked(side, 7, "consumer", "range"), version)
+    pair.send(lambda side: sync_request(side, 7, "consumer", "range"), version)
     if version >= 5:
-        pair.send(lambda side: asked(side, 1, "connect", "range"), version)
-        pair.send(lambda side: asked(side, 1, "consumer", "sticky"), version)
-        pair.send(lambda side: asked(side, 1, None, None), version)
+        pair.send(lambda side: sync_request(side, 1, "connect", "range"), version)
+        pair.send(lambda side: sync_request(side, 1, "consumer", "sticky"), version)
+        pair.send(lambda side: sync_request(side, 1, None, None), version)
     pair.send(lambda side: syncing(side, group), version)
     pair.send(lambda side: syncing(side, group, assign=b"ignored"), version)
 

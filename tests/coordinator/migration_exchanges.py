@@ -54,7 +54,7 @@ class Classic:
         return request
 
     def join(self, *, rounds: int = 1) -> None:
-        """With as many rounds as it takes to get an id first; remembers id and generation."""
+        """With as many rounds as the member needs to get an id; remembers id and generation."""
         for _ in range(rounds):
             self.pair.send(self.joining, JOIN_VERSION)
             self.pair.remember(self.name, lambda answer: answer.member_id)
@@ -63,9 +63,9 @@ class Classic:
     def sync(self, assigned: dict[str, list[int]] | None = None, **options: Any) -> None:
         def request(side: Side) -> SyncGroupRequest:
             member_id = side.memory[self.name]
-            given = [] if assigned is None else [SyncGroupRequestAssignment(member_id, assignment(assigned))]
+            assignments = [] if assigned is None else [SyncGroupRequestAssignment(member_id, assignment(assigned))]
             generation = side.memory[f"{self.name}.generation"]
-            made = SyncGroupRequest(self.group, generation, member_id, None, "consumer", "range", given)
+            made = SyncGroupRequest(self.group, generation, member_id, None, "consumer", "range", assignments)
             for key, value in options.items():
                 setattr(made, key, value)
             return made
@@ -74,8 +74,8 @@ class Classic:
 
     def beat(self, generation: int | None = None) -> None:
         def request(side: Side) -> HeartbeatRequest:
-            known = side.memory[f"{self.name}.generation"] if generation is None else generation
-            return HeartbeatRequest(self.group, known, side.memory[self.name])
+            generation_id = side.memory[f"{self.name}.generation"] if generation is None else generation
+            return HeartbeatRequest(self.group, generation_id, side.memory[self.name])
 
         self.pair.send(request, 4)
 
@@ -101,7 +101,7 @@ def upgrade_and_downgrade(pair: Pair, _version: int) -> None:
     members.join("new", [topic])
     members.describe()
     pair.send(DescribeGroupsRequest([members.group]), 6)
-    classic.beat()  # is told to join again
+    classic.beat()  # must join again
     classic.beat(99)
     classic.join()  # must give up two partitions
     classic.sync()
@@ -140,7 +140,7 @@ def classic_members_come_and_go(pair: Pair, _version: int) -> None:
     refusals: tuple[dict[str, Any], ...] = ({"protocol_type": "connect"}, {"protocols": []})
     for options in refusals:
         Classic(pair, members.group, [topic], "refused", **options).join()
-    for side in pair.sides:  # ids are base64 of a uuid: of one length, but not told apart from other text
+    for side in pair.sides:  # ids are base64 of a uuid: of one length, but not distinguishable from other text
         answer = side.ask(classic.joining(side), JOIN_VERSION)
         assert answer.error_code == 79
         assert len(answer.member_id) == 22
@@ -207,9 +207,11 @@ def upgrades_refused(pair: Pair, _version: int) -> None:
     classic.join(rounds=2)
 
     def custom(side: Side) -> SyncGroupRequest:
-        given = [SyncGroupRequestAssignment(side.memory["classic"], assignment({topic: [0]}, b"mine"))]
+        assignments = [SyncGroupRequestAssignment(side.memory["classic"], assignment({topic: [0]}, b"mine"))]
         generation = side.memory["classic.generation"]
-        return SyncGroupRequest(members.group, generation, side.memory["classic"], None, "consumer", "range", given)
+        return SyncGroupRequest(
+            members.group, generation, side.memory["classic"], None, "consumer", "range", assignments
+        )
 
     pair.send(custom, SYNC_VERSION)
     members.join("new", [topic])
@@ -218,7 +220,7 @@ def upgrades_refused(pair: Pair, _version: int) -> None:
 
 @exchange(JoinGroupRequest, versions=range(9, 10))
 def upgrade_while_members_wait(pair: Pair, _version: int) -> None:
-    """Whoever is parked in the classic group is sent to join again."""
+    """Members with a parked request in the classic group must join again."""
     members = members_of(pair)
     topic = topic_on(pair, pair.name("t"), 4)
     first = classic_group(pair, members, topic)

@@ -58,13 +58,13 @@ def fetching(groups: dict[str, dict[str, list[int]] | None], version: int, ids: 
         group, topics = next(iter(groups.items()))
         single = None if topics is None else [OffsetFetchRequestTopic(name, parts) for name, parts in topics.items()]
         return OffsetFetchRequest(group, single)
-    asked = []
+    request_groups = []
     for group, topics in groups.items():
         several = None
         if topics is not None:
             several = [OffsetFetchRequestTopics(n, ids.get(n, ZERO_UUID), parts) for n, parts in topics.items()]
-        asked.append(OffsetFetchRequestGroup(group, topics=several))
-    return OffsetFetchRequest(groups=asked)
+        request_groups.append(OffsetFetchRequestGroup(group, topics=several))
+    return OffsetFetchRequest(groups=request_groups)
 
 
 def with_ids(pair: Pair, topic: str) -> None:
@@ -173,11 +173,11 @@ def offset_delete(pair: Pair, version: int) -> None:
     topic, group = pair.create(pair.name("t"), 2), pair.name("g")
 
     def delete(group_id: str, topics: dict[str, list[int]]) -> None:
-        asked = [
+        request_topics = [
             OffsetDeleteRequestTopic(name, [OffsetDeleteRequestPartition(index) for index in indexes])
             for name, indexes in topics.items()
         ]
-        pair.send(OffsetDeleteRequest(group_id, asked), version)
+        pair.send(OffsetDeleteRequest(group_id, request_topics), version)
 
     delete(group, {topic: [0]})
     delete("", {topic: [0]})
@@ -231,20 +231,20 @@ def pending_offsets_of_a_deleted_topic(pair: Pair, version: int) -> None:
     """They do not come back with the commit: a new topic of that name is read from its beginning."""
     coordinator(pair)
     await_coordinator(pair)
-    topic, kept, group = pair.create(pair.name("t")), pair.create(pair.name("kept")), pair.name("g")
+    topic, other_topic, group = pair.create(pair.name("t")), pair.create(pair.name("kept")), pair.name("g")
     producer = Producer(pair)
     producer.init()
     if version < 5:
         producer.add_offsets(3, group)
     producer.commit_offsets(version, group, topic, 500)
-    producer.commit_offsets(version, group, kept, 7)
+    producer.commit_offsets(version, group, other_topic, 7)
     pair.send(DeleteTopicsRequest([DeleteTopicState(topic)], [topic], 10_000), 6)
     pair.await_gone(topic)
     pair.create(topic)
     producer.end(5 if version >= 5 else 3)
     for stable in (True, False):
-        asked = OffsetFetchRequestGroup(
-            group, topics=[OffsetFetchRequestTopics(n, ZERO_UUID, [0]) for n in (topic, kept)]
+        request_group = OffsetFetchRequestGroup(
+            group, topics=[OffsetFetchRequestTopics(n, ZERO_UUID, [0]) for n in (topic, other_topic)]
         )
-        pair.send(OffsetFetchRequest(groups=[asked], require_stable=stable), 9)
+        pair.send(OffsetFetchRequest(groups=[request_group], require_stable=stable), 9)
     pair.send(OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, topics=None)]), 9)

@@ -1,8 +1,7 @@
 """Every event of a shard is rehearsed: decided once and dropped, as if the log had refused its records.
 
-A decision that is dropped must leave no trace: what the machine knows, durable or not, is compared before and after, and
-so are its deadlines. Then the event runs for real. Property tests run as they are, with every one of their events
-rehearsed.
+A dropped decision must leave no trace. The state of the machine, durable or not, is compared before and after, and so
+are its deadlines. Then the event runs for real. Property tests run unchanged, with every event rehearsed.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ def rehearse(shard: Any, decide: Callable[[], Any], counts: Counter[str]) -> Non
     if shard.state is not ShardState.ACTIVE or not shard.partition.is_leader:
         return
     machine = shard.machine
-    before, deadlines = known(machine), _deadlines(shard)
+    before, deadlines = state_of(machine), _deadlines(shard)
     with _classic_groups_kept(machine), _random_kept(machine):
         shard.deadlines.begin()
         try:
@@ -67,7 +66,7 @@ def rehearse(shard: Any, decide: Callable[[], Any], counts: Counter[str]) -> Non
     if not dropped:
         return  # there is nothing to refuse: what is not durable may change
     counts[type(machine).__name__] += 1
-    traces = list(differences(before, known(machine))) + list(stale_hashes(machine))
+    traces = list(differences(before, state_of(machine))) + list(stale_hashes(machine))
     after = _deadlines(shard)
     traces += [f"deadline {key} is gone" for key in deadlines.keys() - after.keys()]
     traces += [f"deadline {key} is new" for key in after.keys() - deadlines.keys()]
@@ -76,7 +75,7 @@ def rehearse(shard: Any, decide: Callable[[], Any], counts: Counter[str]) -> Non
         raise TraceOfARefusedEvent("a refused event left a trace:\n" + "\n".join(traces))
 
 
-# Classic groups change while they decide, as in Kafka: `failed_appends.txt` says what a refused event leaves of them.
+# Classic groups change while they decide, as in Kafka: `failed_appends.txt` shows what a refused event leaves of them.
 
 
 @contextmanager
@@ -84,10 +83,10 @@ def _classic_groups_kept(machine: Any) -> Iterator[None]:
     if not isinstance(machine, GroupMachine):
         yield
         return
-    groups = machine._shelf.groups
-    kept = {name: _copied(group) for name, group in groups.items() if isinstance(group, ClassicGroup)}
+    groups = machine._context.groups
+    copies = {name: _copied(group) for name, group in groups.items() if isinstance(group, ClassicGroup)}
     yield
-    for name, group in kept.items():
+    for name, group in copies.items():
         groups[name] = group
 
 
@@ -103,7 +102,7 @@ def _copied(group: ClassicGroup) -> ClassicGroup:
 
 @contextmanager
 def _random_kept(machine: Any) -> Iterator[None]:
-    random = machine._shelf.random._random if isinstance(machine, GroupMachine) else None
+    random = machine._context.random._random if isinstance(machine, GroupMachine) else None
     state = None if random is None else random.getstate()
     yield
     if random is not None:
@@ -130,7 +129,7 @@ def stale_hashes(machine: Any) -> Iterator[str]:
         if isinstance(group, ClassicGroup) or group.refresh_due:
             continue
         topics = _topics(group)
-        now = machine._shelf.topic_hashes.group_hash(topics, machine._shelf.image)
+        now = machine._context.topic_hashes.group_hash(topics, machine._context.image)
         if now != group.metadata_hash:
             yield f"{group.group_id} does not look at {sorted(topics)} again: {group.metadata_hash}, not {now}"
         if isinstance(group, StreamsGroup) and group.configured is not None and group.configured_hash != now:
@@ -145,13 +144,13 @@ def _topics(group: Any) -> Collection[str]:
     return frozenset() if group.topology is None else group.topology.required_topics
 
 
-# What a machine knows, as plain values
+# The state of a machine, as plain values
 
 _DERIVED = ("refresh_due", "configured", "configured_hash", "endpoint_epoch")
 """The epoch of the endpoints is no state: each change of it makes members ask again, one too many does no harm."""
 
 
-def known(machine: Any) -> Any:
+def state_of(machine: Any) -> Any:
     if isinstance(machine, GroupMachine):
         groups = {name: group for name, group in machine.groups.items() if not isinstance(group, ClassicGroup)}
         return plain({"groups": groups, "offsets": machine.offsets, "forgotten": machine._expiry._forgotten})
@@ -168,13 +167,13 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str | bytes | Enum) or callable(value):
         return value if not isinstance(value, Enum) else value.name
     if isinstance(value, Mapping):
-        return {_name(key): plain(each) for key, each in value.items()}
+        return {_name(key): plain(item) for key, item in value.items()}
     if isinstance(value, AbstractSet):
-        return sorted(_name(each) for each in value)
+        return sorted(_name(item) for item in value)
     if isinstance(value, list | tuple | deque):
-        return [plain(each) for each in value]
+        return [plain(item) for item in value]
     cached = {
-        name for kind in type(value).__mro__ for name, each in vars(kind).items() if isinstance(each, cached_property)
+        name for kind in type(value).__mro__ for name, item in vars(kind).items() if isinstance(item, cached_property)
     }
     names = [name for name in getattr(value, "__dict__", {}) if name not in cached]
     for kind in type(value).__mro__:

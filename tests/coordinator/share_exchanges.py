@@ -50,12 +50,14 @@ MEMBER = "AAAAAAAAAAAAAAAAAAAAAA"
 OTHER = "BBBBBBBBBBBBBBBBBBBBBB"
 NOWHERE = Uuid(bytes(range(100, 116)))
 NOT_YET = (14, 15, 16)
-"""What a coordinator says whose partition has just been elected and may still be loading."""
+"""The errors of a coordinator whose partition has just been elected and may still be loading."""
 UNTIL_THERE_MS = 20_000
 """For a fetch that finds records, where Apache Kafka must read the state of the partition first."""
 SOON_MS = 3_000
-"""For a fetch that finds what was released: it is there a moment after the answer that said so. Not longer, because
-Apache Kafka does not always wake whoever waits for it."""
+"""For a fetch of released records: they are there a moment after the answer to the release.
+
+Not longer, because Apache Kafka does not always wake a waiting fetch.
+"""
 
 
 def beating(
@@ -75,7 +77,7 @@ def fetch(
     **options: Any,
 ) -> Request:
     def build(side: Side) -> fetching.ShareFetchRequest:
-        batches = [fetching.AcknowledgementBatch(*each) for each in acknowledge or []]
+        batches = [fetching.AcknowledgementBatch(*batch) for batch in acknowledge or []]
         rows = [fetching.FetchPartition(index, 0, batches) for index in partitions]
         topics = [] if topic is None else [fetching.FetchTopic(side.topic_id(topic), rows)]
         request = fetching.ShareFetchRequest(group, member, epoch, 300, 1, 1 << 20, 100, 100, topics=topics)
@@ -99,7 +101,7 @@ def acknowledge(
     renew: bool = False,
 ) -> Request:
     def build(side: Side) -> acknowledging.ShareAcknowledgeRequest:
-        rows = [acknowledging.AcknowledgementBatch(*each) for each in batches]
+        rows = [acknowledging.AcknowledgementBatch(*batch) for batch in batches]
         topics = []
         if topic is not None:
             partitions = [acknowledging.AcknowledgePartition(partition, rows)]
@@ -243,7 +245,7 @@ def share_state(pair: Pair, version: int) -> None:
     def write(
         index: int, state_epoch: int, leader_epoch: int, start: int, *batches: tuple[int, int, int, int]
     ) -> Request:
-        rows = [write_state.StateBatch(*each) for each in batches]
+        rows = [write_state.StateBatch(*batch) for batch in batches]
         row = write_state.PartitionData(index, state_epoch, leader_epoch, start, 3, rows)
         return lambda side: write_state.WriteShareGroupStateRequest(
             group, [write_state.WriteStateData(side.topic_id(topic), [row])]
@@ -348,7 +350,7 @@ def share_fetch_refused(pair: Pair, version: int) -> None:
 
 @exchange(fetching.ShareFetchRequest)
 def share_deliveries(pair: Pair, version: int) -> None:
-    """Acquire, accept, release, reject and come back, with what DescribeShareGroupOffsets says of it."""
+    """Acquire, accept, release, reject and come back, with the answers of DescribeShareGroupOffsets."""
     group = group_on(pair, share_delivery_count_limit="2")
     topic = topic_on(pair, pair.name("t"), 1)
     fill(pair, topic, 10)

@@ -1,7 +1,7 @@
-"""Streams groups (KIP-1071): heartbeats with their epochs, tasks and statuses, and what each refuses.
+"""Streams groups (KIP-1071): heartbeats with their epochs, tasks and statuses, and the refusals.
 
-Every group sets its assignment interval and its initial delay to 0, so that what an answer holds does not depend on how
-fast the servers are; `assignment_delays` is about these two.
+Every group sets its assignment interval and its initial delay to 0: answers then do not depend on the speed of the
+servers. `assignment_delays` tests these two settings.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _TOPIC_RESOURCE = 2
 
 
 class Threads:
-    """The members of one group on both servers: each beats with the epoch and the tasks it was last told."""
+    """The members of one group on both servers: each beats with the epoch and the tasks of its last answer."""
 
     def __init__(self, pair: Pair, group: str) -> None:
         self.pair = pair
@@ -56,13 +56,13 @@ class Threads:
         return self._send(member, lambda _: _with(beating(self.group, member, 0, brought), options))
 
     def beat(self, member: str, **options: Any) -> Answers:
-        """With its own epoch; it has what it was told to."""
+        """With the member's own epoch; the member has the tasks of its last assignment."""
 
         def request(side: Side) -> StreamsGroupHeartbeatRequest:
-            known = side.memory[self._key(member)]
-            active, standby = task_ids(known["active"]), task_ids(known["standby"])
+            member_memory = side.memory[self._key(member)]
+            active, standby = task_ids(member_memory["active"]), task_ids(member_memory["standby"])
             owned = {"active_tasks": active, "standby_tasks": standby, "warmup_tasks": []}
-            return _with(beating(self.group, member, known["epoch"]), {**owned, **options})
+            return _with(beating(self.group, member, member_memory["epoch"]), {**owned, **options})
 
         return self._send(member, request)
 
@@ -85,13 +85,13 @@ class Threads:
         answers = self.pair.send(request, 0)
         for side in self.pair.sides:
             answer = side.last
-            known = side.memory.setdefault(self._key(member), {"epoch": 0, "active": {}, "standby": {}})
+            member_memory = side.memory.setdefault(self._key(member), {"epoch": 0, "active": {}, "standby": {}})
             if answer is None or answer.error_code:
                 continue
-            known["epoch"] = answer.member_epoch
+            member_memory["epoch"] = answer.member_epoch
             if answer.active_tasks is not None:
-                known["active"] = {each.subtopology_id: each.partitions for each in answer.active_tasks}
-                known["standby"] = {each.subtopology_id: each.partitions for each in answer.standby_tasks}
+                member_memory["active"] = {tasks.subtopology_id: tasks.partitions for tasks in answer.active_tasks}
+                member_memory["standby"] = {tasks.subtopology_id: tasks.partitions for tasks in answer.standby_tasks}
         return answers
 
     def _key(self, member: str) -> str:
@@ -211,15 +211,15 @@ def word_count_comes_and_goes(pair: Pair, version: int) -> None:
     threads.describe()
     await_topics(pair, (repartition, 3), (changelog, 3))
     for name in (repartition, changelog):
-        asked = [DescribeConfigsResource(_TOPIC_RESOURCE, name, ["cleanup.policy", "retention.ms"])]
-        pair.send(DescribeConfigsRequest(asked, True, False), 4)
+        resources = [DescribeConfigsResource(_TOPIC_RESOURCE, name, ["cleanup.policy", "retention.ms"])]
+        pair.send(DescribeConfigsRequest(resources, True, False), 4)
         pair.send(MetadataRequest([MetadataRequestTopic(name=name)], False), 8)
     threads.beat("one")
     threads.describe()
     threads.join("two", brought)
     threads.describe()
     threads.beat_silently("two")
-    threads.beat_silently("one")  # is told to give up
+    threads.beat_silently("one")  # must give up
     threads.describe()
     threads.beat("two")  # must still wait
     threads.beat("one")  # has given up
@@ -282,26 +282,30 @@ def many_threads(pair: Pair, version: int) -> None:
 @exchange(StreamsGroupHeartbeatRequest)
 def topics_that_do_not_fit(pair: Pair, version: int) -> None:
     threads = threads_of(pair)
-    left, right, missing = pair.name("left"), pair.name("right"), [pair.name(f"no-{number}") for number in range(5)]
-    topic_on(pair, left, 2)
-    topic_on(pair, right, 3)
-    pair.send(beating(pair.name("missing"), "m", 0, topology(subtopology("0", [left, *missing]))), version)
+    left_topic, right_topic, missing = (
+        pair.name("left"),
+        pair.name("right"),
+        [pair.name(f"no-{number}") for number in range(5)],
+    )
+    topic_on(pair, left_topic, 2)
+    topic_on(pair, right_topic, 3)
+    pair.send(beating(pair.name("missing"), "m", 0, topology(subtopology("0", [left_topic, *missing]))), version)
     pair.send(StreamsGroupDescribeRequest([pair.name("missing")], False), version)
-    joined = topology(subtopology("0", [left, right], joined=[([0, 1], [])]))
+    joined = topology(subtopology("0", [left_topic, right_topic], joined=[([0, 1], [])]))
     pair.send(beating(pair.name("uneven"), "m", 0, joined), version)
-    fixed = subtopology("1", [left], repartition=[internal(pair.name("fixed"), 5)], joined=[([0], [0])])
-    feeding = subtopology("0", [right], sinks=[pair.name("fixed")])
+    fixed = subtopology("1", [left_topic], repartition=[internal(pair.name("fixed"), 5)], joined=[([0], [0])])
+    feeding = subtopology("0", [right_topic], sinks=[pair.name("fixed")])
     pair.send(beating(pair.name("misfit"), "m", 0, topology(feeding, fixed)), version)
     both = subtopology(
         "1", [], repartition=[internal(pair.name("a"), 4), internal(pair.name("b"), 6)], joined=[([], [0, 1])]
     )
-    sinks = subtopology("0", [right], sinks=[pair.name("a"), pair.name("b")])
+    sinks = subtopology("0", [right_topic], sinks=[pair.name("a"), pair.name("b")])
     pair.send(beating(pair.name("two-sizes"), "m", 0, topology(sinks, both)), version)
-    exists = topology(subtopology("0", [left], changelogs=[internal(right)]))
+    exists = topology(subtopology("0", [left_topic], changelogs=[internal(right_topic)]))
     threads.join("m", exists)
     threads.describe()
-    pair.send(CreatePartitionsRequest([CreatePartitionsTopic(left, 3, None)], 10_000, False), 3)
-    pair.await_leaders(left, 3)
+    pair.send(CreatePartitionsRequest([CreatePartitionsTopic(left_topic, 3, None)], 10_000, False), 3)
+    pair.await_leaders(left_topic, 3)
     pair.settle()
     threads.beat("m")
     threads.beat("m")
@@ -337,7 +341,7 @@ def partition_counts_follow(pair: Pair, version: int) -> None:
 
 @exchange(StreamsGroupHeartbeatRequest)
 def creation_fails(pair: Pair, version: int) -> None:
-    """A setting that no topic has: the member is told, and the broker does not try again at once."""
+    """A setting that no topic has: the answer reports the error, and the broker does not try again at once."""
     threads = threads_of(pair)
     source = topic_on(pair, pair.name("t"), 1)
     threads.join("m", topology(subtopology("0", [source], changelogs=[internal(pair.name("log"), no_such="1")])))
@@ -345,7 +349,7 @@ def creation_fails(pair: Pair, version: int) -> None:
     def beat(side: Side) -> StreamsGroupHeartbeatRequest:
         return beating(threads.group, "m", side.memory[threads._key("m")]["epoch"])
 
-    pair.wait(beat, 0, lambda answer: any("no.such" in each.status_detail for each in answer.status or []))
+    pair.wait(beat, 0, lambda answer: any("no.such" in status.status_detail for status in answer.status or []))
     threads.beat("m")
     threads.beat("m")
 
@@ -357,8 +361,8 @@ def lost_answers_and_shutdown(pair: Pair, version: int) -> None:
     before = [dict(side.memory[f"{threads.group}/one"]) for side in pair.sides]
     threads.beat("one")
     threads.beat("one")
-    for side, known in zip(pair.sides, before, strict=True):
-        side.memory[f"{threads.group}/one"]["epoch"] = known["epoch"]
+    for side, member_memory in zip(pair.sides, before, strict=True):
+        side.memory[f"{threads.group}/one"]["epoch"] = member_memory["epoch"]
     threads.beat("one")
     threads.beat_silently("one")
     threads.beat("two", shutdown_application=True)
@@ -401,10 +405,10 @@ def offsets_of_streams_groups(pair: Pair, version: int) -> None:
     ):
         pair.send(committing(group, {source: {0: 5}}, generation=epoch, member=member), api)
     for fetching, epoch in ((None, -1), ("one", 3), ("one", 1), ("ghost", 3)):
-        asked = OffsetFetchRequestGroup(
+        request_group = OffsetFetchRequestGroup(
             group, fetching, epoch, [OffsetFetchRequestTopics(source, partition_indexes=[0])]
         )
-        pair.send(OffsetFetchRequest(groups=[asked]), 9)
+        pair.send(OffsetFetchRequest(groups=[request_group]), 9)
     topics = [OffsetDeleteRequestTopic(source, [OffsetDeleteRequestPartition(0)])]
     pair.send(OffsetDeleteRequest(group, topics), 0)
     threads.join("two", brought)
@@ -463,10 +467,10 @@ def what_kafka_gets_wrong(pair: Pair, version: int) -> None:
     codes = {side.name: side.ask(request, version).error_code for side in pair.sides}
     assert codes == {"apache": -1, "ottla": 0}
     without = beating(threads.group, "two", 0, brought)
-    asked = ListGroupsRequest(types_filter=["streams"], states_filter=["NotReady"])
-    found = {}
+    list_request = ListGroupsRequest(types_filter=["streams"], states_filter=["NotReady"])
+    listed = {}
     for side in pair.sides:
         assert side.ask(without, version).error_code == 0
-        found[side.name] = [group.group_id for group in side.ask(asked, 5).groups]
-    assert threads.group in found["ottla"]
-    assert found["apache"] == []
+        listed[side.name] = [group.group_id for group in side.ask(list_request, 5).groups]
+    assert threads.group in listed["ottla"]
+    assert listed["apache"] == []

@@ -61,7 +61,7 @@ def word_count(source: str, repartition: str, changelog: str) -> Topology:
 
 
 def beating(group: str, member: str, epoch: int, brought: Topology | None = None) -> StreamsGroupHeartbeatRequest:
-    """A heartbeat that says nothing but its epoch; the first one says all that it must."""
+    """A heartbeat with nothing but its epoch; the first heartbeat has all required fields."""
     joins = epoch == 0
     return StreamsGroupHeartbeatRequest(
         group_id=group,
@@ -78,4 +78,4 @@ def beating(group: str, member: str, epoch: int, brought: Topology | None = None
 
 
 def task_ids(tasks: Tasks) -> list[TaskIds]:
-    return [TaskIds(each, sorted(partitions)) for each, partitions in tasks.items()]
+    return [TaskIds(subtopology_id, sorted(partitions)) for subtopology_id, partitions in tasks.items()]

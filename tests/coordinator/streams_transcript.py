@@ -1,9 +1,9 @@
 """Transcripts of streams groups: the verbs of KIP-1071 beside those of `consumer_transcript` for topics and settings.
 
 A start g                   the first heartbeat of a word count: `lines` -> `again` (repartition) -> a store (`log`);
-                            process= says which process the thread is of (its own), endpoint=host:port
-A beat g                    a heartbeat that says only its epoch (epoch= says another; shutdown=1 asks for the end)
-A has g                     one that says what it has: all that it was told to (owned=0_0,1_1 says else)
+                            process= sets the process of the thread (default: its own), endpoint=host:port
+A beat g                    a heartbeat with only its epoch (epoch= sets a different epoch; shutdown=1 asks for the end)
+A has g                     a heartbeat with the owned tasks: those of the last answer (or owned=0_0,1_1)
 A exit g                    leaves
 show g                      the group: epochs, and each member's epoch, state and tasks; standby tasks in brackets
 """
@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ottla.coordinator.groups.classic.join import Caller
+from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.groups.streams.group import StreamsGroup
-from ottla.coordinator.groups.streams.members import MemberState
+from ottla.coordinator.groups.streams.members import StreamsMemberState
 from ottla.coordinator.groups.streams.statuses import StatusCode
 from ottla.coordinator.records import GroupKindRecord
 from ottla.protocol.generated.streams_group_heartbeat_request import Endpoint, StreamsGroupHeartbeatRequest
@@ -56,18 +56,22 @@ def _said(name: str, value: Any) -> str:
     if name == "TargetAssignmentMember":
         return _tasks(_plain(value.active_tasks), _plain(value.standby_tasks))
     revoked = _tasks(_plain(value.active_tasks_pending_revocation), _plain(value.standby_tasks_pending_revocation))
-    text = f"epoch {value.member_epoch} {MemberState.read(value.state).name} "
+    text = f"epoch {value.member_epoch} {StreamsMemberState.read(value.state).name} "
     text += _tasks(_plain(value.active_tasks), _plain(value.standby_tasks))
     return text + (f" must give up {revoked}" if revoked != "nothing" else "")
 
 
 def _plain(listed: Iterable[Any]) -> dict[str, list[int]]:
-    return {each.subtopology_id: each.partitions for each in listed}
+    return {tasks.subtopology_id: tasks.partitions for tasks in listed}
 
 
 def _tasks(active: Mapping[str, Iterable[int]], standby: Mapping[str, Iterable[int]]) -> str:
-    words = [f"{each}_{index}" for each in sorted(active) for index in sorted(active[each])]
-    words += [f"({each}_{index})" for each in sorted(standby) for index in sorted(standby[each])]
+    words = [
+        f"{subtopology_id}_{index}" for subtopology_id in sorted(active) for index in sorted(active[subtopology_id])
+    ]
+    words += [
+        f"({subtopology_id}_{index})" for subtopology_id in sorted(standby) for index in sorted(standby[subtopology_id])
+    ]
     return " ".join(words) or "nothing"
 
 
@@ -99,13 +103,13 @@ class StreamsTranscript(ConsumerTranscript):
 
     def do_has(self, client: str, arguments: list[str], options: dict[str, str]) -> None:
         request = beating(arguments[0], client, int(options.get("epoch", self.epochs.get(client, 0))))
-        known = self.tasks.get(client, {"active": {}, "standby": {}})
-        active = known["active"]
+        thread_tasks = self.tasks.get(client, {"active": {}, "standby": {}})
+        active = thread_tasks["active"]
         if "owned" in options:
             active = {}
             for word in filter(None, options["owned"].split(",")):
                 active.setdefault(word[0], []).append(int(word[2:]))
-        request.active_tasks, request.standby_tasks = task_ids(active), task_ids(known["standby"])
+        request.active_tasks, request.standby_tasks = task_ids(active), task_ids(thread_tasks["standby"])
         request.warmup_tasks = []
         self._beat(client, request)
 
@@ -127,9 +131,9 @@ class StreamsTranscript(ConsumerTranscript):
             text += f", {StatusCode(status.status_code).name}"
         if answer.missing_topics:
             text += f" ({' '.join(f'{topic.name} {topic.partitions}' for topic in answer.missing_topics)})"
-        for each in response.partitions_by_user_endpoint or ():
-            at = " ".join(f"{topic.topic}{topic.partitions}" for topic in each.active_partitions)
-            text += f"; {each.user_endpoint.host} has {at or 'nothing'}"
+        for endpoint_partitions in response.partitions_by_user_endpoint or ():
+            at = " ".join(f"{topic.topic}{topic.partitions}" for topic in endpoint_partitions.active_partitions)
+            text += f"; {endpoint_partitions.user_endpoint.host} has {at or 'nothing'}"
         return text
 
     def do_show(self, client: str, arguments: list[str], options: dict[str, str]) -> None:
@@ -138,6 +142,6 @@ class StreamsTranscript(ConsumerTranscript):
             super().do_show(client, arguments, options)
             return
         self.outcomes.append(f"{group.state_name} epoch {group.group_epoch} target {group.assignment_epoch}")
-        for member in sorted(group.members.values(), key=lambda each: each.member_id):
+        for member in sorted(group.members.values(), key=lambda candidate: candidate.member_id):
             tasks = _tasks(member.assigned.active, member.assigned.standby)
             self.outcomes.append(f"{member.member_id} epoch {member.member_epoch} {member.state.name} {tasks}")

@@ -22,7 +22,7 @@ from tests.interop.differential.servers import two_servers
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("requires_apache_kafka")]
 
-ORDERED = sorted(EXCHANGES, key=lambda each: each.name != "list_groups")
+ORDERED = sorted(EXCHANGES, key=lambda scenario: scenario.name != "list_groups")
 """The list of groups comes first, while there are no other groups in it."""
 PROPERTIES = {
     f"group.{kind}.{limit}session.timeout.ms": str(SESSION_MS)
@@ -37,9 +37,9 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side
         yield Side(reference), Side(candidate)
 
 
-@pytest.mark.parametrize("each", ORDERED, ids=lambda each: f"{each.name}-v{each.version}")
-def test_same_answers(each: Scenario, sides: tuple[Side, Side]) -> None:
-    left, right = (Side(side.address, side.symbols) for side in sides)
-    pair = Pair(left, right, f"{each.name}.v{each.version}")
-    each.run(pair, each.version)
+@pytest.mark.parametrize("scenario", ORDERED, ids=lambda scenario: f"{scenario.name}-v{scenario.version}")
+def test_same_answers(scenario: Scenario, sides: tuple[Side, Side]) -> None:
+    reference, candidate = (Side(side.address, side.symbols) for side in sides)
+    pair = Pair(reference, candidate, f"{scenario.name}.v{scenario.version}")
+    scenario.run(pair, scenario.version)
     pair.check()

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.coordinator.groups.consumer.assignors import ASSIGNORS
-from ottla.coordinator.groups.consumer.assignors.spec import Assignment, GroupSpec, MemberSpec
+from ottla.coordinator.groups.consumer.assignors.spec import Assignment, ConsumerMemberSpec, GroupSpec
 from ottla.model.ids import Uuid
 
 TOPICS = [Uuid(bytes([number]) * 16) for number in range(4)]
@@ -14,16 +14,16 @@ counts = st.lists(st.integers(1, 12), min_size=4, max_size=4).map(lambda sizes: 
 wishes = st.lists(st.sets(st.sampled_from(TOPICS)).map(frozenset), min_size=1, max_size=7)
 
 
-def spec(wanted: list[frozenset[Uuid]], sizes: dict[Uuid, int], before: Assignment) -> GroupSpec:
+def spec(subscriptions: list[frozenset[Uuid]], sizes: dict[Uuid, int], before: Assignment) -> GroupSpec:
     members = {
-        f"m{index}": MemberSpec(f"i{index}" if index % 3 == 0 else None, topics, before.get(f"m{index}", {}))
-        for index, topics in enumerate(wanted)
+        f"m{index}": ConsumerMemberSpec(f"i{index}" if index % 3 == 0 else None, topics, before.get(f"m{index}", {}))
+        for index, topics in enumerate(subscriptions)
     }
-    return GroupSpec(members, sizes, len(set(wanted)) == 1)
+    return GroupSpec(members, sizes, len(set(subscriptions)) == 1)
 
 
 def check(group: GroupSpec, assignment: Assignment) -> None:
-    """Each partition of each topic that somebody wants has exactly one owner, who wants it."""
+    """Each partition of each subscribed topic has exactly one owner, which subscribes to the topic."""
     seen: dict[tuple[Uuid, int], str] = {}
     for member_id, topics in assignment.items():
         for topic_id, partitions in topics.items():
@@ -31,8 +31,8 @@ def check(group: GroupSpec, assignment: Assignment) -> None:
             assert topic_id in group.members[member_id].topics
             for partition in partitions:
                 assert seen.setdefault((topic_id, partition), member_id) == member_id
-    wanted = {topic_id for member in group.members.values() for topic_id in member.topics}
-    assert seen.keys() == {(topic_id, i) for topic_id in wanted for i in range(group.partition_counts[topic_id])}
+    subscribed = {topic_id for member in group.members.values() for topic_id in member.topics}
+    assert seen.keys() == {(topic_id, i) for topic_id in subscribed for i in range(group.partition_counts[topic_id])}
 
 
 def size(assignment: Assignment, member_id: str) -> int:
@@ -52,22 +52,24 @@ def test_every_partition_has_one_owner(
 
 
 @settings(max_examples=100, deadline=None)
-@given(sizes=counts, topics=st.sets(st.sampled_from(TOPICS), min_size=1), members=st.integers(1, 9), left=st.data())
+@given(sizes=counts, topics=st.sets(st.sampled_from(TOPICS), min_size=1), members=st.integers(1, 9), draws=st.data())
 def test_uniform_is_even_and_sticky(
-    sizes: dict[Uuid, int], topics: set[Uuid], members: int, left: st.DataObject
+    sizes: dict[Uuid, int], topics: set[Uuid], members: int, draws: st.DataObject
 ) -> None:
     uniform = ASSIGNORS["uniform"]
     group = spec([frozenset(topics)] * members, sizes, {})
     before = uniform(group)
     shares = [size(before, member_id) for member_id in group.members]
     assert max(shares) - min(shares) <= 1
-    gone = left.draw(st.integers(0, members - 1))
+    gone = draws.draw(st.integers(0, members - 1))
     stayed = {member_id: target for member_id, target in before.items() if member_id != f"m{gone}"}
-    remaining = {member_id: each for member_id, each in group.members.items() if member_id != f"m{gone}"}
+    remaining = {
+        member_id: remaining_member for member_id, remaining_member in group.members.items() if member_id != f"m{gone}"
+    }
     if remaining:
         after = uniform(
             GroupSpec(
-                {m: MemberSpec(e.instance_id, e.topics, stayed[m]) for m, e in remaining.items()},
+                {m: ConsumerMemberSpec(e.instance_id, e.topics, stayed[m]) for m, e in remaining.items()},
                 sizes,
                 homogeneous=True,
             )

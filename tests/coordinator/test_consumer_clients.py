@@ -28,7 +28,7 @@ SETTINGS = {
     "group.consumer.min.session.timeout.ms": "3000",
     "group.consumer.assignment.interval.ms": "0",
 }
-"""Quick ones: a rebalance takes a few heartbeats."""
+"""Short intervals: a rebalance needs a few heartbeats."""
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "consumer": {"group_protocol": "consumer"},
     "cooperative": {"partition_assignment_strategy": "cooperative-sticky"},
@@ -89,7 +89,7 @@ def test_one_to_ten_members_come_and_go(broker: Broker, topic: str, group: str, 
 
 @pytest.mark.parametrize("protocol", ["consumer", "cooperative"])
 def test_a_rebalance_does_not_stop_the_others(broker: Broker, topic: str, group: str, protocol: str) -> None:
-    """A member that comes takes a few partitions; nobody else loses more than those."""
+    """A new member gets a few partitions; the other members lose no more than those."""
     ledger = Ledger()
     options = PROTOCOLS[protocol]
     members = [GroupMember(broker.bootstrap_servers, group, topic, f"m{i}", ledger, **options) for i in range(4)]
@@ -196,7 +196,7 @@ def test_offsets_subscriptions_and_administration(broker: Broker, topic: str, gr
     assert described.partition_assignor == "uniform"
     assert len(described.members[0].assignment.topic_partitions) == PARTITIONS
     listed = admin.list_consumer_groups(types={ConsumerGroupType.CONSUMER}).result(60).valid
-    assert group in {found.group_id for found in listed}
+    assert group in {listing.group_id for listing in listed}
     client.close()
     admin.delete_consumer_groups([group])[group].result(60)
 
@@ -221,7 +221,7 @@ def test_a_regular_expression(broker: Broker, group: str) -> None:
 
 
 def test_groups_outlive_the_broker(tmp_path: Path) -> None:
-    """The same member goes on at the restarted broker, without joining anew."""
+    """The same member goes on at the restarted broker, without joining again."""
     with Broker(directory=tmp_path, properties=SETTINGS) as first:
         port = int(first.bootstrap_servers.rpartition(":")[2])
         admin = AdminClient({"bootstrap.servers": first.bootstrap_servers})

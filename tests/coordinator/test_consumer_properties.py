@@ -1,7 +1,7 @@
 """Consumer groups under random joins, leaves, deaths, changes of topics and protocols, and restarts by replay.
 
-What always holds: no partition has two owners, as the coordinator sees it and as the clients do; what a member has, it
-wants; and the log alone, replayed into a new machine, gives the same group.
+Invariants: no partition has two owners, neither in the coordinator nor among the clients. A member subscribes to all
+that it owns. The log alone, replayed into a new machine, gives the same group.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
+from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.groups.classic.group import ClassicGroup
-from ottla.coordinator.groups.classic.join import Caller
 from ottla.coordinator.groups.consumer import embedded
 from ottla.coordinator.groups.consumer.group import ConsumerGroup, ConsumerGroupState
-from ottla.coordinator.settings import GroupSettings
+from ottla.coordinator.settings import GroupCoordinatorSettings
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Uuid
 from ottla.protocol.generated.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest, TopicPartitions
@@ -30,7 +30,7 @@ from tests.coordinator.virtual_world import World
 GROUP = "g"
 LONG_MS = 3_600_000
 TOPICS = ("ta", "tb", "tc")
-MUST_BEGIN_ANEW = (
+MUST_START_OVER = (
     ErrorCode.UNKNOWN_MEMBER_ID,
     ErrorCode.FENCED_MEMBER_EPOCH,
     ErrorCode.FENCED_INSTANCE_ID,
@@ -40,7 +40,7 @@ MUST_BEGIN_ANEW = (
 
 
 class Client:
-    """A consumer as clients are: it has what it was told, until it has said that it gave it up."""
+    """A consumer like a real client: it owns its assigned partitions until it has reported that it gave them up."""
 
     def __init__(self, number: int, instance: str | None, *, classic: bool) -> None:
         self.name = f"c{number}"
@@ -49,12 +49,12 @@ class Client:
         self.member_id = "" if classic else self.name
         self.epoch = 0
         self.owned: dict[Uuid, set[int]] = {}
-        self.told: dict[Uuid, set[int]] | None = None
+        self.reported: dict[Uuid, set[int]] | None = None
         """The assignment of the last answer, which it follows with its next request."""
 
-    def begin_anew(self) -> None:
+    def start_over(self) -> None:
         self.epoch = 0
-        self.owned, self.told = {}, None
+        self.owned, self.reported = {}, None
         if self.classic:
             self.member_id = ""
 
@@ -65,7 +65,7 @@ class ConsumerGroups(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.world = World(
-            GroupSettings(
+            GroupCoordinatorSettings(
                 group_initial_rebalance_delay_ms=0,
                 group_consumer_assignment_interval_ms=500,
                 group_consumer_max_size=6,
@@ -103,8 +103,8 @@ class ConsumerGroups(RuleBasedStateMachine):
         if client.classic:
             self.beat_classic(client)
             return
-        if follows and client.told is not None:
-            client.owned, client.told = client.told, None
+        if follows and client.reported is not None:
+            client.owned, client.reported = client.reported, None
         joins = client.epoch == 0
         request = ConsumerGroupHeartbeatRequest(
             GROUP, client.member_id, client.epoch, client.instance, None, 30_000 if joins or full else -1
@@ -118,12 +118,14 @@ class ConsumerGroups(RuleBasedStateMachine):
 
         def on_answer(response: Any) -> None:
             if isinstance(response, KafkaError):
-                if response.code in MUST_BEGIN_ANEW:
-                    client.begin_anew()
+                if response.code in MUST_START_OVER:
+                    client.start_over()
                 return
             client.epoch = response.member_epoch
             if response.assignment is not None:
-                client.told = {each.topic_id: set(each.partitions) for each in response.assignment.topic_partitions}
+                client.reported = {
+                    topic.topic_id: set(topic.partitions) for topic in response.assignment.topic_partitions
+                }
 
         self.world.coordinator.consumer_heartbeat(Caller(client.name, "/host", 1), request, on_answer)
 
@@ -136,7 +138,7 @@ class ConsumerGroups(RuleBasedStateMachine):
             epoch = -2 if for_a_while and client.instance is not None else -1
             request = ConsumerGroupHeartbeatRequest(GROUP, client.member_id, epoch, client.instance, None)
             self.world.coordinator.consumer_heartbeat(Caller(client.name, "/host", 1), request, lambda _: None)
-        client.begin_anew()
+        client.start_over()
 
     # Classic clients: join, sync and beat; eager, they have nothing while they rebalance
 
@@ -144,8 +146,8 @@ class ConsumerGroups(RuleBasedStateMachine):
         def on_answer(response: Any) -> None:
             if isinstance(response, KafkaError):
                 return
-            if response.error_code in MUST_BEGIN_ANEW:
-                client.begin_anew()
+            if response.error_code in MUST_START_OVER:
+                client.start_over()
                 self.join(client)
             elif response.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
                 client.owned = {}
@@ -163,8 +165,8 @@ class ConsumerGroups(RuleBasedStateMachine):
         metadata = b"\x00\x01" + ConsumerProtocolSubscription(["ta", "tb"], None, owned).to_bytes(1)
 
         def on_answer(response: Any) -> None:
-            if isinstance(response, KafkaError) or response.error_code in MUST_BEGIN_ANEW:
-                client.begin_anew()
+            if isinstance(response, KafkaError) or response.error_code in MUST_START_OVER:
+                client.start_over()
             elif response.error_code == ErrorCode.NONE:
                 client.member_id, client.epoch = response.member_id, response.generation_id
                 self.sync(client, [member.member_id for member in response.members])
@@ -181,12 +183,12 @@ class ConsumerGroups(RuleBasedStateMachine):
             if topic.name in ("ta", "tb"):
                 for index in topic.partitions if members else ():
                     plan[members[index % len(members)]].setdefault(topic.id, set()).add(index)
-        image = self.world.machine()._shelf.image
-        given = [
+        image = self.world.machine()._context.image
+        assignments = [
             SyncGroupRequestAssignment(
-                each, embedded.write_assignment({i: frozenset(p) for i, p in parts.items()}, 1, image)
+                assignee, embedded.write_assignment({i: frozenset(p) for i, p in parts.items()}, 1, image)
             )
-            for each, parts in plan.items()
+            for assignee, parts in plan.items()
         ]
 
         def on_answer(response: Any) -> None:
@@ -195,10 +197,10 @@ class ConsumerGroups(RuleBasedStateMachine):
             client.owned = {}
             if response.assignment:
                 read = embedded.read_assignment(bytes(response.assignment))
-                assigned = embedded.assigned_partitions(read, self.world.machine()._shelf.image)
+                assigned = embedded.assigned_partitions(read, self.world.machine()._context.image)
                 client.owned = {topic_id: set(parts) for topic_id, parts in assigned.items()}
 
-        request = SyncGroupRequest(GROUP, client.epoch, client.member_id, None, "consumer", "range", given)
+        request = SyncGroupRequest(GROUP, client.epoch, client.member_id, None, "consumer", "range", assignments)
         self.world.coordinator.sync(request, on_answer)
 
     # The world
@@ -296,9 +298,9 @@ class ConsumerGroups(RuleBasedStateMachine):
             assert group.state in (ConsumerGroupState.STABLE, ConsumerGroupState.EMPTY), group.state
         self.world.restart()
         self.world.time.advance(LONG_MS)
-        for left in self.world.machine().groups.values():
-            assert left.is_empty, (left.kind, left.state_name)
-            assert isinstance(left, ClassicGroup) or left.targets == {}
+        for abandoned in self.world.machine().groups.values():
+            assert abandoned.is_empty, (abandoned.kind, abandoned.state_name)
+            assert isinstance(abandoned, ClassicGroup) or abandoned.targets == {}
 
 
 def durable(group: ConsumerGroup) -> Any:

@@ -1,7 +1,7 @@
 """One data folder, two servers: consumer groups with members go on where they were, in both directions.
 
-The members live through it: they beat with the epochs that the first server gave them, and the second neither fences
-them nor rebalances; even the hash of the topics that they read is the same. Then the group goes on changing.
+The members survive the change: they beat with the epochs of the first server. The second server neither fences them nor
+rebalances, and its hash of the group's topics is the same. Then the group goes on changing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ GROUPS = ["names", "expression", "mixed"]
 
 
 class Group:
-    """The members of one group, each with what it was last told."""
+    """The members of one group, each with its last answer."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -63,7 +63,7 @@ class Group:
 def side_of(server: ApacheKafka) -> Side:
     side = Side(Address("any", server.port, server.controller_port, server.directory, server.log_file))
     await_(lambda: side.ask(FindCoordinatorRequest("names", 0), 3).error_code == 0)
-    await_(lambda: all(each.error_code in (0, 69) for each in described(side, GROUPS)))
+    await_(lambda: all(group.error_code in (0, 69) for group in described(side, GROUPS)))
     return side
 
 
@@ -81,10 +81,11 @@ def described(side: Side, groups: list[str]) -> list[Any]:
         for member in group.members:
             for assignment in (member.assignment, member.target_assignment):
                 assignment.topic_partitions = sorted(
-                    (each.topic_id, each.topic_name, sorted(each.partitions)) for each in assignment.topic_partitions
+                    (topic.topic_id, topic.topic_name, sorted(topic.partitions))
+                    for topic in assignment.topic_partitions
                 )
-    found: list[Any] = sorted(answer.groups, key=lambda group: group.group_id)
-    return found
+    descriptions: list[Any] = sorted(answer.groups, key=lambda group: group.group_id)
+    return descriptions
 
 
 def offsets(side: Side) -> Any:
@@ -103,7 +104,7 @@ def test_members_live_through_a_change_of_server(
         side = side_of(server)
         topics = [CreatableTopic(name, partitions, 1) for name, partitions in (("ta", 5), ("tb", 70))]
         side.ask(CreateTopicsRequest(topics, 10_000), 7)
-        settle([side])  # the coordinator of Kafka hears of it a moment later than its metadata
+        settle([side])  # Kafka's coordinator sees the topic a moment later than its metadata
         names.beat(side, "a", 0, topics=["ta", "tb"], instance_id="i", rack_id="r")
         names.beat(side, "b", 0, topics=["ta", "tb"])
         names.settle(side, ["a", "b"])
@@ -135,6 +136,6 @@ def test_members_live_through_a_change_of_server(
         await_(lambda: described(side, ["mixed"])[0].error_code == 69)  # down to a classic group
 
 
-def known(side: Side, topic: str) -> bool:
+def is_visible(side: Side, topic: str) -> bool:
     answer: Any = side.ask(MetadataRequest([MetadataRequestTopic(name=topic)], False), 12)
     return bool(answer.topics[0].error_code == 0)

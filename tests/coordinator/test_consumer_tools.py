@@ -31,8 +31,8 @@ def servers(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
     apache = request.getfixturevalue("apache_kafka").bootstrap_servers
     tool = request.getfixturevalue("kafka_tool")
     with Broker() as running:
-        found = {"apache": apache, "ottla": running.bootstrap_servers}
-        for address in found.values():
+        addresses = {"apache": apache, "ottla": running.bootstrap_servers}
+        for address in addresses.values():
             run(tool, TopicCommand, address, "--create", "--topic", "letters", "--partitions", "2")
             produced = tool(
                 ConsoleProducer,
@@ -43,7 +43,7 @@ def servers(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
             assert produced.returncode == 0, produced.stderr
             for group, protocol in GROUPS.items():
                 assert sorted(consume(tool, address, group, protocol)) == ["a", "b", "c", "d"]
-        yield found
+        yield addresses
 
 
 def run(tool: Tool, main_class: str, address: str, *args: str, check: bool = True) -> str:

@@ -1,7 +1,7 @@
 """Nothing that a group keeps of a deleted topic counts for a new topic of the same name.
 
-Offsets of open transactions, a log that takes nothing while the topic goes, a shard that is loading, a request that
-arrives late: none of them gives the new topic an offset of the old one.
+The cases: offsets of open transactions, a log that refuses writes while the topic goes, a loading shard, a late
+request. None of them gives the new topic an offset of the old topic.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from ottla.coordinator.groups.classic.join import Caller
+from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.runtime import EndOfTransaction, ShardState, TransactionalProducer
-from ottla.coordinator.settings import GroupSettings
+from ottla.coordinator.settings import GroupCoordinatorSettings
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import ZERO_UUID, ProducerId, Uuid
 from ottla.protocol.generated.offset_commit_request import (
@@ -60,9 +60,9 @@ def end_transaction(world: World, producer_id: ProducerId = PRODUCER) -> None:
 
 
 def fetch(world: World, topic_id: Uuid = ZERO_UUID) -> int:
-    asked = OffsetFetchRequestGroup("g", topics=[OffsetFetchRequestTopics("t", topic_id, [0])])
+    request_group = OffsetFetchRequestGroup("g", topics=[OffsetFetchRequestTopics("t", topic_id, [0])])
     seen: list[Any] = []
-    world.coordinator.fetch_offsets(asked, seen.append, require_stable=False)
+    world.coordinator.fetch_offsets(request_group, seen.append, require_stable=False)
     return seen[0].topics[0].partitions[0].committed_offset
 
 
@@ -106,7 +106,7 @@ def test_the_offsets_of_other_topics_of_the_transaction_count() -> None:
 
 
 def test_an_offset_that_arrives_after_its_topic_was_deleted_is_refused() -> None:
-    """The broker asked the transaction's coordinator in between; meanwhile the topic was made anew."""
+    """The broker asked the transaction's coordinator in between; meanwhile the topic was deleted and created again."""
     world = World()
     old = world.set_topic("t", 1)
     remake(world)
@@ -152,7 +152,7 @@ def test_tombstones_that_come_late_leave_the_transactions_of_the_new_topic_alone
 
 
 def test_a_topic_deleted_while_the_shard_is_loading_is_forgotten() -> None:
-    world = World(GroupSettings(offsets_topic_num_partitions=1, offsets_load_buffer_size=1))
+    world = World(GroupCoordinatorSettings(offsets_topic_num_partitions=1, offsets_load_buffer_size=1))
     world.set_topic("t", 1)
     for offset in range(5):
         commit(world, offset)
@@ -170,7 +170,7 @@ def test_a_topic_deleted_while_the_shard_is_loading_is_forgotten() -> None:
 
 
 @pytest.mark.parametrize("loading", [False, True])
-def test_a_share_group_whose_topic_was_made_anew_settles_though_the_log_took_nothing(loading: bool) -> None:
+def test_a_share_group_whose_topic_was_created_again_settles_though_the_log_refused_writes(loading: bool) -> None:
     world = ShareWorld(MemoryPersister())
     world.set_topic("t", 2)
     epoch = 0
@@ -198,5 +198,5 @@ def test_a_share_group_whose_topic_was_made_anew_settles_though_the_log_took_not
     for _ in range(4):
         beat()
     assert beat() == beat() == beat()
-    known = world.machine().groups["s"].initialized
-    assert set(known) == {world.topics["t"].id}
+    initialized = world.machine().groups["s"].initialized
+    assert set(initialized) == {world.topics["t"].id}

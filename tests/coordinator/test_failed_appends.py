@@ -1,4 +1,5 @@
-"""A log that takes nothing for a while, or only so much at a time, costs no member its end and no offset its expiry."""
+"""A log that refuses writes for a while, or accepts few at a time, delays no member's end and no offset's expiry for
+ever."""
 
 from __future__ import annotations
 
@@ -6,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from ottla.coordinator.groups.classic.join import Caller
+from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.runtime import EndOfTransaction
-from ottla.coordinator.settings import GroupSettings
+from ottla.coordinator.settings import GroupCoordinatorSettings
 from ottla.coordinator.transactions.end_transaction import EndRequest
 from ottla.coordinator.transactions.init_producer_id import InitRequest
-from ottla.coordinator.transactions.settings import TransactionSettings
+from ottla.coordinator.transactions.settings import TransactionCoordinatorSettings
 from ottla.coordinator.transactions.states import TransactionState
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage, PartitionRegistration, TopicImage
@@ -103,7 +104,7 @@ def test_a_member_whose_leave_could_not_be_written_still_has_a_session_that_ends
 
 
 def test_a_refused_successor_does_not_take_the_session_of_a_static_member() -> None:
-    """It left for a while; whoever wants its place asks for topics by what is no expression."""
+    """The static member left for a while; its successor subscribes with an invalid expression."""
     beats = Beats("consumer")
     beats.beat("first", 0, instance_id="i")
     beats.beat("first", -2, instance_id="i")
@@ -185,7 +186,7 @@ def test_a_new_commit_is_not_forgotten_with_the_topic_before() -> None:
 
 def test_tombstones_of_long_names_fit_into_batches() -> None:
     """A group's id may be longer than any topic's name: a thousand of them are more than a batch holds."""
-    settings = GroupSettings(offsets_topic_num_partitions=1, offsets_retention_minutes=1)
+    settings = GroupCoordinatorSettings(offsets_topic_num_partitions=1, offsets_retention_minutes=1)
     world = World(settings)
     world.set_topic("t", 1)
     for number in range(1_100):
@@ -196,7 +197,7 @@ def test_tombstones_of_long_names_fit_into_batches() -> None:
 
 
 def test_a_round_that_cannot_be_written_does_not_come_again_at_once() -> None:
-    settings = GroupSettings(offsets_topic_num_partitions=1, offsets_retention_minutes=1)
+    settings = GroupCoordinatorSettings(offsets_topic_num_partitions=1, offsets_retention_minutes=1)
     world = World(settings)
     world.set_topic("t", 3_000)
     commit(world, "g", "t", 3_000)
@@ -215,19 +216,19 @@ def test_a_round_that_cannot_be_written_does_not_come_again_at_once() -> None:
 
 def test_all_transactions_that_are_late_are_aborted_however_many_they_are() -> None:
     """After a pause of the coordinator all open transactions time out together, more than one batch holds."""
-    settings = TransactionSettings(transaction_state_log_num_partitions=1)
+    settings = TransactionCoordinatorSettings(transaction_state_log_num_partitions=1)
     world = TransactionWorld(lambda _end, _tp: ErrorCode.NONE, settings)
     partitions = frozenset(TopicPartition("a-topic-with-a-name", index) for index in range(150))
     for number in range(2_000):
         name, ids = f"transactional-id-{number}", []
         world.coordinator.init_producer_id(InitRequest(name, 1_000), ids.append)
         world.coordinator.add_partitions(name, *ids[0], partitions, 2, ids.append)
-    assert {found.state for found in world.transactions.values()} == {TransactionState.ONGOING}
+    assert {metadata.state for metadata in world.transactions.values()} == {TransactionState.ONGOING}
     world.time.advance(60_000)
-    assert {found.state for found in world.transactions.values()} == {TransactionState.COMPLETE_ABORT}
+    assert {metadata.state for metadata in world.transactions.values()} == {TransactionState.COMPLETE_ABORT}
 
 
-def test_a_topic_that_is_made_anew_with_fewer_partitions_leaves_no_shard_behind() -> None:
+def test_a_topic_that_is_created_again_with_fewer_partitions_leaves_no_shard_behind() -> None:
     world = World(partitions=3)
     assert len(world.coordinator.shards) == 3
     del world.replicas.by_name[OFFSETS_TOPIC][2]
@@ -246,7 +247,7 @@ def test_a_late_word_of_one_transaction_does_not_complete_the_next() -> None:
         marked.append((tp.partition, end.committed))
         return ErrorCode.NONE
 
-    settings = TransactionSettings(transaction_state_log_num_partitions=1)
+    settings = TransactionCoordinatorSettings(transaction_state_log_num_partitions=1)
     world, heard = TransactionWorld(mark, settings), []
     world.coordinator.init_producer_id(InitRequest("a", 1_000), heard.append)
     producer_id, epoch = heard[0]

@@ -1,4 +1,5 @@
-"""Random joins, leaves, deaths, timeouts, restarts: the group holds its promises and the log tells the same story."""
+"""Random joins, leaves, deaths, timeouts, restarts: the group keeps its invariants, and the log replays to the same
+state."""
 
 from __future__ import annotations
 
@@ -8,9 +9,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule
 
-from ottla.coordinator.groups.classic.join import Caller
+from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.groups.classic.states import GroupState
-from ottla.coordinator.settings import GroupSettings
+from ottla.coordinator.settings import GroupCoordinatorSettings
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.heartbeat_request import HeartbeatRequest
 from ottla.protocol.generated.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
@@ -30,7 +31,7 @@ LONG_MS = 3_600_000
 
 
 class Client:
-    """A consumer as clients are: it does what the answers tell it, if it is alive."""
+    """A consumer like a real client: it follows the answers while it is alive."""
 
     def __init__(self, number: int, instance: str | None, protocols: tuple[str, ...]) -> None:
         self.number = number
@@ -47,12 +48,12 @@ class Groups(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = World(GroupSettings(group_initial_rebalance_delay_ms=3000, group_max_size=6))
+        self.world = World(GroupCoordinatorSettings(group_initial_rebalance_delay_ms=3000, group_max_size=6))
         self.everybody: list[Client] = []
         self.unanswered: dict[int, str] = {}
         self.requests = 0
         self.incarnation = 0
-        self.given: dict[tuple[int, int], dict[str, bytes]] = {}
+        self.assignments: dict[tuple[int, int], dict[str, bytes]] = {}
 
     def waiter(self, what: str, on_answer: Any) -> Any:
         number = self.requests = self.requests + 1
@@ -82,7 +83,7 @@ class Groups(RuleBasedStateMachine):
         for client in self.everybody:
             self.join(client, 3)
         self.world.time.advance(30_000)
-        for client in sorted(self.everybody, key=lambda each: bool(each.members) == leaders_last):
+        for client in sorted(self.everybody, key=lambda candidate: bool(candidate.members) == leaders_last):
             self.sync(client)
 
     @rule(client=clients, version=st.sampled_from([3, 5, 9]))
@@ -123,8 +124,8 @@ class Groups(RuleBasedStateMachine):
             if isinstance(response, KafkaError) or response.error_code:
                 return
             assert response.assignment == self.durable_assignments().get(member_id, b"")
-            self.given.setdefault(key, {}).setdefault(member_id, response.assignment)
-            assert self.given[key][member_id] == response.assignment, "two assignments in one generation"
+            self.assignments.setdefault(key, {}).setdefault(member_id, response.assignment)
+            assert self.assignments[key][member_id] == response.assignment, "two assignments in one generation"
 
         before = group.state if group is not None else None
         request = SyncGroupRequest(

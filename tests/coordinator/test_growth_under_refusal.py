@@ -1,4 +1,5 @@
-"""A topic grows while the group's log takes nothing: the group reads the new partitions as soon as it can be written."""
+"""A topic grows while the group's log refuses writes: the group reads the new partitions once the log accepts
+writes."""
 
 from __future__ import annotations
 
@@ -7,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ottla.coordinator.groups.classic.join import Caller
-from ottla.coordinator.settings import GroupSettings
+from ottla.coordinator.groups.caller import Caller
+from ottla.coordinator.settings import GroupCoordinatorSettings
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from ottla.protocol.generated.share_group_heartbeat_request import ShareGroupHeartbeatRequest
@@ -21,7 +22,7 @@ REFUSALS = [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR]
 
 
 class Member:
-    """One member of a group of its kind: beats with the epoch that it was told last."""
+    """One member of a group of its kind: beats with the epoch of its last answer."""
 
     def __init__(self, world: World, send: Callable[[World, int, Callable[[Any], None]], None]) -> None:
         self.world = world
@@ -54,7 +55,9 @@ def consumer(regex: bool = False) -> Member:
             request.subscribed_topic_names = ["t"]
         world.coordinator.consumer_heartbeat(CALLER, request, waiter)
 
-    return Member(World(GroupSettings(group_consumer_assignment_interval_ms=0, offsets_topic_num_partitions=1)), send)
+    return Member(
+        World(GroupCoordinatorSettings(group_consumer_assignment_interval_ms=0, offsets_topic_num_partitions=1)), send
+    )
 
 
 def share(*topics: str) -> Member:
@@ -70,7 +73,7 @@ def streams() -> Member:
         brought = topology(subtopology("0", ["t"])) if epoch == 0 else None
         world.coordinator.streams_heartbeat(CALLER, beating("g", "m", epoch, brought), waiter)
 
-    settings = GroupSettings(
+    settings = GroupCoordinatorSettings(
         group_streams_initial_rebalance_delay_ms=0,
         group_streams_assignment_interval_ms=0,
         offsets_topic_num_partitions=1,
@@ -108,7 +111,7 @@ def test_a_deleted_topic_leaves_a_share_group_after_a_refused_heartbeat(refusal:
     """A share group asks for the states of new partitions with every heartbeat; only its hash shows what is gone."""
     member = share("t", "u")
     world = member.world
-    kept = world.set_topic("t", 1)
+    remaining_topic = world.set_topic("t", 1)
     world.set_topic("u", 1)
     member.settle()
     world.partition().failure = KafkaError(refusal)
@@ -116,4 +119,4 @@ def test_a_deleted_topic_leaves_a_share_group_after_a_refused_heartbeat(refusal:
     assert not member.beat()
     world.partition().failure = None
     member.settle()
-    assert set(world.machine().groups["g"].targets["m"]) == {kept}
+    assert set(world.machine().groups["g"].targets["m"]) == {remaining_topic}

@@ -71,8 +71,8 @@ def consume(tool: Tool, topic: str, group: str, count: int) -> list[str]:
 
 def lag(description: str, topic: str) -> dict[int, tuple[str, str, str]]:
     """Partition -> current offset, log end offset, lag, as `--describe` prints them."""
-    found = re.findall(rf"{topic}\s+(\d+)\s+(\S+)\s+(\S+)\s+(\S+)", description)
-    return {int(partition): (current, end, behind) for partition, current, end, behind in found}
+    rows = re.findall(rf"{topic}\s+(\d+)\s+(\S+)\s+(\S+)\s+(\S+)", description)
+    return {int(partition): (current, end, behind) for partition, current, end, behind in rows}
 
 
 def test_the_console_consumer_reads_in_a_group(tool: Tool, topic: str) -> None:

@@ -1,7 +1,7 @@
-"""Logs as nobody should have written them: damaged, or well-formed with odd values. They load, and all requests answer.
+"""Damaged logs, and well-formed logs with odd values: they load, and all requests are answered.
 
-Apache Kafka gives up the whole partition at the first record that it cannot read or replay; here that record is left
-out, with a line in the log, and the groups beside it live on.
+Apache Kafka gives up the whole partition at the first record that it cannot read or replay. Here that record is skipped
+and logged, and the groups beside it live on.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ottla.coordinator.groups.classic.join import Caller
+from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.records import _KIND_RECORDS, _schemas
 from ottla.coordinator.share.coordinator import ShareCoordinator
 from ottla.coordinator.share.records import SharePartitionKey
@@ -58,7 +58,7 @@ MEMBERS = ("m", "n", "")
 TOPIC_ID = Uuid(b"topic-id-of-odds")
 CLASSIC, CONSUMER, SHARE, STREAMS = [1, 2], [3, 4, 5, 6, 7, 8, 16], list(range(10, 16)), [17, 19, 20, 21, 22, 23]
 KINDS = {"classic": CLASSIC, "consumer": CONSUMER, "share": SHARE, "streams": STREAMS}
-KINDS["all"] = [each for kind in KINDS.values() for each in kind]
+KINDS["all"] = [record_kind for kind in KINDS.values() for record_kind in kind]
 
 Schemas = dict[int, tuple[type[Message], type[Message], int]]
 Call = Callable[[], None]
@@ -104,9 +104,9 @@ def _about_few(chance: Random, message: Any, topic_id: Uuid) -> Any:
         elif name.endswith("topic_id") and chance.random() < 0.8:
             setattr(message, name, topic_id)
         elif isinstance(value, list):
-            for each in value:
-                if hasattr(each, "__slots__"):
-                    _about_few(chance, each, topic_id)
+            for element in value:
+                if hasattr(element, "__slots__"):
+                    _about_few(chance, element, topic_id)
     return message
 
 
@@ -134,11 +134,11 @@ def test_groups(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
         topic_id = world.set_topic("t", 3)
         fill(chance, world.partition(), GROUP_SCHEMAS, KINDS[kind], topic_id)
         world.restart()
-        asked = [call for group in GROUPS for call in group_calls(world, chance, group)]
-        asked += [
+        calls = [call for group in GROUPS for call in group_calls(world, chance, group)]
+        calls += [
             call for group in GROUPS for member in (*MEMBERS, "x") for call in calls_of(world, chance, group, member)
         ]
-        run_all(chance, asked)
+        run_all(chance, calls)
     assert "event_failed" not in capsys.readouterr().err
 
 
@@ -178,10 +178,10 @@ def calls_of(world: World, chance: Random, group: str, member: str) -> list[Call
 def beat(world: World, chance: Random, group: str, member: str) -> None:
     """In the words of the group as it is, mostly with the epoch that the member has."""
     coordinator, caller, answers = world.coordinator, Caller("c", "/h", 1), list[Any]()
-    known = world.machine().groups.get(group)
-    present = getattr(known, "members", {}).get(member)
+    existing = world.machine().groups.get(group)
+    present = getattr(existing, "members", {}).get(member)
     epoch = getattr(present, "member_epoch", 0) if chance.random() < 0.7 else chance.choice([0, -1, -2])
-    kind = known.kind.name if known is not None else chance.choice(["CONSUMER", "SHARE", "STREAMS"])
+    kind = existing.kind.name if existing is not None else chance.choice(["CONSUMER", "SHARE", "STREAMS"])
     if kind == "SHARE":
         coordinator.share.heartbeat(
             caller, ShareGroupHeartbeatRequest(group, member, epoch, None, ["t"]), answers.append
@@ -266,7 +266,7 @@ def share_calls(coordinator: ShareCoordinator, key: SharePartitionKey) -> list[C
 
 
 def test_a_batch_with_damaged_bytes_costs_itself_only() -> None:
-    """And a log whose batches cannot be told apart any more is not loaded: the coordinator says that it is none."""
+    """A log whose batches cannot be separated any more is not loaded: the coordinator answers NOT_COORDINATOR."""
     world = World()
     for group in "abc":
         value = OffsetCommitValue(offset=7)

@@ -79,7 +79,7 @@ class KafkaPythonMember:
         )
         listener = PythonListener(self.name, ledger)
         while not client.partitions_for_topic(topic) and not self._stop.is_set():
-            time.sleep(0.05)  # kafka-python may stand still when it hears of a topic only after it has joined
+            time.sleep(0.05)  # kafka-python may stop when a topic appears only after it has joined
         client.subscribe([topic], listener=listener)
         while not self._stop.is_set():
             client.poll(50)

@@ -1,8 +1,8 @@
-"""The property tests can fail: each bug planted here in the coordinator is found by them, by fixed examples.
+"""The property tests can fail: they find each bug planted here in the coordinator, by fixed examples.
 
-Consumer groups (`test_consumer_properties`) and streams groups (`test_streams_properties`), 14 bugs in all: partitions
-given while somebody has them, revocations that are not waited for, owners that are not forgotten, records left out or
-not replayed, sessions that never end. About a minute of CPU, so not in the everyday suite.
+There are 14 bugs in consumer groups (`test_consumer_properties`) and streams groups (`test_streams_properties`).
+Examples: a partition with two owners, no wait for a revocation, a stale owner, a missing record, an endless session.
+About a minute of CPU, so not in the everyday suite.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from ottla.coordinator.groups.consumer import fencing as consumer_fencing
 from ottla.coordinator.groups.consumer import rebalance as consumer_rebalance
 from ottla.coordinator.groups.consumer.group import ConsumerGroup
 from ottla.coordinator.groups.consumer.rebalance import ConsumerRebalance
-from ottla.coordinator.groups.consumer.reconciliation import Reconciliation
+from ottla.coordinator.groups.consumer.reconciliation import ConsumerReconciliation
 from ottla.coordinator.groups.consumer.replay import ConsumerReplay
 from ottla.coordinator.groups.streams import fencing as streams_fencing
 from ottla.coordinator.groups.streams import heartbeat as streams_heartbeat
-from ottla.coordinator.groups.streams.fencing import Fencing as StreamsFencing
+from ottla.coordinator.groups.streams.fencing import StreamsFencing
 from ottla.coordinator.groups.streams.owners import TaskOwners
-from ottla.coordinator.groups.streams.reconciliation import Reconciliation as StreamsReconciliation
+from ottla.coordinator.groups.streams.reconciliation import StreamsReconciliation
 from ottla.coordinator.groups.streams.tasks import NOTHING_ASSIGNED, TargetTasks
 from tests.coordinator.test_consumer_properties import ConsumerGroups
 from tests.coordinator.test_streams_properties import StreamsGroups
@@ -33,7 +33,9 @@ from tests.coordinator.test_streams_properties import StreamsGroups
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
 
 ENOUGH = settings(
-    max_examples=300,
+    # The seed follows the source of the test's class: an edit there changes the examples. Twelve seeds found the bug
+    # "does not wait for a revocation" after 4 to 328 examples. A run ends at the first example that fails.
+    max_examples=1_000,
     stateful_step_count=40,
     deadline=None,
     derandomize=True,
@@ -53,8 +55,8 @@ def without(make: Callable[..., Any], **changes: Any) -> Callable[..., Any]:
 
 
 CONSUMER_BUGS: dict[str, tuple[object, str, Any]] = {
-    "gives a partition that another has": (Reconciliation, "_is_free", always(True)),
-    "does not wait for a revocation": (Reconciliation, "_owns", always(False)),
+    "gives a partition that another has": (ConsumerReconciliation, "_is_free", always(True)),
+    "does not wait for a revocation": (ConsumerReconciliation, "_owns", always(False)),
     "never forgets an owner": (ConsumerGroup, "_disown", always(None)),
     "does not write what is being revoked": (
         consumer_rebalance, "current_record", without(consumer_rebalance.current_record, pending_revocation={}),
@@ -81,7 +83,7 @@ STREAMS_BUGS: dict[str, tuple[object, str, Any]] = {
 }
 
 
-def found(machine: type[RuleBasedStateMachine]) -> bool:
+def finds_a_bug(machine: type[RuleBasedStateMachine]) -> bool:
     try:
         run_state_machine_as_test(machine, settings=ENOUGH)
     except Exception:  # noqa: BLE001 - whatever the bug ends in: an assertion, or a machine that falls over it
@@ -92,13 +94,13 @@ def found(machine: type[RuleBasedStateMachine]) -> bool:
 @pytest.mark.parametrize("bug", CONSUMER_BUGS)
 def test_consumer_groups(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(*CONSUMER_BUGS[bug])
-    assert found(ConsumerGroups)
+    assert finds_a_bug(ConsumerGroups)
 
 
 @pytest.mark.parametrize("bug", STREAMS_BUGS)
 def test_streams_groups(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(*STREAMS_BUGS[bug])
-    assert found(StreamsGroups)
+    assert finds_a_bug(StreamsGroups)
 
 
 def test_a_bug_is_what_is_found() -> None:

@@ -1,4 +1,4 @@
-"""RE2 expressions over topic names: what RE2/J (the library of Apache Kafka 4.3.1) says of each, recorded from it."""
+"""RE2 expressions over topic names, compared with recorded results of RE2/J (the library of Apache Kafka 4.3.1)."""
 
 from __future__ import annotations
 

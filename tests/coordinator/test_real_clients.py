@@ -177,14 +177,14 @@ def test_administration(broker: Broker, admin: AdminClient, topic: str, group: s
     member.commit(asynchronous=False)
 
     listed = admin.list_consumer_groups().result(60)
-    assert group in {found.group_id for found in listed.valid}
+    assert group in {listing.group_id for listing in listed.valid}
     described = admin.describe_consumer_groups([group])[group].result(60)
     assert described.state == ConsumerGroupState.STABLE
     assert len(described.members) == 1
     assert sorted(p.partition for p in described.members[0].assignment.topic_partitions) == list(range(PARTITIONS))
 
-    asked = ConsumerGroupTopicPartitions(group)
-    offsets = admin.list_consumer_group_offsets([asked])[group].result(60).topic_partitions
+    request_group = ConsumerGroupTopicPartitions(group)
+    offsets = admin.list_consumer_group_offsets([request_group])[group].result(60).topic_partitions
     assert {p.partition: p.offset for p in offsets} == dict.fromkeys(range(PARTITIONS), RECORDS // PARTITIONS)
     with pytest.raises(KafkaException) as refused:
         admin.delete_consumer_groups([group])[group].result(60)
@@ -193,7 +193,7 @@ def test_administration(broker: Broker, admin: AdminClient, topic: str, group: s
     member.close()
     moved = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 1, 3)])
     admin.alter_consumer_group_offsets([moved])[group].result(60)
-    offsets = admin.list_consumer_group_offsets([asked])[group].result(60).topic_partitions
+    offsets = admin.list_consumer_group_offsets([request_group])[group].result(60).topic_partitions
     assert {p.partition: p.offset for p in offsets}[1] == 3
     admin.delete_consumer_groups([group])[group].result(60)
     with pytest.raises(KafkaException) as gone:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from ottla.coordinator.groups.classic.join import Caller
+from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.groups.offset_store import CommittedOffset
-from ottla.coordinator.partitioning import partition_for
 from ottla.coordinator.records import GroupMetadataRecord, OffsetCommitRecord, encode, offset_commit_value
-from ottla.coordinator.settings import GroupSettings
+from ottla.coordinator.settings import GroupCoordinatorSettings
+from ottla.coordinator.shards import partition_for
 from ottla.coordinator.timers import KeyedTimers
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage, TopicImage
@@ -65,14 +65,14 @@ def commit(world: World, group: str, offset: int, *, topic: str = "t", topic_id:
 
 def fetch(world: World, group: str, *, topic_id: Uuid = ZERO_UUID, require_stable: bool = False) -> tuple[int, int]:
     seen, waiter = answers()
-    asked = OffsetFetchRequestGroup(group, topics=[OffsetFetchRequestTopics("t", topic_id, [0])])
-    world.coordinator.fetch_offsets(asked, waiter, require_stable=require_stable)
+    request_group = OffsetFetchRequestGroup(group, topics=[OffsetFetchRequestTopics("t", topic_id, [0])])
+    world.coordinator.fetch_offsets(request_group, waiter, require_stable=require_stable)
     partition = seen[0].topics[0].partitions[0]
     return partition.committed_offset, partition.error_code
 
 
 def test_a_large_log_is_loaded_in_pieces() -> None:
-    settings = GroupSettings(offsets_load_buffer_size=200, offsets_topic_num_partitions=1)
+    settings = GroupCoordinatorSettings(offsets_load_buffer_size=200, offsets_topic_num_partitions=1)
     world = World(settings)
     for offset in range(50):
         commit(world, f"g{offset % 7}", offset)
@@ -186,7 +186,7 @@ def test_unreadable_and_foreign_records_do_not_stop_a_load() -> None:
 
 
 def test_ids_that_are_only_asked_for_are_limited() -> None:
-    world = World(GroupSettings(max_pending_members=3))
+    world = World(GroupCoordinatorSettings(max_pending_members=3))
     codes = []
     for number in range(5):
         seen, waiter = answers()
@@ -198,7 +198,7 @@ def test_ids_that_are_only_asked_for_are_limited() -> None:
 
 
 def test_a_member_has_one_parked_join() -> None:
-    world = World(GroupSettings(group_initial_rebalance_delay_ms=3000))
+    world = World(GroupCoordinatorSettings(group_initial_rebalance_delay_ms=3000))
     protocols = [JoinGroupRequestProtocol("range", b"")]
     first, waiter = answers()
     world.coordinator.join(
@@ -284,6 +284,6 @@ def test_a_disk_that_refuses_a_read_while_a_shard_loads(error: Exception, offlin
 
 def code_of_fetch(world: World) -> ErrorCode:
     seen, waiter = answers()
-    asked = OffsetFetchRequestGroup("g", topics=[OffsetFetchRequestTopics("t", ZERO_UUID, [0])])
-    world.coordinator.fetch_offsets(asked, waiter, require_stable=False)
+    request_group = OffsetFetchRequestGroup("g", topics=[OffsetFetchRequestTopics("t", ZERO_UUID, [0])])
+    world.coordinator.fetch_offsets(request_group, waiter, require_stable=False)
     return seen[0].code if isinstance(seen[0], KafkaError) else ErrorCode(seen[0].error_code)

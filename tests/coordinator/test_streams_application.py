@@ -70,7 +70,7 @@ def run_tool(tool: Tool, server: ServerProcess, *arguments: str) -> str:
 
 
 def same_words(tool: Tool, server: ServerProcess, *arguments: str) -> None:
-    """Our own kafka-streams-groups says what Apache Kafka's does; its rows come in no order."""
+    """Our own kafka-streams-groups prints the same rows as Apache Kafka's, in any order."""
     call = ("--bootstrap-server", server.bootstrap_servers, *arguments)
     java, printed = tool(TOOL, *call), ours("streams-groups", call)
     assert printed.code == java.returncode == 0, printed
@@ -127,8 +127,8 @@ def describe_running(tool: Tool, server: ServerProcess) -> None:
     assert f"{APPLICATION} Stable" in run_tool(tool, server, "--list", "--state")
     assert run_tool(tool, server, "--list", "--state", "Empty").split() == ["GROUP", "STATE"]
     described = run_tool(tool, server, "--describe", "--group", APPLICATION)
-    found = re.findall(rf"^{APPLICATION} ({INPUT}|\S*-repartition) (\d) 0$", described, re.MULTILINE)
-    assert len(found) == 2 * PARTITIONS, described
+    rows = re.findall(rf"^{APPLICATION} ({INPUT}|\S*-repartition) (\d) 0$", described, re.MULTILINE)
+    assert len(rows) == 2 * PARTITIONS, described
     members = run_tool(tool, server, "--describe", "--group", APPLICATION, "--members", "--verbose")
     tasks = "ACTIVE: 0:[0,1,2]; 1:[0,1,2];"
     assert f" b-StreamThread-1-consumer {tasks} TARGET-{tasks}" in members, members
@@ -196,8 +196,8 @@ def test_word_count_with_many_deaths(tmp_path: Path) -> None:
                 await_that(partial(counts.have, expected.total()), f"round {number} is counted", 180)
                 check(counts, expected)
         finally:
-            for each in running:
-                each.kill()
+            for application in running:
+                application.kill()
         counts.close()
         server.assert_no_traceback()
 
@@ -207,9 +207,9 @@ def coordinator(cluster: ClusterProcess) -> int:
         "streams-groups",
         ("--bootstrap-server", cluster.bootstrap_servers, "--describe", "--group", APPLICATION, "--state"),
     )
-    found = re.search(r"\((\d)\)", state.out)
-    assert found, state
-    return int(found[1])
+    match = re.search(r"\((\d)\)", state.out)
+    assert match, state
+    return int(match[1])
 
 
 @pytest.mark.soak

@@ -1,8 +1,8 @@
 """Streams groups under random joins, leaves, deaths, changes of topics and settings, and restarts by replay.
 
-What always holds: no active task is on two members, as the coordinator sees it and as the clients do; no process has a
-task twice; a target gives every task of a ready topology to exactly one member; and the log alone, replayed into a new
-machine, gives the same group. `test_planted_bugs.py` shows that a coordinator with a bug does not pass.
+Invariants: no active task is on two members, neither in the coordinator nor among the clients. No process has a task
+twice. A target gives every task of a ready topology to exactly one member. The log alone, replayed into a new machine,
+gives the same group. `test_planted_bugs.py` shows that a coordinator with a bug does not pass.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
-from ottla.coordinator.groups.classic.join import Caller
+from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.groups.streams.group import StreamsGroup, StreamsGroupState
 from ottla.coordinator.groups.streams.members import StreamsMember
-from ottla.coordinator.settings import GroupSettings
+from ottla.coordinator.settings import GroupCoordinatorSettings
 from ottla.model.errors import ErrorCode, KafkaError
 from tests.coordinator.streams_topologies import beating, task_ids, word_count
 from tests.coordinator.virtual_world import World
@@ -25,22 +25,22 @@ from tests.coordinator.virtual_world import World
 GROUP = "g"
 LONG_MS = 3_600_000
 TOPICS = ("lines", "again", "log")
-MUST_BEGIN_ANEW = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND)
+MUST_START_OVER = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND)
 Owned = dict[str, dict[str, list[int]]]
 
 
 class Thread:
-    """A stream thread as they are: it has what it was told, until it has said that it gave it up."""
+    """A stream thread like a real client: it has its assigned tasks until it has reported that it gave them up."""
 
     def __init__(self, number: int, process: str) -> None:
         self.name = f"t{number}"
         self.process = process
-        self.begin_anew()
+        self.start_over()
 
-    def begin_anew(self) -> None:
+    def start_over(self) -> None:
         self.epoch = 0
         self.owned: Owned = {"active": {}, "standby": {}}
-        self.told: Owned | None = None
+        self.reported: Owned | None = None
         """The assignment of the last answer, which it follows with its next request."""
 
 
@@ -50,7 +50,7 @@ class StreamsGroups(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.world = World(
-            GroupSettings(
+            GroupCoordinatorSettings(
                 group_streams_initial_rebalance_delay_ms=0,
                 group_streams_assignment_interval_ms=500,
                 group_streams_max_size=6,
@@ -71,8 +71,8 @@ class StreamsGroups(RuleBasedStateMachine):
 
     @rule(thread=threads, follows=st.booleans(), shutdown=st.sampled_from([False, False, False, True]))
     def beat(self, thread: Thread, follows: bool, shutdown: bool) -> None:
-        if follows and thread.told is not None:
-            thread.owned, thread.told = thread.told, None
+        if follows and thread.reported is not None:
+            thread.owned, thread.reported = thread.reported, None
         joins = thread.epoch == 0
         request = beating(GROUP, thread.name, thread.epoch, word_count(*TOPICS) if joins else None)
         request.shutdown_application = shutdown
@@ -85,15 +85,15 @@ class StreamsGroups(RuleBasedStateMachine):
 
         def on_answer(answer: Any) -> None:
             if isinstance(answer, KafkaError):
-                if answer.code in MUST_BEGIN_ANEW:
-                    thread.begin_anew()
+                if answer.code in MUST_START_OVER:
+                    thread.start_over()
                 return
             response = answer.response
             thread.epoch = response.member_epoch
             if response.active_tasks is not None:
-                thread.told = {
-                    "active": {each.subtopology_id: each.partitions for each in response.active_tasks},
-                    "standby": {each.subtopology_id: each.partitions for each in response.standby_tasks},
+                thread.reported = {
+                    "active": {tasks.subtopology_id: tasks.partitions for tasks in response.active_tasks},
+                    "standby": {tasks.subtopology_id: tasks.partitions for tasks in response.standby_tasks},
                 }
 
         self.world.coordinator.streams_heartbeat(Caller(thread.name, "/host", 0), request, on_answer)
@@ -102,7 +102,7 @@ class StreamsGroups(RuleBasedStateMachine):
     def leave(self, thread: Thread) -> None:
         request = beating(GROUP, thread.name, -1)
         self.world.coordinator.streams_heartbeat(Caller(thread.name, "/host", 0), request, lambda _: None)
-        thread.begin_anew()
+        thread.start_over()
 
     # The world
 
@@ -183,7 +183,11 @@ class StreamsGroups(RuleBasedStateMachine):
         for member in self.members():
             for tasks in (member.assigned, member.pending_revocation):
                 for kind in (tasks.active, tasks.standby, tasks.warmup):
-                    has.update((member.process_id, each, index) for each in kind for index in kind[each])
+                    has.update(
+                        (member.process_id, subtopology_id, index)
+                        for subtopology_id in kind
+                        for index in kind[subtopology_id]
+                    )
         assert not [task for task, times in has.items() if times > 1]
 
     @invariant()
@@ -205,17 +209,21 @@ class StreamsGroups(RuleBasedStateMachine):
         if group is None:
             return
         assert group.targets.keys() <= group.members.keys()
-        given = Counter(
-            (each, index)
+        owners = Counter(
+            (subtopology_id, index)
             for target in group.targets.values()
-            for each in target.active
-            for index in target.active[each]
+            for subtopology_id in target.active
+            for index in target.active[subtopology_id]
         )
-        assert not [task for task, times in given.items() if times > 1]
+        assert not [task for task, times in owners.items() if times > 1]
         settled = group.state in (StreamsGroupState.STABLE, StreamsGroupState.RECONCILING)
         if settled and group.configured is not None and group.configured.is_ready:
-            tasks = {(each, i) for each, sub in group.configured.subtopologies.items() for i in range(sub.tasks)}
-            assert given.keys() == tasks
+            tasks = {
+                (subtopology_id, i)
+                for subtopology_id, sub in group.configured.subtopologies.items()
+                for i in range(sub.tasks)
+            }
+            assert owners.keys() == tasks
             shares = [sum(map(len, target.active.values())) for target in group.targets.values()]
             assert max(shares) <= -(-len(tasks) // len(group.members)) + 1
 
@@ -243,8 +251,8 @@ class StreamsGroups(RuleBasedStateMachine):
             assert group.state in (StreamsGroupState.STABLE, StreamsGroupState.EMPTY), group.state
         self.world.restart()
         self.world.time.advance(LONG_MS)
-        left = self.group()
-        assert left is None or (left.is_empty and left.targets == {} and left.shutdown_requested_by is None)
+        group = self.group()
+        assert group is None or (group.is_empty and group.targets == {} and group.shutdown_requested_by is None)
 
 
 def durable(group: StreamsGroup) -> Any:

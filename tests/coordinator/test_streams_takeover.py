@@ -22,7 +22,7 @@ from ottla.protocol.generated.incremental_alter_configs_request import (
 from ottla.protocol.generated.streams_group_describe_request import StreamsGroupDescribeRequest
 from tests.coordinator.offset_exchanges import committing
 from tests.coordinator.streams_topologies import beating, task_ids, word_count
-from tests.coordinator.test_consumer_takeover import await_, known
+from tests.coordinator.test_consumer_takeover import await_, is_visible
 from tests.interop.differential.pair import Side
 from tests.interop.differential.servers import Address
 from tests.interop.ottla_server import OttlaServer
@@ -57,8 +57,8 @@ class Threads:
         assert answer.error_code == 0, answer
         self.epochs[member] = answer.member_epoch
         if answer.active_tasks is not None:
-            self.active[member] = {each.subtopology_id: each.partitions for each in answer.active_tasks}
-            self.standby[member] = {each.subtopology_id: each.partitions for each in answer.standby_tasks}
+            self.active[member] = {tasks.subtopology_id: tasks.partitions for tasks in answer.active_tasks}
+            self.standby[member] = {tasks.subtopology_id: tasks.partitions for tasks in answer.standby_tasks}
 
     def settle(self, side: Side) -> None:
         def settled() -> bool:
@@ -98,7 +98,7 @@ def prepare(side: Side) -> None:
     ]  # fmt: skip
     resource = AlterConfigsResource(RESOURCE_GROUP, GROUP, settings)
     side.ask(IncrementalAlterConfigsRequest([resource], False), 1)
-    await_(lambda: all(known(side, name) for name in TOPICS))
+    await_(lambda: all(is_visible(side, name) for name in TOPICS))
 
 
 def test_threads_live_through_two_changes_of_server(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def read(client: Consumer, count: int) -> list[str]:
 
 
 def describe(admin: AdminClient) -> Any:
-    """A server that has just started says NOT_COORDINATOR until it has taken its partitions."""
+    """A server that has just started answers NOT_COORDINATOR until it leads its partitions."""
     for _ in range(100):
         try:
             return admin.describe_consumer_groups(["g"])["g"].result(20)
@@ -104,8 +104,8 @@ def observe(server: ApacheKafka) -> dict[str, Any]:
     assert described.state == ConsumerGroupState.STABLE
     offsets = {}
     for group in ("g", "simple"):
-        found = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(20)
-        offsets[group] = [(p.topic, p.partition, p.offset, p.metadata) for p in found.topic_partitions]
+        group_offsets = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(20)
+        offsets[group] = [(p.topic, p.partition, p.offset, p.metadata) for p in group_offsets.topic_partitions]
     return {
         "groups": sorted((g.group_id, g.state) for g in admin.list_consumer_groups().result(20).valid),
         "assignor": described.partition_assignor,

@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 
 from ottla.broker.handlers.find_coordinator import GROUP, TRANSACTION, handle
-from ottla.coordinator.settings import GroupSettings
-from ottla.coordinator.transactions.settings import TransactionSettings
+from ottla.coordinator.settings import GroupCoordinatorSettings
+from ottla.coordinator.transactions.settings import TransactionCoordinatorSettings
 from ottla.protocol.generated.find_coordinator_request import FindCoordinatorRequest
 
 
@@ -20,8 +20,8 @@ def test_a_request_that_is_dropped_before_it_ran_leaves_no_coroutine(key_type: i
     shards = SimpleNamespace(creating_topic=False)
     broker = SimpleNamespace(
         image=SimpleNamespace(topics_by_name={}),
-        groups=SimpleNamespace(shards=shards, settings=GroupSettings()),
-        transactions=SimpleNamespace(shards=shards, settings=TransactionSettings()),
+        groups=SimpleNamespace(shards=shards, settings=GroupCoordinatorSettings()),
+        transactions=SimpleNamespace(shards=shards, settings=TransactionCoordinatorSettings()),
     )
     context = cast("Any", SimpleNamespace(version=6, broker=broker, listener="PLAINTEXT"))
     with warnings.catch_warnings(record=True) as seen:
@@ -30,5 +30,5 @@ def test_a_request_that_is_dropped_before_it_ran_leaves_no_coroutine(key_type: i
         answer.close()  # as the end of a loop closes a task that never ran
         del answer
         gc.collect()
-    assert not [str(each.message) for each in seen if "never awaited" in str(each.message)]
+    assert not [str(warning.message) for warning in seen if "never awaited" in str(warning.message)]
     assert not shards.creating_topic

@@ -69,18 +69,18 @@ def topic(name: str, partitions: int, number: int = 1) -> TopicImage:
 
 
 def test_what_changes_the_hash_of_a_group() -> None:
-    def group_hash(names: list[str], found: MetadataImage) -> int:
-        return TopicHashes().group_hash(names, found)
+    def group_hash(names: list[str], image: MetadataImage) -> int:
+        return TopicHashes().group_hash(names, image)
 
-    one, two = topic("a", 2), topic("b", 3, 2)
-    base = group_hash(["a", "b"], image(one, two))
-    assert base == group_hash(["b", "a", "nowhere"], image(two, one))
-    assert group_hash([], image(one)) == group_hash(["nowhere"], image(one)) == 0
+    topic_a, topic_b = topic("a", 2), topic("b", 3, 2)
+    base = group_hash(["a", "b"], image(topic_a, topic_b))
+    assert base == group_hash(["b", "a", "nowhere"], image(topic_b, topic_a))
+    assert group_hash([], image(topic_a)) == group_hash(["nowhere"], image(topic_a)) == 0
     others = [
-        group_hash(["a"], image(one, two)),
-        group_hash(["a", "b"], image(topic("a", 3), two)),
-        group_hash(["a", "b"], image(topic("a", 2, 9), two)),
-        group_hash(["a", "b"], image(one, two, rack="r1")),
+        group_hash(["a"], image(topic_a, topic_b)),
+        group_hash(["a", "b"], image(topic("a", 3), topic_b)),
+        group_hash(["a", "b"], image(topic("a", 2, 9), topic_b)),
+        group_hash(["a", "b"], image(topic_a, topic_b, rack="r1")),
     ]
     assert len({base, *others}) == 5
     assert all(-(2**63) <= value < 2**63 for value in others)

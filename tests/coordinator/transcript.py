@@ -10,10 +10,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ottla.coordinator.groups.classic.join import Caller
+from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.loader import Loader
 from ottla.coordinator.records import GroupMetadataRecord
-from ottla.coordinator.settings import GroupSettings
+from ottla.coordinator.settings import GroupCoordinatorSettings
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.consumer_protocol_subscription import ConsumerProtocolSubscription
 from ottla.protocol.generated.heartbeat_request import HeartbeatRequest
@@ -52,7 +52,7 @@ def subscription(topics: list[str], version: int = 1) -> bytes:
 
 
 class Records:
-    """Says what was written."""
+    """The written records as text."""
 
     def __init__(self, names: Transcript) -> None:
         self._names = names
@@ -130,7 +130,7 @@ class Transcript:
     def do_settings(self, client: str, arguments: list[str], options: dict[str, str]) -> None:
         settings = {"group_initial_rebalance_delay_ms": "0", **{k.replace(".", "_"): v for k, v in options.items()}}
         values: dict[str, Any] = {name: int(value) if value.isdecimal() else value for name, value in settings.items()}
-        self.world = World(GroupSettings(**values))
+        self.world = World(GroupCoordinatorSettings(**values))
 
     def do_wait(self, client: str, arguments: list[str], options: dict[str, str]) -> None:
         self.world.time.advance(int(arguments[0]))
@@ -174,8 +174,8 @@ class Transcript:
     def _member_id(self, client: str, options: dict[str, str]) -> str:
         if "member" not in options:
             return self.member_ids.get(client, "")
-        wanted = options["member"]
-        return next((member_id for member_id, alias in self.aliases.items() if alias == wanted), wanted)
+        label = options["member"]
+        return next((member_id for member_id, alias in self.aliases.items() if alias == label), label)
 
     def _joined(self, client: str, response: Any) -> str:
         code = ErrorCode(response.error_code)
@@ -192,10 +192,10 @@ class Transcript:
         return text + (", skip assignment" if response.skip_assignment else "")
 
     def do_sync(self, client: str, arguments: list[str], options: dict[str, str]) -> None:
-        given = [pair.split(":") for pair in options.get("assign", "").split(",") if pair]
+        pairs = [pair.split(":") for pair in options.get("assign", "").split(",") if pair]
         assignments = [
             SyncGroupRequestAssignment(self._member_id(name, {"member": name}), self._assignment(value))
-            for name, value in given
+            for name, value in pairs
         ]
         request = SyncGroupRequest(
             arguments[0],

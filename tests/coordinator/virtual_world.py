@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.coordinator.groups.coordinator import GroupCoordinator
-from ottla.coordinator.settings import GroupSettings
+from ottla.coordinator.settings import GroupCoordinatorSettings
 from ottla.env.config.topic import TopicConfig
 from ottla.log.results import AppendResult
 from ottla.metadata.delta import MetadataDelta
@@ -150,8 +150,10 @@ class MemoryReplicas:
 class World:
     """One node that leads `partitions` partitions of the offsets topic."""
 
-    def __init__(self, settings: GroupSettings | None = None, *, partitions: int = 1, seed: int = 0) -> None:
-        self.settings = settings or GroupSettings(group_initial_rebalance_delay_ms=0, offsets_topic_num_partitions=1)
+    def __init__(self, settings: GroupCoordinatorSettings | None = None, *, partitions: int = 1, seed: int = 0) -> None:
+        self.settings = settings or GroupCoordinatorSettings(
+            group_initial_rebalance_delay_ms=0, offsets_topic_num_partitions=1
+        )
         self.time = VirtualTime()
         self.random = SeededRandom(seed)
         self.logs = [MemoryLog() for _ in range(partitions)]
@@ -181,14 +183,14 @@ class World:
         self._publish()
 
     def restart(self) -> None:
-        """A new process over the same log; whoever waited has lost its connection."""
+        """A new process over the same log; waiting requests have lost their connection."""
         self.time._queue.clear()
         self.coordinator = self._coordinator()
         self.elect()
 
     def partition(self, index: int = 0) -> MemoryPartition:
-        found: MemoryPartition = self.replicas.by_name[OFFSETS_TOPIC][index]
-        return found
+        partition: MemoryPartition = self.replicas.by_name[OFFSETS_TOPIC][index]
+        return partition
 
     def machine(self, index: int = 0) -> Any:
         return self.coordinator.shards[index].machine
@@ -223,8 +225,8 @@ class World:
         topic = TopicImage(OFFSETS_TOPIC, Uuid(b"offsets-topic-id"), dict.fromkeys(range(len(self.logs)), registration))
         topics = [topic, *self.topics.values()]
         image = MetadataImage(
-            topics_by_id={each.id: each for each in topics},
-            topics_by_name={each.name: each for each in topics},
+            topics_by_id={topic_image.id: topic_image for topic_image in topics},
+            topics_by_name={topic_image.name: topic_image for topic_image in topics},
             configs=dict(self.configs),
         )
         self._version += 1

@@ -19,11 +19,11 @@ from ottla.coordinator.share.in_flight import (
     RELEASE,
     RENEW,
     Acknowledgement,
-    Change,
+    AcquireRequest,
     InFlight,
-    Limits,
-    Span,
-    Wish,
+    InFlightLimits,
+    OffsetSpan,
+    StateChange,
 )
 from ottla.coordinator.share.runs import RecordState
 from ottla.model.errors import ErrorCode, KafkaError
@@ -39,12 +39,12 @@ class SharePartitionMachine(RuleBasedStateMachine):
         super().__init__()
         self.now_ms = 0.0
         self.log_end = 0
-        self.spans: list[Span] = []
-        self.limits = Limits(3, 40)
+        self.spans: list[OffsetSpan] = []
+        self.limits = InFlightLimits(3, 40)
         self.subject = InFlight(0)
         self.written: tuple[StateBatch, ...] = ()
         self.written_start = 0
-        self.pending: list[Change] = []
+        self.pending: list[StateChange] = []
         self.holder: dict[int, tuple[str, float]] = {}
         self.deliveries: dict[int, int] = {}
         self.ended: dict[int, int] = {}
@@ -54,11 +54,11 @@ class SharePartitionMachine(RuleBasedStateMachine):
 
     @initialize(limit=st.integers(2, 5), locks=st.integers(5, 60))
     def choose(self, limit: int, locks: int) -> None:
-        self.limits = Limits(limit, locks)
+        self.limits = InFlightLimits(limit, locks)
 
     @rule(size=st.integers(1, 12))
     def produce(self, size: int) -> None:
-        self.spans.append(Span(self.log_end, self.log_end + size - 1))
+        self.spans.append(OffsetSpan(self.log_end, self.log_end + size - 1))
         self.log_end += size
 
     @rule(
@@ -74,8 +74,8 @@ class SharePartitionMachine(RuleBasedStateMachine):
         if not self.subject.can_acquire(self.limits):
             return
         deadline = self.now_ms + LOCK_MS
-        wish = Wish(member, records, batch_size, exactly, deadline)
-        acquired = self.subject.acquire(wish, read, offset, self.limits)
+        request = AcquireRequest(member, records, batch_size, exactly, deadline)
+        acquired = self.subject.acquire(request, read, offset, self.limits)
         if read:
             assert acquired, "there was something to give"
         given = [o for each in acquired for o in range(each.first_offset, each.last_offset + 1)]
@@ -237,40 +237,42 @@ def test_newer_batches_are_laid_over_older_ones(
 
 
 def test_records_delivered_often_come_alone() -> None:
-    limits = Limits(4, 100)
+    limits = InFlightLimits(4, 100)
     subject = InFlight(0, [StateBatch(0, 9, 3, RecordState.AVAILABLE)])
-    wish = Wish("a", 100, 100, False, 1.0)
-    acquired = subject.acquire(wish, [Span(0, 9)], 0, limits)
+    request = AcquireRequest("a", 100, 100, False, 1.0)
+    acquired = subject.acquire(request, [OffsetSpan(0, 9)], 0, limits)
     assert [tuple(each) for each in acquired] == [(0, 0, 4)]
     assert subject.next_fetch_offset == 1
 
 
 def test_aborted_batches_are_nobodys() -> None:
     subject = InFlight(0)
-    wish = Wish("a", 100, 100, False, 1.0)
-    acquired = subject.acquire(wish, [Span(0, 4), Span(5, 9), Span(10, 14)], 0, Limits(5, 100), [Span(5, 9)])
+    request = AcquireRequest("a", 100, 100, False, 1.0)
+    acquired = subject.acquire(
+        request, [OffsetSpan(0, 4), OffsetSpan(5, 9), OffsetSpan(10, 14)], 0, InFlightLimits(5, 100), [OffsetSpan(5, 9)]
+    )
     assert [tuple(each) for each in acquired] == [(0, 4, 1), (10, 14, 1)]
-    change = subject.acknowledge("a", [Acknowledgement(0, 4, [ACCEPT])], Limits(5, 100), 2.0)
+    change = subject.acknowledge("a", [Acknowledgement(0, 4, [ACCEPT])], InFlightLimits(5, 100), 2.0)
     subject.commit(change)
     assert subject.start_offset == 10
 
 
 def test_no_more_than_the_locks_that_there_are_but_what_came_back_goes_out_again() -> None:
-    limits = Limits(5, 10)
+    limits = InFlightLimits(5, 10)
     subject = InFlight(0)
-    wish = Wish("a", 100, 100, True, 1.0)
-    assert [tuple(a) for a in subject.acquire(wish, [Span(0, 30)], 0, limits)] == [(0, 9, 1)]
+    request = AcquireRequest("a", 100, 100, True, 1.0)
+    assert [tuple(a) for a in subject.acquire(request, [OffsetSpan(0, 30)], 0, limits)] == [(0, 9, 1)]
     assert not subject.can_acquire(limits)
     subject.commit(subject.acknowledge("a", [Acknowledgement(3, 4, [RELEASE])], limits, 2.0))
     assert subject.can_acquire(limits)
-    again = subject.acquire(wish._replace(member_id="b"), [Span(0, 30)], subject.next_fetch_offset, limits)
+    again = subject.acquire(request._replace(member_id="b"), [OffsetSpan(0, 30)], subject.next_fetch_offset, limits)
     assert [tuple(a) for a in again] == [(3, 4, 2)]
 
 
 def test_a_record_may_not_be_acknowledged_twice_in_one_request() -> None:
-    limits = Limits(5, 100)
+    limits = InFlightLimits(5, 100)
     subject = InFlight(0)
-    subject.acquire(Wish("a", 10, 10, True, 1.0), [Span(0, 9)], 0, limits)
+    subject.acquire(AcquireRequest("a", 10, 10, True, 1.0), [OffsetSpan(0, 9)], 0, limits)
     rows = [Acknowledgement(0, 4, [ACCEPT]), Acknowledgement(4, 6, [RELEASE])]
     with pytest.raises(KafkaError) as raised:
         subject.acknowledge("a", rows, limits, 2.0)

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from ottla.coordinator.decisions import Waiter
-from ottla.coordinator.groups.classic.join import Caller
+from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.groups.coordinator import GroupCoordinator
 from ottla.coordinator.groups.share.assignor import assign
 from ottla.coordinator.groups.share.group import ShareGroup
-from ottla.coordinator.settings import GroupSettings
+from ottla.coordinator.settings import GroupCoordinatorSettings
 from ottla.coordinator.share.records import SharePartitionKey
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Uuid
@@ -56,7 +56,7 @@ class ShareWorld(World):
     def __init__(self, persister: MemoryPersister) -> None:
         self._share_persister = persister
         super().__init__(
-            GroupSettings(
+            GroupCoordinatorSettings(
                 group_share_assignment_interval_ms=0,
                 group_share_max_size=3,
                 group_share_initialize_retry_interval_ms=1_000,

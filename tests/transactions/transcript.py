@@ -15,7 +15,7 @@ from ottla.coordinator.transactions.end_transaction import EndRequest
 from ottla.coordinator.transactions.init_producer_id import InitRequest, ProducerIdAndEpoch
 from ottla.coordinator.transactions.listing import Filters
 from ottla.coordinator.transactions.records import TransactionRecord, decode
-from ottla.coordinator.transactions.settings import TransactionSettings
+from ottla.coordinator.transactions.settings import TransactionCoordinatorSettings
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import TopicPartition
 from tests.transactions.virtual_world import TransactionWorld
@@ -166,7 +166,7 @@ class Transcript:
     def do_settings(self, name: str, arguments: list[str], options: Options) -> None:
         version = int(options.pop("version", "2"))
         values = {key.replace(".", "_"): int(value) for key, value in options.items()}
-        settings = TransactionSettings(transaction_state_log_num_partitions=1, **values)
+        settings = TransactionCoordinatorSettings(transaction_state_log_num_partitions=1, **values)
         self.world = TransactionWorld(self._write, settings, version)
 
     def do_wait(self, name: str, arguments: list[str], options: Options) -> None:
@@ -206,5 +206,5 @@ class Transcript:
 
         machine = self.world.coordinator.shards[0].machine
         metadata = replace(machine.transactions[name], producer_epoch=int(arguments[0]))
-        machine._shelf.transactions[name] = metadata
+        machine._context.transactions[name] = metadata
         self.ids[name] = ProducerIdAndEpoch(metadata.producer_id, metadata.producer_epoch)

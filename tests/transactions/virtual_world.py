@@ -9,7 +9,7 @@ from typing import Any
 from ottla.coordinator.runtime import EndOfTransaction
 from ottla.coordinator.transactions.coordinator import TransactionCoordinator
 from ottla.coordinator.transactions.markers import OnWritten
-from ottla.coordinator.transactions.settings import TransactionSettings
+from ottla.coordinator.transactions.settings import TransactionCoordinatorSettings
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage, PartitionRegistration, TopicImage
 from ottla.model.errors import ErrorCode
@@ -53,9 +53,9 @@ class TransactionWorld:
     """One node that leads the only partition of the transaction topic."""
 
     def __init__(
-        self, write: WriteMarker, settings: TransactionSettings | None = None, transaction_version: int = 2
+        self, write: WriteMarker, settings: TransactionCoordinatorSettings | None = None, transaction_version: int = 2
     ) -> None:
-        self.settings = settings or TransactionSettings(transaction_state_log_num_partitions=1)
+        self.settings = settings or TransactionCoordinatorSettings(transaction_state_log_num_partitions=1)
         self.transaction_version = transaction_version
         self.time = VirtualTime()
         self.log = MemoryLog()

@@ -28,15 +28,20 @@ def ask(
         answer = answers[0]
         return on_error(answer) if isinstance(answer, KafkaError) else on_answer(answer)
 
-    return ask_all([start], finish)
+    answers = _Answers(1, finish)
+    start(partial(answers.add, 0))
+    return answers.response()
 
 
 def ask_all(starts: list[Callable[[Waiter], None]], finish: Callable[[list[Any]], ResponseT]) -> ResponseT | Deferred:
     """Start several events; `finish` gets their answers (or KafkaErrors) in the same order."""
-    return _Collection(len(starts), finish).start(starts)
+    answers = _Answers(len(starts), finish)
+    for index, start in enumerate(paced(starts, 10)):
+        start(partial(answers.add, index))
+    return answers.response()
 
 
-class _Collection(Generic[ResponseT]):
+class _Answers(Generic[ResponseT]):
     __slots__ = ("_answers", "_deferred", "_finish", "_missing")
 
     def __init__(self, expected: int, finish: Callable[[list[Any]], ResponseT]) -> None:
@@ -45,21 +50,18 @@ class _Collection(Generic[ResponseT]):
         self._finish = finish
         self._deferred: Deferred | None = None
 
-    def start(self, starts: list[Callable[[Waiter], None]]) -> ResponseT | Deferred:
-        for index, start in enumerate(paced(starts, 10)):
-            start(self._waiter(index))
+    def add(self, index: int, answer: Any) -> None:
+        """The waiter of the event at `index`."""
+        if isinstance(answer, KafkaError):
+            answer.with_traceback(None)  # a traceback holds every frame on the way here
+        self._answers[index] = answer
+        self._missing -= 1
+        if self._missing == 0 and self._deferred is not None:
+            self._deferred.resolve(Unfinished(partial(self._finish, self._answers)))
+
+    def response(self) -> ResponseT | Deferred:
+        """Called once, after all events have started."""
         if self._missing == 0:
             return self._finish(self._answers)
         self._deferred = Deferred()
         return self._deferred
-
-    def _waiter(self, index: int) -> Waiter:
-        def take(answer: Any) -> None:
-            if isinstance(answer, KafkaError):
-                answer.with_traceback(None)  # it holds every frame on the way here
-            self._answers[index] = answer
-            self._missing -= 1
-            if self._missing == 0 and self._deferred is not None:
-                self._deferred.resolve(Unfinished(partial(self._finish, self._answers)))
-
-        return take

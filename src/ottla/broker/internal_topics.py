@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ottla.coordinator.settings import GroupSettings
+from ottla.coordinator.settings import GroupCoordinatorSettings
 from ottla.env.logging import get_logger
 from ottla.model.errors import ErrorCode
 from ottla.model.topic_names import OFFSETS_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.coordinator.shards import Shards
     from ottla.coordinator.share.settings import ShareCoordinatorSettings
-    from ottla.coordinator.transactions.settings import TransactionSettings
+    from ottla.coordinator.transactions.settings import TransactionCoordinatorSettings
 
 log = get_logger(__name__)
 
@@ -37,7 +37,7 @@ async def create_topic(broker: Broker, shards: Shards[Any], topic: CreatableTopi
             log.warning("topic.not_created", topic=answer.name, reason=answer.error_message)
 
 
-def offsets_topic(settings: GroupSettings) -> CreatableTopic:
+def offsets_topic(settings: GroupCoordinatorSettings) -> CreatableTopic:
     configs = {
         "cleanup.policy": "compact",
         "compression.type": "producer",
@@ -48,7 +48,7 @@ def offsets_topic(settings: GroupSettings) -> CreatableTopic:
     )
 
 
-def transaction_state_topic(settings: TransactionSettings) -> CreatableTopic:
+def transaction_state_topic(settings: TransactionCoordinatorSettings) -> CreatableTopic:
     configs = {
         "unclean.leader.election.enable": "false",
         "compression.type": "uncompressed",

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from ottla.broker.deferred import Deferred
 from ottla.broker.producer_ids import ProducerIds
-from ottla.coordinator.transactions.shelf import ProducerIdNeeded
+from ottla.coordinator.transactions.shard_context import ProducerIdNeeded
 from ottla.model.errors import ErrorCode, KafkaError
 
 ResponseT = TypeVar("ResponseT")

@@ -1,5 +1,6 @@
-"""The coordinators: state machines over an internal topic, one shard for each of its partitions.
+"""The coordinators: state machines over an internal topic, one shard for each partition of the topic.
 
-`runtime` loads, runs and unloads the shards; `groups` is the machine behind `__consumer_offsets`;
-`group_coordinator` is what the handlers call. Nothing here knows asyncio: whoever asks brings a waiter to be called.
+`shards` opens and closes the shards of a node, `runtime` runs the events of a shard. `groups`, `transactions` and
+`share` each have a `coordinator`, which the handlers call, and a `machine`, which decides. Nothing here imports
+asyncio: a caller passes a waiter, and the shard calls the waiter with the answer.
 """

@@ -15,7 +15,7 @@ from ottla.protocol.records import BatchHeader, ControlType, iterate_batches, it
 log = get_logger(__name__)
 
 _LOGGED_CHARACTERS = 200
-"""Of a record that is not replayed: enough to tell whose it is."""
+"""The logged part of a record that is not replayed: enough to identify its group."""
 
 
 class ReplayTarget(Protocol):
@@ -54,7 +54,7 @@ class Loader:
         self._next_offset = partition_log.log_start_offset
         self._end_offset = partition_log.log_end_offset
         self.skipped = 0
-        """Records of other group protocols, or unreadable ones."""
+        """Records of other group protocols, or unreadable records."""
 
     def load_some(self, max_bytes: int) -> bool:
         """Replay about `max_bytes`; True when nothing is left."""
@@ -72,7 +72,7 @@ class Loader:
         return self._next_offset >= self._end_offset or self._next_offset == before
 
     def _replay_readable(self, data: bytes, position: int, header: BatchHeader) -> None:
-        """The records up to the first whose bytes are damaged: those after it in its batch cannot be found."""
+        """Replay the records up to the first damaged record: the later records of the batch cannot be located."""
         try:
             self._replay_batch(data, position, header)
         except KafkaError as error:

@@ -9,7 +9,7 @@ from ottla.model.errors import ErrorCode, KafkaError
 
 
 def compile_pattern(pattern: str) -> Callable[[str], bool]:
-    """Whether a whole name matches; INVALID_REGULAR_EXPRESSION for what is no expression of RE2's."""
+    """Whether a whole name matches; raises INVALID_REGULAR_EXPRESSION for text that is not an RE2 expression."""
     try:
         return Pattern(pattern).matches
     except PatternError as error:

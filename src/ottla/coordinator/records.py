@@ -1,9 +1,9 @@
 """The records of `__consumer_offsets`, as Kafka 4.3 writes them.
 
-A key is its record type (int16) and the generated key message; a value its version (int16) and the generated value.
-Key types 0 and 1 are both offset commits; type 2 is the classic group; the other kinds of groups keep several records
-for each group (`GroupKindRecord`). A type that nobody here knows stays in the log and is skipped on load (`decode`
-gives None). Values are written in the versions that Kafka 4.3.1 itself writes.
+A key is its record type (int16) and the generated key message; a value its version (int16) and the generated value. Key
+types 0 and 1 are both offset commits, type 2 is the classic group. The other kinds of groups keep several records for
+each group (`GroupKindRecord`). A record of an unknown type stays in the log and is skipped on load (`decode` returns
+None). Values are written in the versions that Kafka 4.3.1 itself writes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ class GroupMetadataRecord(NamedTuple):
 
 
 class GroupKindRecord(NamedTuple):
-    """A record of a consumer, share or streams group: its generated key and value. The key's class tells its type."""
+    """A record of a consumer, share or streams group: its generated key and value.
+
+    The class of the key is the record's type.
+    """
 
     key: Message
     value: Message | None
@@ -91,7 +94,7 @@ def encode(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode(key: bytes, value: bytes | None) -> CoordinatorRecord | None:
-    """The record, or None for a record type of another protocol; DecodeError when the bytes are not a record."""
+    """The record, or None for a record of a different protocol; raises DecodeError when the bytes are not a record."""
     if len(key) < 2:
         raise DecodeError("a coordinator record's key has at least two bytes")
     key_type = _INT16.unpack_from(key)[0]

@@ -1,8 +1,8 @@
-"""A shard: one partition of a coordinator's topic and the machine that it holds, from load to unload.
+"""A shard: one partition of a coordinator's topic and the partition's machine, from load to unload.
 
 Events (requests, timers) run one at a time and to their end: decide, append the records as one batch, replay them,
-and let the answers go when everything that the event may have seen is committed. An append that fails changes nothing
-durable and turns the event's answers into its error. When leadership goes, so does the shard, with all its memory.
+respond. Answers leave when all records that the event may have seen are committed. An append that fails changes nothing
+durable and turns the event's answers into its error. A shard that loses leadership closes and drops its memory.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from enum import Enum
 from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from ottla.coordinator.decisions import Answer, Waiter
+from ottla.coordinator.decisions import CoordinatorAnswer, Waiter
 from ottla.coordinator.loader import Loader
 from ottla.coordinator.timers import KeyedTimers
 from ottla.env.logging import get_logger
@@ -36,7 +36,7 @@ _RECORD_OVERHEAD = 40
 _COMPLAINT_INTERVAL_MS = 1_000
 LOAD_RETRY_MS = 1_000
 
-AnyDecision: TypeAlias = Decision[Any, list[Answer]]
+AnyDecision: TypeAlias = Decision[Any, list[CoordinatorAnswer]]
 """The records are the machine's own; the shard only hands them to its codec and back."""
 
 
@@ -55,7 +55,7 @@ MachineT = TypeVar("MachineT", bound=Machine)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardSpec(Generic[MachineT]):
-    """What tells the shards of one coordinator from those of another."""
+    """What differs between the shards of the coordinators: machine, codec, limits."""
 
     make_machine: Callable[[Shard[MachineT]], MachineT]
     encode: Callable[[Any], tuple[bytes, bytes | None]]
@@ -70,11 +70,11 @@ class TransactionalProducer(NamedTuple):
 
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
-    guard: Verification | None = None
+    verification: Verification | None = None
 
 
 class EndOfTransaction(NamedTuple):
-    """What a marker says."""
+    """The contents of an end-of-transaction marker."""
 
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
@@ -101,13 +101,13 @@ class Shard(Generic[MachineT]):
         self.machine = spec.make_machine(self)
         self._end_offset = 0
         self._silent_until_ms = 0.0
-        self._parked: dict[object, tuple[list[Answer], Timer]] = {}
+        self._parked: dict[object, tuple[list[CoordinatorAnswer], Timer]] = {}
         self._loader = Loader(partition.log, self.machine, spec.decode)
 
     # Load and unload
 
     def load(self) -> None:
-        """Replay the log; small logs at once, large ones in pieces between other work."""
+        """Replay the log; a small log at once, a large log in pieces between other work."""
         if self.state is not ShardState.LOADING:
             return
         try:
@@ -131,7 +131,7 @@ class Shard(Generic[MachineT]):
         self._settle(decision)
 
     def _load_failed(self, error: KafkaError) -> None:
-        """A disk that only refused, for want of descriptors, is asked again: we lead, and nobody else can load this."""
+        """Retry after a refusal for want of file descriptors: this node leads, and no other node can load the shard."""
         log.error("shard.load_failed", partition=str(self.partition.topic_partition), reason=error.message)
         if error.code is ErrorCode.KAFKA_STORAGE_ERROR and not self.partition.log.log_dir.offline:
             self._timers.call_later(LOAD_RETRY_MS, self.load)
@@ -139,7 +139,7 @@ class Shard(Generic[MachineT]):
             self.close()
 
     def close(self) -> None:
-        """We do not lead any more: everybody who waits must look for the new coordinator."""
+        """This node does not lead any more: waiting clients must look for the new coordinator."""
         if self.state is ShardState.CLOSED:
             return
         self.state = ShardState.CLOSED
@@ -150,14 +150,17 @@ class Shard(Generic[MachineT]):
             timer.cancel()
         self._parked.clear()
         waiting += self.machine.on_unloaded().response
-        _deliver([Answer(answer.waiter, error) for answer in waiting])
+        _deliver([CoordinatorAnswer(answer.waiter, error) for answer in waiting])
 
     # Events
 
     def run(self, operation: Callable[[MachineT], AnyDecision], producer: TransactionalProducer | None = None) -> None:
-        """One event. KafkaError when the shard cannot take it or the operation refuses it; nothing happened then."""
+        """Run one event.
+
+        Raises KafkaError when the shard is not active or the operation refuses; nothing has changed then.
+        """
         self._require_active()
-        with at_pace(None):  # no other event comes between a decision and what it changes
+        with at_pace(None):  # no other event comes between a decision and its change
             self.deadlines.begin()
             try:
                 decision = operation(self.machine)
@@ -180,7 +183,7 @@ class Shard(Generic[MachineT]):
         result = self.partition.append_internal(marker, now_ms=now_ms, transaction_version=end.transaction_version)
         self.machine.replay_end_transaction(end.producer_id, committed=end.committed)
         self._end_offset = result.last_offset + 1
-        self._answer_when_committed([Answer(waiter, None)])
+        self._answer_when_committed([CoordinatorAnswer(waiter, None)])
 
     def _require_active(self) -> None:
         if self.state is ShardState.LOADING:
@@ -189,14 +192,16 @@ class Shard(Generic[MachineT]):
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
 
     def submit(self, operation: Callable[[], AnyDecision]) -> bool:
-        """An event of the machine's own: a deadline, or what follows from an answer. Nothing when we are closed. False
-        when it failed or its records could not be written, so that a deadline is not lost with them."""
+        """Run an event of the machine itself: a deadline, or the consequence of an answer; a closed shard does nothing.
+
+        Returns False when the event failed or its records were refused, so that the caller keeps the deadline.
+        """
         if self.state is not ShardState.ACTIVE:
             return True
         self.deadlines.begin()
         try:
             decision = operation()
-        except Exception as error:  # a bug, or a group as nobody writes it: the others' deadlines and this one go on
+        except Exception as error:  # a bug, or a damaged group: all deadlines, this one too, go on
             log.error("shard.event_failed", partition=str(self.partition.topic_partition), exc_info=error)
             self.deadlines.restore()
             return False
@@ -210,14 +215,14 @@ class Shard(Generic[MachineT]):
                 refusal = KafkaError(coordinator_error(error.code), error.message)
                 self._complain(error)
                 self.deadlines.restore()
-                _deliver([Answer(answer.waiter, refusal) for answer in decision.response])
+                _deliver([CoordinatorAnswer(answer.waiter, refusal) for answer in decision.response])
                 return False
         if decision.response:
             self._answer_when_committed(decision.response)
         return True
 
     def _complain(self, error: KafkaError) -> None:
-        """Once in a while: a log that takes nothing may refuse many events a second."""
+        """Logs at most once per second: a log that refuses writes may refuse many events a second."""
         now_ms = self._clock.monotonic_ms()
         if now_ms >= self._silent_until_ms:
             self._silent_until_ms = now_ms + _COMPLAINT_INTERVAL_MS
@@ -229,7 +234,7 @@ class Shard(Generic[MachineT]):
         try:
             simple = [SimpleRecord(now_ms, *self._spec.encode(record)) for record in records]
         except struct.error as error:
-            # An epoch of the log's was the last that there is: the event fails, and what was stays.
+            # The log already has the last possible epoch: the event fails and changes nothing.
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"A record cannot be written: {error}.") from error
         if decision.atomic:
             self._append_batch(records, simple, now_ms, producer)
@@ -254,7 +259,7 @@ class Shard(Generic[MachineT]):
                 base_sequence=0,
                 transactional=True,
             )
-            result = self.partition.append_internal(batch, now_ms=now_ms, verification_guard=producer.guard)
+            result = self.partition.append_internal(batch, now_ms=now_ms, verification_guard=producer.verification)
         producer_id = NO_PRODUCER_ID if producer is None else producer.producer_id
         for offset, record in enumerate(records, result.first_offset):
             self.machine.replay(offset, producer_id, record)
@@ -262,7 +267,7 @@ class Shard(Generic[MachineT]):
 
     # Answers
 
-    def _answer_when_committed(self, answers: list[Answer]) -> None:
+    def _answer_when_committed(self, answers: list[CoordinatorAnswer]) -> None:
         if self.partition.high_watermark >= self._end_offset:
             _deliver(answers)
             return
@@ -282,7 +287,7 @@ class Shard(Generic[MachineT]):
         parked = self._parked.pop(key, None)
         if parked is not None:
             error = KafkaError(coordinator_error(ErrorCode.REQUEST_TIMED_OUT))
-            _deliver([Answer(answer.waiter, error) for answer in parked[0]])
+            _deliver([CoordinatorAnswer(answer.waiter, error) for answer in parked[0]])
 
 
 _COORDINATOR_ERRORS = {
@@ -298,12 +303,13 @@ _COORDINATOR_ERRORS = {
 
 
 def coordinator_error(code: ErrorCode) -> ErrorCode:
-    """What a client of the coordinator hears of an append that failed: it must not take it for its own topic's."""
+    """The code for a client whose append failed: an error of the coordinator's topic must not look like an error of the
+    client's topic."""
     return _COORDINATOR_ERRORS.get(code, code)
 
 
 def _batches(records: list[SimpleRecord], max_bytes: int) -> Iterator[int]:
-    """How many of the records go into each batch; one that is too large by itself is refused by the log, alone."""
+    """How many of the records go into each batch. A record that is too large by itself is refused by the log, alone."""
     count, size = 0, HEADER_BYTES
     for record in records:
         bytes_of_one = _RECORD_OVERHEAD + len(record.key or b"") + len(record.value or b"")
@@ -315,6 +321,6 @@ def _batches(records: list[SimpleRecord], max_bytes: int) -> Iterator[int]:
     yield count
 
 
-def _deliver(answers: list[Answer]) -> None:
+def _deliver(answers: list[CoordinatorAnswer]) -> None:
     for waiter, response in answers:
         waiter(response)

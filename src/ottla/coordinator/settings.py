@@ -9,8 +9,9 @@ MAX_INT = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupSettings:
-    """Each field is the broker property of the same name with dots for underscores, unless its comment says else."""
+class GroupCoordinatorSettings:
+    """Each field is the broker property of the same name with dots for underscores, unless its comment names a
+    different one."""
 
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000
@@ -68,8 +69,11 @@ class GroupSettings:
     """Not a property: how long a JoinGroup of a new member may stay parked (Kafka's own constant)."""
 
     max_pending_members: int = 10_000
-    """Not a property: member ids handed out (KIP-394) and not yet used, for each group. Each lives for one session
-    timeout; Kafka has no limit here, and a client that only ever asks for ids would fill the memory."""
+    """Not a property: the limit of unused member ids (KIP-394) in each group.
+
+    Each id lives for one session timeout. Kafka has no limit here, and a client that only asks for ids would fill the
+    memory.
+    """
 
     @property
     def allows_upgrade(self) -> bool:
@@ -88,6 +92,6 @@ class GroupSettings:
         return self.offsets_retention_minutes * 60_000
 
     @classmethod
-    def from_config(cls, config: Any) -> GroupSettings:
+    def from_config(cls, config: Any) -> GroupCoordinatorSettings:
         """The same-named attributes of a BrokerConfig."""
         return cls(**{f.name: getattr(config, f.name) for f in fields(cls) if hasattr(config, f.name)})

@@ -1,13 +1,13 @@
 """Timers by key: one deadline for each key, moved without touching the event loop.
 
-A heartbeat moves its member's deadline; the loop's timer is left where it is and, when it rings early, is set again
-for what remains. Ten thousand members that beat every three seconds cost ten thousand assignments, not timers.
+A heartbeat moves its member's deadline. The loop's timer stays; a timer that rings early is set again for the remaining
+time. Ten thousand members that beat every three seconds cost ten thousand assignments, not timers.
 
-An event that comes to nothing leaves no trace here (`restore`): what it cancelled is set again, what it set anew is
-cancelled, what it moved has its operation back. Only a deadline that it moved to a later time stays there, because
-whoever asked is alive. A lasting deadline stays too: a classic group changes while it decides, so that a member may be
-there whose event was refused, and its session must end. An operation that says it could not be done is tried again, as
-Kafka's coordinator does.
+An event that is refused leaves no trace here (`restore`): cancelled deadlines are set again, new deadlines are
+cancelled, moved deadlines get their operation back. Only a deadline that moved to a later time stays there, because the
+client of the request is alive. A lasting deadline stays too. A classic group changes while it decides: the group may
+have a member whose event was refused, and the member's session must end. An operation that returns False runs again, as
+in Kafka's coordinator.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from ottla.env.seams import Clock, Timer, Timers
 OperationT = TypeVar("OperationT")
 
 RETRY_MS = 500
-"""Kafka's pause before an operation whose records could not be written runs again; here it doubles each time."""
+"""Kafka's pause before an operation with refused records runs again; here the pause doubles each time."""
 _MAX_DOUBLINGS = 4
-"""Up to eight seconds: ten thousand dead members must not keep the node busy while their log takes nothing."""
+"""Up to eight seconds: ten thousand dead members must not keep the node busy while their log refuses writes."""
 
 
 class _Entry(Generic[OperationT]):
@@ -37,8 +37,10 @@ class _Entry(Generic[OperationT]):
 
 
 class KeyedTimers(Generic[OperationT]):
-    """`fire` gets the operation of a key whose deadline has passed; the key is free again by then. When it gives False
-    the same operation comes again, after a pause that grows."""
+    """`fire` gets the operation of a key whose deadline has passed; the key is free again by then.
+
+    When `fire` returns False the same operation runs again, after a growing pause.
+    """
 
     def __init__(self, timers: Timers, clock: Clock, fire: Callable[[OperationT], object]) -> None:
         self._timers = timers
@@ -49,7 +51,7 @@ class KeyedTimers(Generic[OperationT]):
         """Deadline and operation of each key that the current event has touched; None: the key had none."""
 
     def schedule(self, key: Hashable, delay_ms: float, operation: OperationT, *, lasting: bool = False) -> None:
-        """Set the deadline of `key`, in place of the one it has. `lasting`: also when the event comes to nothing."""
+        """Set the deadline of `key`, in place of its earlier deadline. `lasting`: also when the event is refused."""
         deadline = self._clock.monotonic_ms() + max(delay_ms, 0)
         self._note(key)
         if lasting and self._before[key] is None:
@@ -73,7 +75,7 @@ class KeyedTimers(Generic[OperationT]):
         self._before.clear()
 
     def begin(self) -> None:
-        """An event begins: what earlier ones did stays so."""
+        """An event begins: the deadlines of earlier events stay."""
         self._before.clear()
 
     def restore(self) -> None:
@@ -121,7 +123,7 @@ class KeyedTimers(Generic[OperationT]):
             self._retry(key, entry)
 
     def _retry(self, key: Hashable, failed: _Entry[OperationT]) -> None:
-        """An operation that had set its own next deadline gets this one instead where it would come sooner."""
+        """An operation that had set its own next deadline gets this deadline instead if that would come sooner."""
         pause_ms = RETRY_MS << min(failed.tries, _MAX_DOUBLINGS)
         entry = self._entries.get(key)
         if entry is None or entry.deadline < self._clock.monotonic_ms() + pause_ms:

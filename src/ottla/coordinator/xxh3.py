@@ -112,8 +112,8 @@ def _mix16(data: bytes, pos: int, secret_pos: int) -> int:
     return _fold(low, _u64(data, pos + 8) ^ _u64(_SECRET, secret_pos + 8))
 
 
-def _fold(left: int, right: int) -> int:
-    product = left * right
+def _fold(first: int, second: int) -> int:
+    product = first * second
     return (product & _M64) ^ (product >> 64)
 
 

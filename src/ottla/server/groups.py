@@ -23,6 +23,6 @@ def make_groups(
     persister: Callable[[], SharePersister] | None = None,
 ) -> GroupCoordinator:
     from ottla.coordinator.groups.coordinator import GroupCoordinator
-    from ottla.coordinator.settings import GroupSettings
+    from ottla.coordinator.settings import GroupCoordinatorSettings
 
-    return GroupCoordinator(GroupSettings.from_config(config), clock, random, timers, replicas, persister)
+    return GroupCoordinator(GroupCoordinatorSettings.from_config(config), clock, random, timers, replicas, persister)

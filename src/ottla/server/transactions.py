@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 def make_transactions(broker: Broker) -> TransactionCoordinator:
     from ottla.broker.transaction_markers import BrokerMarkers
     from ottla.coordinator.transactions.coordinator import TransactionCoordinator
-    from ottla.coordinator.transactions.settings import TransactionSettings
+    from ottla.coordinator.transactions.settings import TransactionCoordinatorSettings
     from ottla.metadata.features import TRANSACTION_VERSION
 
     return TransactionCoordinator(
-        TransactionSettings.from_config(broker.config),
+        TransactionCoordinatorSettings.from_config(broker.config),
         broker.clock,
         broker.timers,
         broker.replicas,

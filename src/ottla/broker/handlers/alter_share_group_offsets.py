@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
 from ottla.broker.group_replies import ask
@@ -44,7 +46,7 @@ def handle(
         response.responses = refused + response.responses
         return response
 
-    return ask(lambda waiter: context.broker.groups.share.alter(request, waiter), finish, _failed)
+    return ask(partial(context.broker.groups.share.alter, request), finish, _failed)
 
 
 def _refused(

@@ -7,7 +7,7 @@ from functools import partial
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
 from ottla.broker.group_replies import ask
-from ottla.coordinator.groups.classic.join import Caller
+from ottla.coordinator.groups.caller import Caller
 from ottla.metadata.features import GROUP_VERSION
 from ottla.model.acls import Operation
 from ottla.model.acls import ResourceType as Resource
@@ -26,7 +26,7 @@ def handle(
         may_describe = partial(context.allowed, Operation.DESCRIBE, Resource.TOPIC)
     caller = Caller(context.client_id or "", f"/{context.client_host}", context.version, may_describe)
     return ask(
-        lambda waiter: context.broker.groups.consumer_heartbeat(caller, request, waiter),
+        partial(context.broker.groups.consumer_heartbeat, caller, request),
         lambda response: response,
         _failed,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
 from ottla.broker.group_replies import ask
@@ -12,7 +14,7 @@ from ottla.protocol.generated.heartbeat_response import HeartbeatResponse
 
 def handle(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse | Deferred:
     return ask(
-        lambda waiter: context.broker.groups.heartbeat(request, waiter),
+        partial(context.broker.groups.heartbeat, request),
         lambda response: response,
         _refused,
     )

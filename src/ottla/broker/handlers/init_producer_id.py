@@ -11,7 +11,7 @@ from ottla.broker.group_replies import ask
 from ottla.broker.new_producer_ids import Refuse, refusal_code, with_producer_ids
 from ottla.broker.producer_ids import ProducerIds
 from ottla.coordinator.transactions.init_producer_id import InitRequest, ProducerIdAndEpoch
-from ottla.coordinator.transactions.shelf import ProducerIdNeeded
+from ottla.coordinator.transactions.shard_context import ProducerIdNeeded
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ottla.protocol.generated.init_producer_id_request import InitProducerIdRequest

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
 from ottla.broker.group_replies import ask
-from ottla.coordinator.groups.classic.join import Caller
+from ottla.coordinator.groups.caller import Caller
 from ottla.protocol.generated.join_group_request import JoinGroupRequest
 from ottla.protocol.generated.join_group_response import JoinGroupResponse
 
@@ -26,7 +28,7 @@ def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGroupRespo
         return response
 
     return ask(
-        lambda waiter: context.broker.groups.join(caller, request, waiter),
+        partial(context.broker.groups.join, caller, request),
         answer,
         lambda error: answer(JoinGroupResponse(error_code=error.code)),
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
 from ottla.broker.group_replies import ask
@@ -22,7 +24,7 @@ def handle(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupRes
         return response
 
     return ask(
-        lambda waiter: context.broker.groups.leave(request, waiter),
+        partial(context.broker.groups.leave, request),
         answer,
         lambda error: LeaveGroupResponse(error_code=error.code),
     )

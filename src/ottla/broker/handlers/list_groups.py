@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
 from ottla.broker.group_replies import ask
@@ -11,7 +13,7 @@ from ottla.protocol.generated.list_groups_response import ListGroupsResponse
 
 def handle(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse | Deferred:
     return ask(
-        lambda waiter: context.broker.groups.list_groups(request.states_filter, request.types_filter, waiter),
+        partial(context.broker.groups.list_groups, request.states_filter, request.types_filter),
         lambda groups: ListGroupsResponse(groups=groups),
         lambda error: ListGroupsResponse(error_code=error.code),
     )

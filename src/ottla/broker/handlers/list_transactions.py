@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
 from ottla.broker.group_replies import ask
@@ -24,7 +26,7 @@ def handle(context: RequestContext, request: ListTransactionsRequest) -> ListTra
         request.duration_filter,
     )
     return ask(
-        lambda waiter: context.broker.transactions.list_transactions(filters, waiter),
+        partial(context.broker.transactions.list_transactions, filters),
         lambda found: ListTransactionsResponse(
             unknown_state_filters=unknown,
             transaction_states=[

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
 from ottla.broker.group_replies import ask
@@ -33,7 +35,7 @@ def handle(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommi
         return response
 
     return ask(
-        lambda waiter: context.broker.groups.commit_offsets(context.version, request, waiter),
+        partial(context.broker.groups.commit_offsets, context.version, request),
         answer,
         lambda error: answer(_failed(request, error)),
     )

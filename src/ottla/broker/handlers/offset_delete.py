@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
 from ottla.broker.group_replies import ask
@@ -27,7 +29,7 @@ def handle(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDelet
         return response
 
     return ask(
-        lambda waiter: context.broker.groups.delete_offsets(OffsetDeleteRequest(request.group_id, known), waiter),
+        partial(context.broker.groups.delete_offsets, OffsetDeleteRequest(request.group_id, known)),
         answer,
         lambda error: OffsetDeleteResponse(error_code=error.code),
     )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
 from ottla.broker.group_replies import ask
-from ottla.coordinator.groups.classic.join import Caller
+from ottla.coordinator.groups.caller import Caller
 from ottla.metadata.features import SHARE_VERSION
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.share_group_heartbeat_request import ShareGroupHeartbeatRequest
@@ -21,7 +23,7 @@ def handle(context: RequestContext, request: ShareGroupHeartbeatRequest) -> Shar
         return ShareGroupHeartbeatResponse(error_code=ErrorCode.INVALID_REQUEST)
     caller = Caller(context.client_id or "", f"/{context.client_host}", context.version)
     return ask(
-        lambda waiter: context.broker.groups.share.heartbeat(caller, request, waiter),
+        partial(context.broker.groups.share.heartbeat, caller, request),
         lambda response: response,
         _failed,
     )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
 from ottla.broker.group_replies import ask
-from ottla.coordinator.groups.classic.join import Caller
+from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.groups.streams.heartbeat import StreamsAnswer
 from ottla.coordinator.groups.streams.statuses import StatusCode
 from ottla.coordinator.groups.streams.timings import streams_timings
@@ -30,7 +32,7 @@ def handle(context: RequestContext, request: StreamsGroupHeartbeatRequest) -> St
         return refusal
     caller = Caller(context.client_id or "", f"/{context.client_host}", context.version)
     return ask(
-        lambda waiter: context.broker.groups.streams_heartbeat(caller, request, waiter),
+        partial(context.broker.groups.streams_heartbeat, caller, request),
         lambda answer: _answer(context, request.group_id, answer),
         _failed,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ottla.broker.context import RequestContext
 from ottla.broker.deferred import Deferred
 from ottla.broker.group_replies import ask
@@ -17,7 +19,7 @@ def handle(context: RequestContext, request: SyncGroupRequest) -> SyncGroupRespo
     if context.version >= _PROTOCOL_REQUIRED_FROM and not has_protocol:
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     return ask(
-        lambda waiter: context.broker.groups.sync(request, waiter),
+        partial(context.broker.groups.sync, request),
         lambda response: response,
         lambda error: SyncGroupResponse(error_code=error.code),
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.share import group_limits
 from ottla.broker.share.reading import read_batches
-from ottla.coordinator.share.in_flight import Wish
+from ottla.coordinator.share.in_flight import AcquireRequest
 from ottla.coordinator.share.records import SharePartitionKey
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Uuid
@@ -208,14 +208,14 @@ class ShareFetch:
         )
         if not read.batches:
             return 0
-        wish = Wish(
+        acquire_request = AcquireRequest(
             request.member_id or "",
             max_records,
             request.batch_size,
             request.share_acquire_mode == _RECORD_LIMIT_MODE,
             share_partition.lock_until_ms(),
         )
-        acquired = in_flight.acquire(wish, read.spans, offer.offset, limits, read.aborted)
+        acquired = in_flight.acquire(acquire_request, read.spans, offer.offset, limits, read.aborted)
         if acquired:
             data.records = read.slice_for(acquired)
             data.acquired_records = [AcquiredRecords(*each) for each in acquired]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ottla.coordinator.share.in_flight import Limits
+from ottla.coordinator.share.in_flight import InFlightLimits
 from ottla.metadata.image import RESOURCE_GROUP
 from ottla.replication.partition import READ_COMMITTED, READ_UNCOMMITTED
 
@@ -17,8 +17,8 @@ _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.(\d+
 _BY_DURATION = "by_duration:"
 
 
-def limits(broker: Broker, group_id: str) -> Limits:
-    return Limits(
+def limits(broker: Broker, group_id: str) -> InFlightLimits:
+    return InFlightLimits(
         _bounded(broker, group_id, "delivery_count_limit"),
         _bounded(broker, group_id, "partition_max_record_locks"),
         _own(broker, group_id, "renew.acknowledge.enable", "true").strip().lower() == "true",

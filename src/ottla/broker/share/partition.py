@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.broker.share import group_limits
 from ottla.coordinator.share.batches import UNKNOWN_START_OFFSET, StateBatch
-from ottla.coordinator.share.in_flight import BATCH_NOT_FOUND, Acknowledgement, Change, InFlight, Limits
+from ottla.coordinator.share.in_flight import BATCH_NOT_FOUND, Acknowledgement, InFlight, InFlightLimits, StateChange
 from ottla.coordinator.share.records import SharePartitionKey
 from ottla.env.logging import get_logger
 from ottla.model.errors import ErrorCode, KafkaError
@@ -42,7 +42,7 @@ _COORDINATOR = frozenset(
 
 
 class _Write(NamedTuple):
-    change: Change
+    change: StateChange
     done: Done
 
 
@@ -80,7 +80,7 @@ class SharePartition:
     # The state
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> InFlightLimits:
         return group_limits.limits(self._broker, self.key.group_id)
 
     def _on_read(self, answer: Any) -> None:
@@ -101,7 +101,7 @@ class SharePartition:
         log.debug("share_partition.loaded", partition=str(self.key), start_offset=start, batches=len(batches))
         if undecided:
             # Written down at once: a leader that comes before the first acknowledgement must not begin elsewhere.
-            self._write(Change(), lambda _error: None)
+            self._write(StateChange(), lambda _error: None)
         self._wake()
 
     def fence(self, error: KafkaError) -> None:
@@ -163,7 +163,7 @@ class SharePartition:
         if self.in_flight is not None and self.error is None:
             self._settle(self.in_flight.release(member_id, self.limits), lambda _error: None)
 
-    def _settle(self, change: Change, done: Done) -> None:
+    def _settle(self, change: StateChange, done: Done) -> None:
         self._watch_locks()
         if change:
             self._write(change, done)
@@ -198,7 +198,7 @@ class SharePartition:
 
     # Writing
 
-    def _write(self, change: Change, done: Done) -> None:
+    def _write(self, change: StateChange, done: Done) -> None:
         if self.error is not None:
             done(self.error)
             return

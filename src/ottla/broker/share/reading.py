@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.coordinator.share.in_flight import Acquired, Span
+from ottla.coordinator.share.in_flight import Acquired, OffsetSpan
 from ottla.protocol.records_header import BatchHeader, iterate_batches
 from ottla.protocol.records_walk import iterate_records
 from ottla.replication.partition import READ_COMMITTED
@@ -27,12 +27,12 @@ class Batch(NamedTuple):
 class ReadBatches(NamedTuple):
     data: bytes
     batches: list[Batch]
-    aborted: list[Span]
+    aborted: list[OffsetSpan]
     """Record batches of aborted transactions: nobody gets them under read_committed."""
 
     @property
-    def spans(self) -> list[Span]:
-        return [Span(batch.header.base_offset, batch.header.last_offset) for batch in self.batches]
+    def spans(self) -> list[OffsetSpan]:
+        return [OffsetSpan(batch.header.base_offset, batch.header.last_offset) for batch in self.batches]
 
     def slice_for(self, acquired: Sequence[Acquired]) -> bytes:
         """The bytes of the batches from the first to the last that something was acquired of."""
@@ -55,13 +55,13 @@ def read_batches(
     batches = [Batch(position, header) for position, header in islice(iterate_batches(data), max_batches)]
     if len(batches) == max_batches:
         data = data[: batches[-1].position + batches[-1].header.size]
-    aborted: list[Span] = []
+    aborted: list[OffsetSpan] = []
     if isolation_level == READ_COMMITTED:
         aborted = _aborted(data, batches, partition.log.aborted_within(found, offset))
     return ReadBatches(data, batches, aborted)
 
 
-def _aborted(data: bytes, batches: list[Batch], transactions: Sequence[AbortedTxn]) -> list[Span]:
+def _aborted(data: bytes, batches: list[Batch], transactions: Sequence[AbortedTxn]) -> list[OffsetSpan]:
     """As a consumer finds them: a transaction counts as aborted from its first offset up to its marker."""
     waiting = sorted(transactions, key=lambda each: each.first_offset, reverse=True)
     open_aborts: set[int] = set()
@@ -73,7 +73,7 @@ def _aborted(data: bytes, batches: list[Batch], transactions: Sequence[AbortedTx
             if header.producer_id in open_aborts and _is_abort_marker(data, position):
                 open_aborts.discard(header.producer_id)
         elif header.is_transactional and header.producer_id in open_aborts:
-            found.append(Span(header.base_offset, header.last_offset))
+            found.append(OffsetSpan(header.base_offset, header.last_offset))
     return found
 
 

@@ -1,7 +1,7 @@
-"""What groups have in common whose members the coordinator assigns: consumer, share and streams groups.
+"""What consumer, share and streams groups have in common: the coordinator assigns their members.
 
-Epochs say how far the group, its target and each member are. Members are values: a change makes a new one, and only
-replay puts it into the group.
+Epochs show how far the group, its target and each member are. Members are values: a change makes a new value, and only
+replay puts the new value into the group.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class AssignedGroup(Group, Generic[MemberT, TargetT]):
         """The topics may have changed since the metadata hash was computed."""
 
     def refreshed(self) -> None:
-        """The hash that is in the log is that of the topics as they are, of the members as they are in the log.
+        """The hash in the log is the hash of the current topics and of the members in the log.
 
-        Never together with a record that says so: that record may be refused. The heartbeat after it finds the hash in
-        the log and calls this.
+        Never called together with a record that changes the hash, because the log may refuse that record. The next
+        heartbeat finds the hash in the log and calls this method.
         """
         self.refresh_due = False
 
@@ -58,7 +58,7 @@ class AssignedGroup(Group, Generic[MemberT, TargetT]):
 
     @abstractmethod
     def put(self, member: MemberT) -> None:
-        """Add the member, or put it in the place of what it was."""
+        """Add the member, or replace the member with the same id."""
 
     @abstractmethod
     def remove(self, member_id: str) -> None: ...

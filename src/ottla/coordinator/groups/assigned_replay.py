@@ -1,6 +1,6 @@
-"""What the records that consumer, share and streams groups all have do to a group. Nothing else changes what is durable.
+"""Replays the records that consumer, share and streams groups have in common. Only replay changes durable state.
 
-A tombstone for something that is not there does nothing: compaction may have taken what it belonged to.
+A tombstone for a missing group or member does nothing: compaction may have removed the earlier records.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 from ottla.coordinator.groups.assigned_group import AssignedGroup
 from ottla.coordinator.groups.group import Group
-from ottla.coordinator.groups.shelf import Shelf
+from ottla.coordinator.groups.shard_context import ShardContext
 from ottla.coordinator.records import GroupKindRecord
 from ottla.env.logging import get_logger
 from ottla.protocol.primitives import Message
@@ -25,7 +25,7 @@ GroupT = TypeVar("GroupT", bound=AssignedGroup[Any, Any])
 
 
 class MemberRecords(Protocol):
-    """A kind's `group_records`: what the values of its records make of a member and of a target."""
+    """A kind's `group_records`: converts record values to members and targets."""
 
     def with_metadata(self, member: Any, value: Any, /) -> Any: ...
 
@@ -36,13 +36,14 @@ class MemberRecords(Protocol):
 
 class AssignedReplay(ABC, Generic[GroupT]):
     prefix: ClassVar[str]
-    """How the names of its keys' classes begin: a handler is found by name, so that nothing is imported for it."""
+    """The prefix of the key classes' names: handlers are found by name, so that no key class is imported for the
+    lookup."""
     records: MemberRecords
     member_class: type[Any]
     group_class: type[GroupT]
 
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+    def __init__(self, context: ShardContext) -> None:
+        self._context = context
         self._handlers: dict[str, Handler] = {
             "Metadata": self._group,
             "MemberMetadata": self._member,
@@ -58,10 +59,10 @@ class AssignedReplay(ABC, Generic[GroupT]):
 
     @abstractmethod
     def _without_assignment(self, member: Any) -> Any:
-        """The member when the record of what it has is gone."""
+        """The member after the tombstone of its current assignment."""
 
     def _wrongs(self, group: Group) -> bool:
-        """Whether it is an error that a record of ours takes the place of this group of another kind."""
+        """Whether a record of this kind must not replace `group`, which is of a different kind."""
         del group
         return False
 
@@ -71,30 +72,30 @@ class AssignedReplay(ABC, Generic[GroupT]):
             handler(record.key, record.value)
 
     def _find(self, key: Any, value: Message | None) -> GroupT | None:
-        """The group; a record that is no tombstone makes it."""
-        group = self._shelf.groups.get(key.group_id)
+        """The group; a record with a value creates a missing group."""
+        group = self._context.groups.get(key.group_id)
         if isinstance(group, self.group_class):
             return group
         if value is None:
             return None
         if group is not None and self._wrongs(group):
             log.error("group.replaced", group=key.group_id, record=type(key).__name__)
-        made = self._shelf.groups[key.group_id] = self.group_class(key.group_id)
-        return made
+        new_group = self._context.groups[key.group_id] = self.group_class(key.group_id)
+        return new_group
 
     def _group(self, key: Any, value: Any) -> None:
         group = self._find(key, value)
         if group is None:
             return
         if value is None:
-            del self._shelf.groups[key.group_id]
+            del self._context.groups[key.group_id]
         else:
             group.group_epoch = value.epoch
             group.metadata_hash = value.metadata_hash
             self._take_metadata(group, value)
 
     def _take_metadata(self, group: GroupT, value: Any) -> None:
-        """What only this kind's metadata says."""
+        """Replay the fields of the metadata record that only this kind of group has."""
 
     def _member(self, key: Any, value: Any) -> None:
         group = self._find(key, value)
@@ -130,5 +131,5 @@ class AssignedReplay(ABC, Generic[GroupT]):
             group.put(self._without_assignment(group.members[key.member_id]))
 
     def _member_of(self, group: GroupT, member_id: str) -> Any:
-        """The member, or a new one: its two records may come in either order."""
+        """The member, or a new member: the two records of a member may come in either order."""
         return group.members.get(member_id) or self.member_class(member_id)

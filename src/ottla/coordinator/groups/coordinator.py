@@ -1,7 +1,7 @@
-"""The group coordinator of a node: finds the shard of a group, checks what needs no shard, and runs the event.
+"""The group coordinator of a node: checks a request, finds the group's shard, and runs the event there.
 
-Shards come and go with the leadership of the partitions of `__consumer_offsets`. A waiter is called exactly once,
-with a response or with the KafkaError that the whole request failed with.
+Every request has one method here. The method names the part of `GroupMachine` that decides, and the shard calls that
+part. A waiter is called exactly once, with a response or with the KafkaError of the whole request.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from ottla.coordinator.decisions import GroupDecision, Waiter
-from ottla.coordinator.groups.classic.join import UNKNOWN_MEMBER_ID, Caller
+from ottla.coordinator.groups.caller import Caller
+from ottla.coordinator.groups.classic.join import UNKNOWN_MEMBER_ID
 from ottla.coordinator.groups.group import GroupKind
 from ottla.coordinator.groups.machine import GroupMachine
-from ottla.coordinator.groups.shelf import OperationTimers
+from ottla.coordinator.groups.shard_context import OperationTimers
 from ottla.coordinator.records import decode, encode
 from ottla.coordinator.runtime import ShardSpec, TransactionalProducer
-from ottla.coordinator.settings import GroupSettings
+from ottla.coordinator.settings import GroupCoordinatorSettings
 from ottla.coordinator.shards import Shards
 from ottla.env.seams import Clock, RandomSource, Timers
 from ottla.metadata.delta import MetadataDelta
@@ -32,7 +33,6 @@ from ottla.protocol.generated.heartbeat_request import HeartbeatRequest
 from ottla.protocol.generated.join_group_request import JoinGroupRequest
 from ottla.protocol.generated.join_group_response import JoinGroupResponse
 from ottla.protocol.generated.leave_group_request import LeaveGroupRequest
-from ottla.protocol.generated.list_groups_response import ListedGroup
 from ottla.protocol.generated.offset_commit_request import OffsetCommitRequest
 from ottla.protocol.generated.offset_delete_request import OffsetDeleteRequest
 from ottla.protocol.generated.offset_fetch_request import OffsetFetchRequestGroup
@@ -51,7 +51,7 @@ Operation = Callable[[GroupMachine], GroupDecision]
 class GroupCoordinator:
     def __init__(
         self,
-        settings: GroupSettings,
+        settings: GroupCoordinatorSettings,
         clock: Clock,
         random: RandomSource,
         timers: Timers,
@@ -84,7 +84,7 @@ class GroupCoordinator:
     # Leadership
 
     def on_metadata(self, delta: MetadataDelta, image: MetadataImage, version: int = 0) -> None:
-        """Subscriber of the metadata publisher, behind the replicas: their partitions know their leaders by now."""
+        """Subscriber of the metadata publisher, after the replicas: their partitions have their leaders by then."""
         self._image, self._image_version = image, version
         for shard in self.shards:
             shard.machine.on_metadata(delta, image, version)
@@ -93,11 +93,12 @@ class GroupCoordinator:
             self._forget_topics(delta.topics_deleted.values())
 
     def close(self) -> None:
-        """The node stops: whoever waits is sent to look for another coordinator."""
+        """The node stops: waiting requests are answered with NOT_COORDINATOR, so that clients look for the new
+        coordinator."""
         self.shards.close()
 
     def _forget_topics(self, topics: Collection[TopicImage]) -> None:
-        """A shard that is loading forgets when it has loaded; a round that cannot be written comes again."""
+        """A loading shard forgets the topics once it has loaded; a round whose records are refused runs again."""
         for shard in self.shards:
             shard.machine.on_topics_deleted(topics)
             shard.submit(shard.machine.forget_topics)
@@ -113,7 +114,7 @@ class GroupCoordinator:
         if not shortest <= request.session_timeout_ms <= longest:
             waiter(JoinGroupResponse(member_id=request.member_id, error_code=ErrorCode.INVALID_SESSION_TIMEOUT))
             return
-        self._run(request.group_id, partial(self._join, caller, request, waiter), waiter)
+        self.shards.run(request.group_id, partial(self._join, caller, request, waiter), waiter)
 
     def _join(self, caller: Caller, request: JoinGroupRequest, waiter: Waiter, machine: GroupMachine) -> GroupDecision:
         if request.member_id == UNKNOWN_MEMBER_ID and machine.needs_creation(request.group_id):
@@ -127,7 +128,7 @@ class GroupCoordinator:
         if created is not None:
             waiter(created)
         else:
-            self._run(request.group_id, lambda machine: machine.join(caller, request, waiter), waiter)
+            self.shards.run(request.group_id, lambda machine: machine.join(caller, request, waiter), waiter)
 
     def sync(self, request: SyncGroupRequest, waiter: Waiter) -> None:
         self._run_named(request.group_id, lambda machine: machine.sync(request, waiter), waiter)
@@ -148,10 +149,10 @@ class GroupCoordinator:
         except KafkaError as error:
             waiter(error)
             return
-        self._run(request.group_id, lambda machine: machine.consumer_heartbeat(caller, request, waiter), waiter)
+        self.shards.run(request.group_id, lambda machine: machine.consumer.heartbeat(caller, request, waiter), waiter)
 
     def describe_consumer_group(self, group_id: str, waiter: Waiter) -> None:
-        self._run_named(group_id, lambda machine: machine.describe_consumer_group(group_id, waiter), waiter)
+        self._run_named(group_id, lambda machine: machine.consumer.describe(group_id, waiter), waiter)
 
     # Streams groups
 
@@ -164,10 +165,10 @@ class GroupCoordinator:
         except KafkaError as error:
             waiter(error)
             return
-        self._run(request.group_id, lambda machine: machine.streams_heartbeat(caller, request, waiter), waiter)
+        self.shards.run(request.group_id, lambda machine: machine.streams.heartbeat(caller, request, waiter), waiter)
 
     def describe_streams_group(self, group_id: str, waiter: Waiter) -> None:
-        self._run_named(group_id, lambda machine: machine.describe_streams_group(group_id, waiter), waiter)
+        self._run_named(group_id, lambda machine: machine.streams.describe(group_id, waiter), waiter)
 
     # Share groups
 
@@ -180,10 +181,12 @@ class GroupCoordinator:
         persister = NoPersister() if self._persister is None else self._persister()
         return ShareCoordination(self.shards, persister, lambda: self._image)
 
-    # Offsets. An empty group id is allowed here: old consumers without a group commit under it.
+    # Offsets. An empty group id is allowed here: old consumers without a group commit under the empty id.
 
     def commit_offsets(self, version: int, request: OffsetCommitRequest, waiter: Waiter) -> None:
-        self._run(request.group_id, lambda machine: machine.commit_offsets(version, request, waiter), waiter)
+        self.shards.run(
+            request.group_id, lambda machine: machine.offset_requests.commit(version, request, waiter), waiter
+        )
 
     def commit_transactional_offsets(
         self,
@@ -195,25 +198,25 @@ class GroupCoordinator:
     ) -> None:
         self.shards.run(
             request.group_id,
-            lambda machine: machine.commit_transactional_offsets(version, request, topic_ids, waiter),
+            lambda machine: machine.transactional_offsets.commit(version, request, topic_ids, waiter),
             waiter,
             producer,
         )
 
     def fetch_offsets(self, request: OffsetFetchRequestGroup, waiter: Waiter, *, require_stable: bool) -> None:
-        self._run(
+        self.shards.run(
             request.group_id,
-            lambda machine: machine.fetch_offsets(request, waiter, require_stable=require_stable),
+            lambda machine: machine.offset_requests.fetch(request, waiter, require_stable=require_stable),
             waiter,
         )
 
     def delete_offsets(self, request: OffsetDeleteRequest, waiter: Waiter) -> None:
-        self._run_named(request.group_id, lambda machine: machine.delete_offsets(request, waiter), waiter)
+        self._run_named(request.group_id, lambda machine: machine.offset_requests.delete(request, waiter), waiter)
 
     # Groups
 
     def describe_group(self, version: int, group_id: str, waiter: Waiter) -> None:
-        self._run(group_id, lambda machine: machine.describe_group(version, group_id, waiter), waiter)
+        self.shards.run(group_id, lambda machine: machine.listing.describe(version, group_id, waiter), waiter)
 
     def delete_group(self, group_id: str, waiter: Waiter) -> None:
         def delete(machine: GroupMachine) -> GroupDecision:
@@ -222,21 +225,17 @@ class GroupCoordinator:
                 return machine.share.offsets.delete_group(
                     group_id, partial(self.share.finish_deletion, group_id, waiter)
                 )
-            return machine.delete_group(group_id, waiter)
+            return machine.listing.delete(group_id, waiter)
 
-        self._run(group_id, delete, waiter)
+        self.shards.run(group_id, delete, waiter)
 
     def list_groups(self, states: list[str], types: list[str], waiter: Waiter) -> None:
-        """The groups of all shards of this node, as one list; one shard that cannot answer fails the whole."""
-        wanted_states = frozenset(state.strip().lower() for state in paced(states))
-        wanted_types = frozenset(name.strip().lower() for name in paced(types))
-        shards = list(self.shards)
-        gather = _Gather(len(shards), waiter)
-        for shard in paced(shards, 50):
-            try:
-                shard.run(lambda machine: machine.list_groups(wanted_states, wanted_types, gather.add))
-            except KafkaError as error:
-                gather.add(error)
+        """The groups of all shards of this node, as one list; a shard that cannot answer fails the whole request."""
+        state_names = frozenset(state.strip().lower() for state in paced(states))
+        type_names = frozenset(name.strip().lower() for name in paced(types))
+        self.shards.run_all(
+            lambda machine, gather: machine.listing.list_groups(state_names, type_names, gather), waiter
+        )
 
     # Events
 
@@ -244,28 +243,4 @@ class GroupCoordinator:
         if not group_id:
             waiter(KafkaError(ErrorCode.INVALID_GROUP_ID))
         else:
-            self._run(group_id, operation, waiter)
-
-    def _run(self, group_id: str, operation: Operation, waiter: Waiter) -> None:
-        self.shards.run(group_id, operation, waiter)
-
-
-class _Gather:
-    """Collects one answer of each shard into one list; NOT_COORDINATOR only means that the shard just left."""
-
-    def __init__(self, expected: int, waiter: Waiter) -> None:
-        self._missing = expected
-        self._waiter = waiter
-        self._groups: list[ListedGroup] = []
-        self._error: KafkaError | None = None
-        if expected == 0:
-            waiter(self._groups)
-
-    def add(self, answer: list[ListedGroup] | KafkaError) -> None:
-        if not isinstance(answer, KafkaError):
-            self._groups += answer
-        elif answer.code is not ErrorCode.NOT_COORDINATOR:
-            self._error = answer
-        self._missing -= 1
-        if self._missing == 0:
-            self._waiter(self._groups if self._error is None else self._error)
+            self.shards.run(group_id, operation, waiter)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from ottla.coordinator.decisions import Draft, GroupDecision
 from ottla.coordinator.groups.group import Group
 from ottla.coordinator.groups.offset_store import CommittedOffset, OffsetStore
-from ottla.coordinator.groups.shelf import Shelf
+from ottla.coordinator.groups.shard_context import ShardContext
 from ottla.coordinator.records import OffsetCommitRecord
 from ottla.env.logging import get_logger
 from ottla.model.ids import ZERO_UUID, TopicPartition, Uuid
@@ -21,14 +21,14 @@ log = get_logger(__name__)
 EXPIRY_KEY = ("expire",)
 FORGET_KEY = ("forget",)
 MAX_TOMBSTONES = 1_000
-"""In one round; more are left for one that follows at once, so that others are served in between."""
+"""The limit of tombstones in one round; the next round follows at once, and other events run in between."""
 _WAIT_MS = 1_000
-"""Before a partition is looked at again whose old offset goes while a transaction has a new one."""
+"""The pause before the next look at a partition whose old offset must go while a transaction has a new offset."""
 
 
-class Expiry:
-    def __init__(self, shelf: Shelf, store: OffsetStore) -> None:
-        self._shelf = shelf
+class GroupExpiry:
+    def __init__(self, context: ShardContext, store: OffsetStore) -> None:
+        self._context = context
         self._store = store
         self._loaded = False
         self._deleted_while_loading: list[tuple[str, Uuid]] = []
@@ -42,19 +42,21 @@ class Expiry:
         self._deleted_while_loading = []
 
     def schedule(self) -> None:
-        self._shelf.timers.schedule(EXPIRY_KEY, self._shelf.settings.offsets_retention_check_interval_ms, self.expire)
+        self._context.timers.schedule(
+            EXPIRY_KEY, self._context.settings.offsets_retention_check_interval_ms, self.expire
+        )
 
     def expire(self) -> GroupDecision:
-        """One round over all groups; goes on by itself."""
+        """One round over all groups; schedules the next round."""
         draft = Draft()
-        for group_id in list(self._shelf.groups):
+        for group_id in list(self._context.groups):
             if len(draft.records) >= MAX_TOMBSTONES:
                 break
-            self._expire_group(self._shelf.groups[group_id], draft)
+            self._expire_group(self._context.groups[group_id], draft)
         if draft.records:
             log.info("offsets.expired", tombstones=len(draft.records))
         if len(draft.records) >= MAX_TOMBSTONES:
-            self._shelf.timers.schedule(EXPIRY_KEY, 0, self.expire)
+            self._context.timers.schedule(EXPIRY_KEY, 0, self.expire)
         else:
             self.schedule()
         return draft.decide(atomic=False)
@@ -72,12 +74,15 @@ class Expiry:
                 if offset.topic_id in (ZERO_UUID, topic_id):
                     self._forgotten.setdefault((group_id, target), set()).add(offset)
         if self._forgotten:
-            self._shelf.timers.schedule(FORGET_KEY, 0, self.forget)
+            self._context.timers.schedule(FORGET_KEY, 0, self.forget)
 
     def forget(self) -> GroupDecision:
-        """One round of tombstones. A partition leaves the queue when its old offsets are gone, so that a round that
-        could not be written comes again. A tombstone removes whatever the partition has: a partition waits while a
-        transaction has an offset of the new topic for it."""
+        """One round of tombstones.
+
+        A partition leaves the queue when its old offsets are gone, so that a refused round runs again. A tombstone
+        removes all offsets of a partition. A partition therefore waits while a transaction has an offset of the new
+        topic.
+        """
         draft, waits = Draft(), False
         for key in list(self._forgotten):
             if len(draft.records) >= MAX_TOMBSTONES:
@@ -91,28 +96,28 @@ class Expiry:
             else:
                 waits = True
         if draft.records or waits:
-            self._shelf.timers.schedule(FORGET_KEY, 0 if draft.records else _WAIT_MS, self.forget)
+            self._context.timers.schedule(FORGET_KEY, 0 if draft.records else _WAIT_MS, self.forget)
         return draft.decide(atomic=False)
 
     def _expire_group(self, group: Group, draft: Draft) -> None:
-        left = self._expire_offsets(group, draft)
-        if not left and group.expires and group.is_empty and not self._store.has_open_transactions(group.group_id):
+        remaining = self._expire_offsets(group, draft)
+        if not remaining and group.expires and group.is_empty and not self._store.has_open_transactions(group.group_id):
             draft.records += group.tombstones()
 
     def _expire_offsets(self, group: Group, draft: Draft) -> int:
-        """Append tombstones for what has expired; how many offsets stay."""
-        now_ms = self._shelf.clock.time_ms()
-        left = 0
+        """Append tombstones for expired offsets; returns how many offsets stay."""
+        now_ms = self._context.clock.time_ms()
+        remaining = 0
         for topic, offsets in self._store.topics(group.group_id).items():
             subscribed = group.is_subscribed_to(topic)
             for partition, offset in offsets.items():
                 pending = self._store.is_pending(group.group_id, topic, partition)
                 full = len(draft.records) >= MAX_TOMBSTONES
                 if full or subscribed or pending or not self._is_expired(group, offset, now_ms):
-                    left += 1
+                    remaining += 1
                 else:
                     draft.records.append(OffsetCommitRecord(group.group_id, topic, partition, None))
-        return left
+        return remaining
 
     def _is_expired(self, group: Group, offset: CommittedOffset, now_ms: int) -> bool:
         since_ms = group.unused_since(offset)
@@ -121,4 +126,4 @@ class Expiry:
         if offset.expire_timestamp_ms >= 0:
             # Committed with a retention time of its own (OffsetCommit up to v4).
             return now_ms >= offset.expire_timestamp_ms
-        return now_ms - since_ms >= self._shelf.settings.offsets_retention_ms
+        return now_ms - since_ms >= self._context.settings.offsets_retention_ms

@@ -1,7 +1,7 @@
-"""What every kind of group has in common: what listing, offsets and expiry ask of it.
+"""What every kind of group has in common: the questions of listing, offsets and expiry.
 
 A kind is a folder of its own (`classic`, `consumer`, ...), with its group, its records and its requests. Nothing here
-knows a kind; whoever needs one asks for it by class.
+imports a kind; a caller that needs a kind checks the class.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from ottla.coordinator.records import CoordinatorRecord
 from ottla.model.ids import Uuid
 
 PartitionCheck: TypeAlias = Callable[[str, Uuid, int], None]
-"""Topic name, topic id, partition: KafkaError when the member may not commit to this one; the whole commit fails."""
+"""Topic name, topic id, partition.
+
+Raises KafkaError when the member may not commit to the partition: the whole commit fails.
+"""
 
 
 class GroupKind(Enum):
@@ -31,7 +34,7 @@ class GroupKind(Enum):
 class Group(ABC):
     kind: ClassVar[GroupKind]
     expires: ClassVar[bool] = True
-    """An empty one without offsets goes by itself."""
+    """Whether an empty group of this kind without offsets is deleted automatically."""
     group_id: str
     protocol_type: str | None
 
@@ -43,7 +46,7 @@ class Group(ABC):
     @property
     @abstractmethod
     def is_empty(self) -> bool:
-        """No members: it may be deleted, and another kind may take its id."""
+        """No members: the group may be deleted, and a group of a different kind may replace it."""
 
     @abstractmethod
     def is_subscribed_to(self, topic: str) -> bool: ...

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ottla.coordinator.decisions import Draft, GroupDecision, Waiter
+from ottla.coordinator.decisions import Draft, GroupDecision, Waiter, answered
 from ottla.coordinator.groups.classic.group import ClassicGroup
 from ottla.coordinator.groups.classic.members import Member
 from ottla.coordinator.groups.classic.states import GroupState
 from ottla.coordinator.groups.offset_store import OffsetStore
-from ottla.coordinator.groups.shelf import Shelf
+from ottla.coordinator.groups.shard_context import ShardContext
 from ottla.coordinator.records import OffsetCommitRecord
 from ottla.env.logging import get_logger
 from ottla.model.errors import ErrorCode, KafkaError
@@ -20,22 +20,25 @@ log = get_logger(__name__)
 _NOT_FOUND_ERROR_FROM = 6
 
 
-class Listing:
-    def __init__(self, shelf: Shelf, store: OffsetStore) -> None:
-        self._shelf = shelf
+class GroupListing:
+    def __init__(self, context: ShardContext, store: OffsetStore) -> None:
+        self._context = context
         self._store = store
 
-    def list_groups(self, wanted_states: frozenset[str], wanted_types: frozenset[str]) -> list[ListedGroup]:
-        """Both filters are in lower case; an empty one lets everything pass."""
-        return [
+    def list_groups(self, states: frozenset[str], types: frozenset[str], waiter: Waiter) -> GroupDecision:
+        """Both filters are in lower case; an empty filter accepts every group."""
+        groups = [
             ListedGroup(group.group_id, group.protocol_type or "", group.state_name, group.kind.value)
-            for group in self._shelf.groups.values()
-            if (not wanted_types or group.kind.value in wanted_types)
-            and (not wanted_states or group.state_name.lower() in wanted_states)
+            for group in self._context.groups.values()
+            if (not types or group.kind.value in types) and (not states or group.state_name.lower() in states)
         ]
+        return answered(waiter, groups)
 
-    def describe(self, version: int, group_id: str) -> DescribedGroup:
-        group = self._shelf.groups.get(group_id)
+    def describe(self, version: int, group_id: str, waiter: Waiter) -> GroupDecision:
+        return answered(waiter, self._described(version, group_id))
+
+    def _described(self, version: int, group_id: str) -> DescribedGroup:
+        group = self._context.groups.get(group_id)
         if group is None:
             return _not_found(version, group_id, f"Group {group_id} not found.")
         if not isinstance(group, ClassicGroup):
@@ -46,7 +49,7 @@ class Listing:
             group_state=group.state.value,
             protocol_type=group.protocol_type or "",
             protocol_data=(group.protocol_name or "") if stable else "",
-            members=[_described(group, member) for member in group.members.values()],
+            members=[_described_member(group, member) for member in group.members.values()],
         )
 
     def delete(self, group_id: str, waiter: Waiter) -> GroupDecision:
@@ -54,7 +57,7 @@ class Listing:
         draft = Draft()
         code = ErrorCode.NONE
         try:
-            group = self._shelf.group(group_id)
+            group = self._context.group(group_id)
             group.validate_delete()
         except KafkaError as error:
             code = error.code
@@ -67,7 +70,7 @@ class Listing:
         return draft.decide()
 
 
-def _described(group: ClassicGroup, member: Member) -> DescribedGroupMember:
+def _described_member(group: ClassicGroup, member: Member) -> DescribedGroupMember:
     stable = group.is_in(GroupState.STABLE)
     return DescribedGroupMember(
         member.member_id,

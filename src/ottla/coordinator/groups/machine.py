@@ -1,8 +1,9 @@
-"""The group machine: everything that one shard of the group coordinator knows and decides.
+"""The group machine: the state and the decisions of one shard of the group coordinator.
 
-Every method that takes a waiter decides (records and answers); `replay` alone changes what is durable, on the live
-path right after the append and on load for the whole log; both end in the same state. Reads see all that has been
-appended, and their answers, like all others, leave when that is committed.
+Every method with a waiter decides: it returns records and answers. Only `replay` changes durable state: on the live
+path right after the append, on load for the whole log. Both paths end in the same state. Reads see all appended
+records; their answers, like all answers, leave once those records are committed. `GroupCoordinator` calls the parts
+(`consumer`, `offset_requests`, `listing`, ...) directly.
 """
 
 from __future__ import annotations
@@ -12,37 +13,33 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ottla.coordinator.decisions import Draft, GroupDecision, Waiter
+from ottla.coordinator.decisions import Draft, GroupDecision, Waiter, answered
+from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.groups.classic.group import ClassicGroup
 from ottla.coordinator.groups.classic.group_records import describes, group_from_record, new_group_record
-from ottla.coordinator.groups.classic.join import Caller, Join
-from ottla.coordinator.groups.classic.membership import Membership
+from ottla.coordinator.groups.classic.join import Join
+from ottla.coordinator.groups.classic.membership import ClassicMembership
 from ottla.coordinator.groups.classic.rebalance import Rebalance
 from ottla.coordinator.groups.classic.states import GroupState
 from ottla.coordinator.groups.classic.sync import Sync
-from ottla.coordinator.groups.expiry import Expiry
+from ottla.coordinator.groups.expiry import GroupExpiry
 from ottla.coordinator.groups.group import Group, GroupKind
-from ottla.coordinator.groups.listing import Listing
+from ottla.coordinator.groups.listing import GroupListing
 from ottla.coordinator.groups.offset_store import CommittedOffset, OffsetStore
-from ottla.coordinator.groups.offsets import Offsets
-from ottla.coordinator.groups.shelf import OperationTimers, Shelf
+from ottla.coordinator.groups.offsets import OffsetRequests
+from ottla.coordinator.groups.shard_context import OperationTimers, ShardContext
 from ottla.coordinator.groups.transactional_offsets import TransactionalOffsets
 from ottla.coordinator.records import CoordinatorRecord, GroupKindRecord, GroupMetadataRecord, OffsetCommitRecord
-from ottla.coordinator.settings import GroupSettings
+from ottla.coordinator.settings import GroupCoordinatorSettings
 from ottla.env.seams import Clock, RandomSource
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage, TopicImage
 from ottla.model.errors import ErrorCode, KafkaError
-from ottla.model.ids import ProducerId, TopicPartition, Uuid
-from ottla.protocol.generated.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+from ottla.model.ids import ProducerId, TopicPartition
 from ottla.protocol.generated.heartbeat_request import HeartbeatRequest
 from ottla.protocol.generated.join_group_request import JoinGroupRequest
 from ottla.protocol.generated.leave_group_request import LeaveGroupRequest
-from ottla.protocol.generated.offset_commit_request import OffsetCommitRequest
-from ottla.protocol.generated.offset_delete_request import OffsetDeleteRequest
-from ottla.protocol.generated.offset_fetch_request import OffsetFetchRequestGroup
 from ottla.protocol.generated.sync_group_request import SyncGroupRequest
-from ottla.protocol.generated.txn_offset_commit_request import TxnOffsetCommitRequest
 
 if TYPE_CHECKING:
     from ottla.coordinator.groups.consumer.group import ConsumerGroup
@@ -52,7 +49,6 @@ if TYPE_CHECKING:
     from ottla.coordinator.groups.share.service import ShareGroups
     from ottla.coordinator.groups.streams.replay import StreamsReplay
     from ottla.coordinator.groups.streams.service import StreamsGroups
-    from ottla.protocol.generated.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
 
 _REPLACEABLE = (GroupKind.CONSUMER, GroupKind.STREAMS)
 
@@ -60,73 +56,75 @@ _REPLACEABLE = (GroupKind.CONSUMER, GroupKind.STREAMS)
 class GroupMachine:
     def __init__(
         self,
-        settings: GroupSettings,
+        settings: GroupCoordinatorSettings,
         clock: Clock,
         random: RandomSource,
         timers: OperationTimers,
         rebalances: Counter[GroupKind] | None = None,
     ) -> None:
-        self._shelf = Shelf(settings, clock, random, timers, rebalances)
+        self._context = ShardContext(settings, clock, random, timers, rebalances)
         self._store = OffsetStore()
         self._live = False
-        self._rebalance = Rebalance(self._shelf)
-        self._join = Join(self._shelf, self._rebalance)
-        self._sync = Sync(self._shelf, self._rebalance)
-        self._membership = Membership(self._shelf, self._rebalance)
-        self._offsets = Offsets(self._shelf, self._rebalance, self._store)
-        self._transactional_offsets = TransactionalOffsets(self._shelf)
-        self._listing = Listing(self._shelf, self._store)
-        self._expiry = Expiry(self._shelf, self._store)
+        self._rebalance = Rebalance(self._context)
+        self._join = Join(self._context, self._rebalance)
+        self._sync = Sync(self._context, self._rebalance)
+        self._membership = ClassicMembership(self._context, self._rebalance)
+        self.offset_requests = OffsetRequests(self._context, self._rebalance, self._store)
+        self.transactional_offsets = TransactionalOffsets(self._context)
+        self.listing = GroupListing(self._context, self._store)
+        self._expiry = GroupExpiry(self._context, self._store)
 
-    # What a kind needs is imported when its first group comes: most nodes start with classic groups, or none.
+    # The modules of a kind are imported with its first group: most nodes start with classic groups or none.
 
     @cached_property
-    def _consumer(self) -> ConsumerGroups:
+    def consumer(self) -> ConsumerGroups:
+        """The requests of consumer groups."""
         from ottla.coordinator.groups.consumer.service import ConsumerGroups
 
-        return ConsumerGroups(self._shelf, self._rebalance)
+        return ConsumerGroups(self._context, self._rebalance)
 
     @cached_property
     def _consumer_replay(self) -> ConsumerReplay:
         from ottla.coordinator.groups.consumer.replay import ConsumerReplay
 
-        return ConsumerReplay(self._shelf)
+        return ConsumerReplay(self._context)
 
     @cached_property
-    def _streams(self) -> StreamsGroups:
+    def streams(self) -> StreamsGroups:
+        """The requests of streams groups."""
         from ottla.coordinator.groups.streams.service import StreamsGroups
 
-        return StreamsGroups(self._shelf)
+        return StreamsGroups(self._context)
 
     @cached_property
     def _streams_replay(self) -> StreamsReplay:
         from ottla.coordinator.groups.streams.replay import StreamsReplay
 
-        return StreamsReplay(self._shelf)
+        return StreamsReplay(self._context)
 
     @cached_property
     def share(self) -> ShareGroups:
         """The requests of share groups."""
         from ottla.coordinator.groups.share.service import ShareGroups
 
-        return ShareGroups(self._shelf)
+        return ShareGroups(self._context)
 
     @cached_property
     def _share_replay(self) -> ShareReplay:
         from ottla.coordinator.groups.share.replay import ShareReplay
 
-        return ShareReplay(self._shelf)
+        return ShareReplay(self._context)
 
     def _has(self, kind: GroupKind) -> bool:
-        return any(group.kind is kind for group in self._shelf.groups.values())
+        return any(group.kind is kind for group in self._context.groups.values())
 
     def _consumer_group(self, group_id: str) -> ConsumerGroup | None:
-        group = self._shelf.groups.get(group_id)
-        return self._consumer.find(group_id) if group is not None and group.kind is GroupKind.CONSUMER else None
+        group = self._context.groups.get(group_id)
+        return self.consumer.find(group_id) if group is not None and group.kind is GroupKind.CONSUMER else None
 
     @property
     def groups(self) -> Mapping[str, Group]:
-        return self._shelf.groups
+        return self._context.groups
 
     @property
     def offsets(self) -> OffsetStore:
@@ -135,84 +133,46 @@ class GroupMachine:
     # The classic protocol, of members of classic groups and of consumer groups
 
     def needs_creation(self, group_id: str) -> bool:
-        """Nobody has it, or an empty group of another kind, whose place a classic one may take."""
-        group = self._shelf.groups.get(group_id)
+        """The group does not exist, or is an empty group of a kind that a classic group may replace."""
+        group = self._context.groups.get(group_id)
         return group is None or (group.kind in _REPLACEABLE and group.is_empty)
 
     def create_group(self, group_id: str, waiter: Waiter) -> GroupDecision:
         """An event before the first join: the group exists once its record does. The answer is None."""
-        draft = Draft()
-        draft.answer(waiter, None)
-        if self.needs_creation(group_id):
-            group = self._shelf.groups.get(group_id)
-            draft.records += group.tombstones() if group is not None else []
-            draft.records.append(new_group_record(group_id, self._shelf.clock.time_ms()))
-        return draft.decide()
+        if not self.needs_creation(group_id):
+            return answered(waiter, None)
+        group = self._context.groups.get(group_id)
+        tombstones = [] if group is None else group.tombstones()
+        return answered(waiter, None, *tombstones, new_group_record(group_id, self._context.clock.time_ms()))
 
     def join(self, caller: Caller, request: JoinGroupRequest, waiter: Waiter) -> GroupDecision:
         group = self._consumer_group(request.group_id)
         if group is not None and not group.is_empty:
-            return self._consumer.classic_members.join(group, caller, request, waiter)
+            return self.consumer.classic_members.join(group, caller, request, waiter)
         return self._join.join(caller, request, waiter)
 
     def sync(self, request: SyncGroupRequest, waiter: Waiter) -> GroupDecision:
         group = self._consumer_group(request.group_id)
         if group is not None and not group.is_empty:
-            return self._consumer.classic_members.sync(group, request, waiter)
+            return self.consumer.classic_members.sync(group, request, waiter)
         return self._sync.sync(request, waiter)
 
     def heartbeat(self, request: HeartbeatRequest, waiter: Waiter) -> GroupDecision:
         group = self._consumer_group(request.group_id)
         if group is not None:
-            return self._consumer.classic_members.heartbeat(group, request, waiter)
+            return self.consumer.classic_members.heartbeat(group, request, waiter)
         return self._membership.heartbeat(request, waiter)
 
     def leave(self, request: LeaveGroupRequest, waiter: Waiter) -> GroupDecision:
         group = self._consumer_group(request.group_id)
         if group is not None:
-            return self._consumer.classic_members.leave(group, request, waiter)
+            return self.consumer.classic_members.leave(group, request, waiter)
         return self._membership.leave(request, waiter)
 
-    # The consumer protocol
-
-    def consumer_heartbeat(
-        self, caller: Caller, request: ConsumerGroupHeartbeatRequest, waiter: Waiter
-    ) -> GroupDecision:
-        return self._consumer.heartbeat(caller, request, waiter)
-
-    def describe_consumer_group(self, group_id: str, waiter: Waiter) -> GroupDecision:
-        draft = Draft()
-        draft.answer(waiter, self._consumer.describe(group_id))
-        return draft.decide()
-
-    # Streams groups
-
-    def streams_heartbeat(self, caller: Caller, request: StreamsGroupHeartbeatRequest, waiter: Waiter) -> GroupDecision:
-        return self._streams.heartbeat(caller, request, waiter)
-
-    def describe_streams_group(self, group_id: str, waiter: Waiter) -> GroupDecision:
-        draft = Draft()
-        draft.answer(waiter, self._streams.describe(group_id))
-        return draft.decide()
-
-    # Offsets
-
-    def commit_offsets(self, version: int, request: OffsetCommitRequest, waiter: Waiter) -> GroupDecision:
-        return self._offsets.commit(version, request, waiter)
-
-    def commit_transactional_offsets(
-        self, version: int, request: TxnOffsetCommitRequest, topic_ids: dict[str, Uuid], waiter: Waiter
-    ) -> GroupDecision:
-        return self._transactional_offsets.commit(version, request, topic_ids, waiter)
-
-    def fetch_offsets(self, request: OffsetFetchRequestGroup, waiter: Waiter, *, require_stable: bool) -> GroupDecision:
-        return self._offsets.fetch(request, waiter, require_stable=require_stable)
-
-    def delete_offsets(self, request: OffsetDeleteRequest, waiter: Waiter) -> GroupDecision:
-        return self._offsets.delete(request, waiter)
+    # Deleted topics
 
     def on_topics_deleted(self, topics: Iterable[TopicImage]) -> None:
-        """What groups keep of these topics goes with the next events; also while the shard is loading."""
+        """Queue the removal of what groups store of these topics; also while the shard is loading."""
         deleted = [(topic.name, topic.id) for topic in topics]
         self._expiry.note_deleted(deleted)
         if not self._live or self._has(GroupKind.SHARE):
@@ -225,21 +185,6 @@ class GroupMachine:
             decision.records.extend(self.share.forgetting.forget().records)
         return decision
 
-    # Groups
-
-    def list_groups(self, states: frozenset[str], types: frozenset[str], waiter: Waiter) -> GroupDecision:
-        draft = Draft()
-        draft.answer(waiter, self._listing.list_groups(states, types))
-        return draft.decide()
-
-    def describe_group(self, version: int, group_id: str, waiter: Waiter) -> GroupDecision:
-        draft = Draft()
-        draft.answer(waiter, self._listing.describe(version, group_id))
-        return draft.decide()
-
-    def delete_group(self, group_id: str, waiter: Waiter) -> GroupDecision:
-        return self._listing.delete(group_id, waiter)
-
     # Life of the shard
 
     def replay(self, offset: int, producer_id: ProducerId, record: CoordinatorRecord) -> None:
@@ -247,7 +192,7 @@ class GroupMachine:
         if isinstance(record, OffsetCommitRecord):
             self._replay_offset(offset, producer_id, record)
         elif isinstance(record, GroupKindRecord):
-            # A record of a kind that no machine here knows is left alone, as it is in the log.
+            # A record of an unknown kind is not replayed and stays in the log.
             name = type(record.key).__name__
             if name.startswith("StreamsGroup"):
                 self._streams_replay.replay(record)
@@ -268,29 +213,29 @@ class GroupMachine:
         for group in self._classic_groups():
             for member in group.members.values():
                 self._rebalance.touch(group, member)
-            if len(group.members) > self._shelf.settings.group_max_size:
+            if len(group.members) > self._context.settings.group_max_size:
                 self._rebalance.prepare(group, draft, "the loaded group is over capacity")
         if self._has(GroupKind.CONSUMER):
-            self._consumer.on_loaded()
+            self.consumer.on_loaded()
         if self._has(GroupKind.STREAMS):
-            self._streams.on_loaded()
+            self.streams.on_loaded()
         if self._has(GroupKind.SHARE):
             self.share.on_loaded()
         self._expiry.on_loaded()
         return draft.decide()
 
     def on_metadata(self, delta: MetadataDelta, image: MetadataImage, version: int) -> None:
-        """Also while the shard is loading: the image is what decisions are made against."""
-        self._shelf.on_metadata(delta, image, version)
+        """Also while the shard is loading: decisions read the newest image."""
+        self._context.on_metadata(delta, image, version)
         if self._has(GroupKind.CONSUMER):
-            self._consumer.on_metadata(delta)
+            self.consumer.on_metadata(delta)
         if self._has(GroupKind.STREAMS):
-            self._streams.on_metadata(delta)
+            self.streams.on_metadata(delta)
         if self._has(GroupKind.SHARE):
             self.share.on_metadata(delta)
 
     def on_unloaded(self) -> GroupDecision:
-        """Another broker leads now: whoever waits here must look for it."""
+        """A different broker leads now: waiting clients must look for the new coordinator."""
         draft = Draft()
         error = KafkaError(ErrorCode.NOT_COORDINATOR)
         for group in self._classic_groups():
@@ -303,28 +248,28 @@ class GroupMachine:
         return draft.decide()
 
     def _classic_groups(self) -> list[ClassicGroup]:
-        return [group for group in self._shelf.groups.values() if isinstance(group, ClassicGroup)]
+        return [group for group in self._context.groups.values() if isinstance(group, ClassicGroup)]
 
     def _replay_group(self, record: GroupMetadataRecord) -> None:
-        group = self._shelf.classic(record.group_id)
+        group = self._context.classic(record.group_id)
         value = record.value
         if value is None:
             if group is not None:
-                del self._shelf.groups[record.group_id]
+                del self._context.groups[record.group_id]
         elif self._live and group is not None and describes(group, value):
-            # This very group decided the record: it keeps those who wait in it.
+            # This group itself decided the record: the group keeps its parked requests.
             if group.members:
                 group.become_stable({member.member_id: bytes(member.assignment) for member in value.members})
         else:
-            self._shelf.groups[record.group_id] = group_from_record(record.group_id, value)
+            self._context.groups[record.group_id] = group_from_record(record.group_id, value)
 
     def _replay_offset(self, offset: int, producer_id: ProducerId, record: OffsetCommitRecord) -> None:
         target = TopicPartition(record.topic, record.partition)
         if record.value is None:
             self._store.remove(record.group_id, target)
             return
-        if record.group_id not in self._shelf.groups:
+        if record.group_id not in self._context.groups:
             # A consumer that only stores its offsets here: a simple group, with no record of its own.
             simple = ClassicGroup(record.group_id, GroupState.EMPTY, record.value.commit_timestamp)
-            self._shelf.groups[record.group_id] = simple
+            self._context.groups[record.group_id] = simple
         self._store.put(record.group_id, target, CommittedOffset.from_record(offset, record.value), producer_id)

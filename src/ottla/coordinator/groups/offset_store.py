@@ -1,7 +1,7 @@
-"""The committed offsets of a shard, and those of open transactions that are not committed yet.
+"""The committed offsets of a shard, and the pending offsets of open transactions.
 
-Changed by replay only. Of two commits for one partition the later *record* wins, also when a transaction that wrote
-first commits last (the record's own offset decides, so that compaction does not change the outcome).
+Only replay changes the store. Of two commits for one partition the later *record* wins, even when a transaction that
+wrote first commits last. The record's own offset decides, so that compaction does not change the outcome.
 """
 
 from __future__ import annotations

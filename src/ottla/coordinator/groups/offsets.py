@@ -6,12 +6,12 @@ to that. Nothing here changes an offset; the records do, when they are replayed.
 
 from __future__ import annotations
 
-from ottla.coordinator.decisions import Draft, GroupDecision, Waiter
+from ottla.coordinator.decisions import Draft, GroupDecision, Waiter, answered
 from ottla.coordinator.groups.classic.group import ClassicGroup
 from ottla.coordinator.groups.classic.rebalance import Rebalance
 from ottla.coordinator.groups.group import Group, PartitionCheck
 from ottla.coordinator.groups.offset_store import CommittedOffset, OffsetStore, TopicOffsets
-from ottla.coordinator.groups.shelf import Shelf
+from ottla.coordinator.groups.shard_context import ShardContext
 from ottla.coordinator.records import OffsetCommitRecord, offset_commit_value
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import ZERO_UUID, Uuid, time_after
@@ -43,9 +43,9 @@ _DEFAULT_RETENTION_MS = -1
 _GROUP_ID_NOT_FOUND_FROM = 9
 
 
-class Offsets:
-    def __init__(self, shelf: Shelf, rebalance: Rebalance, store: OffsetStore) -> None:
-        self._shelf = shelf
+class OffsetRequests:
+    def __init__(self, context: ShardContext, rebalance: Rebalance, store: OffsetStore) -> None:
+        self._context = context
         self._rebalance = rebalance
         self._store = store
 
@@ -73,11 +73,11 @@ class Offsets:
         draft: Draft,
     ) -> ErrorCode:
         metadata = partition.committed_metadata
-        if metadata is not None and utf16_length(metadata) > self._shelf.settings.offset_metadata_max_bytes:
+        if metadata is not None and utf16_length(metadata) > self._context.settings.offset_metadata_max_bytes:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
         if check is not None:
             check(topic.name, topic.topic_id, partition.partition_index)
-        now_ms = self._shelf.clock.time_ms()
+        now_ms = self._context.clock.time_ms()
         retention_ms = request.retention_time_ms
         expire_ms = -1 if retention_ms == _DEFAULT_RETENTION_MS else time_after(now_ms, retention_ms)
         value = offset_commit_value(
@@ -87,7 +87,7 @@ class Offsets:
         return ErrorCode.NONE
 
     def _validate_commit(self, version: int, request: OffsetCommitRequest) -> PartitionCheck | None:
-        group = self._shelf.groups.get(request.group_id)
+        group = self._context.groups.get(request.group_id)
         epoch = request.generation_id_or_member_epoch
         if group is None:
             # A consumer without group management, or an administrator: replaying its commit makes a simple group.
@@ -104,8 +104,8 @@ class Offsets:
     # Fetch
 
     def fetch(self, request: OffsetFetchRequestGroup, waiter: Waiter, *, require_stable: bool) -> GroupDecision:
-        """`topics` of None asks for all; a group that nobody knows has no offsets, which is not an error."""
-        group = self._shelf.groups.get(request.group_id)
+        """`topics` of None asks for all topics. A group that does not exist has no offsets, which is not an error."""
+        group = self._context.groups.get(request.group_id)
         if group is not None:
             group.validate_offset_fetch(request.member_id, request.member_epoch)
         topics = self._store.topics(request.group_id)
@@ -116,9 +116,7 @@ class Offsets:
                 self._fetch_topic(request.group_id, topics, topic, require_stable=require_stable)
                 for topic in request.topics
             ]
-        draft = Draft()
-        draft.answer(waiter, OffsetFetchResponseGroup(request.group_id, answers))
-        return draft.decide()
+        return answered(waiter, OffsetFetchResponseGroup(request.group_id, answers))
 
     def _fetch_all(
         self, group_id: str, topics: TopicOffsets, *, require_stable: bool
@@ -139,19 +137,20 @@ class Offsets:
         self, group_id: str, topics: TopicOffsets, topic: OffsetFetchRequestTopics, *, require_stable: bool
     ) -> OffsetFetchResponseTopics:
         offsets = topics.get(topic.name, {})
-        wanted = self._topic_id(topic.name) if topic.topic_id == ZERO_UUID else topic.topic_id
+        topic_id = self._topic_id(topic.name) if topic.topic_id == ZERO_UUID else topic.topic_id
         partitions = []
         for index in topic.partition_indexes:
             offset = offsets.get(index)
-            if offset is not None and _other_topic(offset.topic_id, wanted):
+            if offset is not None and _other_topic(offset.topic_id, topic_id):
                 offset = None
             unstable = require_stable and self._store.is_pending(group_id, topic.name, index)
             partitions.append(self._fetched(index, offset, unstable=unstable))
         return OffsetFetchResponseTopics(topic.name, topic.topic_id, partitions)
 
     def _topic_id(self, name: str) -> Uuid:
-        """Of the topic that has the name now: its tombstones may not be in the log when it is made again."""
-        topic = self._shelf.image.topics_by_name.get(name)
+        """The id of the topic that has the name now: after a topic was created again, the log may lack tombstones of
+        the old topic."""
+        topic = self._context.image.topics_by_name.get(name)
         return ZERO_UUID if topic is None else topic.id
 
     @staticmethod
@@ -165,7 +164,7 @@ class Offsets:
     # Delete
 
     def delete(self, request: OffsetDeleteRequest, waiter: Waiter) -> GroupDecision:
-        group = self._shelf.group(request.group_id)
+        group = self._context.group(request.group_id)
         group.validate_offset_delete()
         draft = Draft()
         topics = [self._delete_topic(group, topic, draft) for topic in request.topics]
@@ -188,9 +187,9 @@ class Offsets:
         return committed is not None or self._store.is_pending(group_id, topic, partition)
 
 
-def _other_topic(committed: Uuid, asked: Uuid) -> bool:
+def _other_topic(committed: Uuid, requested: Uuid) -> bool:
     """The offset belongs to a deleted topic of the same name."""
-    return ZERO_UUID not in (committed, asked) and committed != asked
+    return ZERO_UUID not in (committed, requested) and committed != requested
 
 
 def utf16_length(text: str) -> int:

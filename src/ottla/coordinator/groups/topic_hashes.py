@@ -1,6 +1,6 @@
-"""One number for the topics that a group reads: it changes when one of them appears, goes, grows or moves racks.
+"""One hash for the topics of a group: it changes when a topic appears, disappears, grows or moves racks.
 
-Kept in the group's record, so that a coordinator that takes over sees at once whether it missed a change (KIP-1101).
+The group's record stores the hash, so that a new coordinator notices a change that it missed (KIP-1101).
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ class TopicHashes:
     """Hashes of topics, remembered until the topic changes. Bounded by the topics that groups read."""
 
     def __init__(self) -> None:
-        self._known: dict[Uuid, int] = {}
+        self._hashes: dict[Uuid, int] = {}
 
     def forget(self, topic_ids: Iterable[Uuid]) -> None:
         for topic_id in topic_ids:
-            self._known.pop(topic_id, None)
+            self._hashes.pop(topic_id, None)
 
     def clear(self) -> None:
-        self._known.clear()
+        self._hashes.clear()
 
     def group_hash(self, topics: Iterable[str], image: MetadataImage) -> int:
-        found = [topic for name in sorted(topics) if (topic := image.topics_by_name.get(name)) is not None]
-        if not found:
+        images = [topic for name in sorted(topics) if (topic := image.topics_by_name.get(name)) is not None]
+        if not images:
             return 0
-        return _signed(xxh3_64(b"".join(pack("<Q", self._topic_hash(topic, image)) for topic in found)))
+        return _signed(xxh3_64(b"".join(pack("<Q", self._topic_hash(topic, image)) for topic in images)))
 
     def _topic_hash(self, topic: TopicImage, image: MetadataImage) -> int:
-        known = self._known.get(topic.id)
-        if known is None:
-            known = self._known[topic.id] = xxh3_64(_described(topic, image))
-        return known
+        topic_hash = self._hashes.get(topic.id)
+        if topic_hash is None:
+            topic_hash = self._hashes[topic.id] = xxh3_64(_described(topic, image))
+        return topic_hash
 
 
 def _described(topic: TopicImage, image: MetadataImage) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ottla.coordinator.decisions import Draft, GroupDecision, Waiter
 from ottla.coordinator.groups.group import PartitionCheck
 from ottla.coordinator.groups.offsets import utf16_length
-from ottla.coordinator.groups.shelf import Shelf
+from ottla.coordinator.groups.shard_context import ShardContext
 from ottla.coordinator.records import OffsetCommitRecord, offset_commit_value
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Uuid
@@ -28,8 +28,8 @@ _NO_EXPIRY = -1
 
 
 class TransactionalOffsets:
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+    def __init__(self, context: ShardContext) -> None:
+        self._context = context
 
     def commit(
         self, version: int, request: TxnOffsetCommitRequest, topic_ids: dict[str, Uuid], waiter: Waiter
@@ -48,7 +48,7 @@ class TransactionalOffsets:
         return draft.decide()
 
     def _validate(self, version: int, request: TxnOffsetCommitRequest) -> PartitionCheck | None:
-        group = self._shelf.groups.get(request.group_id)
+        group = self._context.groups.get(request.group_id)
         if group is None:
             if request.generation_id < 0:
                 return None
@@ -74,10 +74,10 @@ class TransactionalOffsets:
         draft: Draft,
     ) -> ErrorCode:
         metadata = partition.committed_metadata
-        if metadata is not None and utf16_length(metadata) > self._shelf.settings.offset_metadata_max_bytes:
+        if metadata is not None and utf16_length(metadata) > self._context.settings.offset_metadata_max_bytes:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
         topic_id = topic_ids[topic.name]
-        if topic_id not in self._shelf.image.topics_by_id:
+        if topic_id not in self._context.image.topics_by_id:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # deleted while the transaction was verified
         if check is not None:
             try:
@@ -88,7 +88,7 @@ class TransactionalOffsets:
             partition.committed_offset,
             partition.committed_leader_epoch,
             metadata,
-            self._shelf.clock.time_ms(),
+            self._context.clock.time_ms(),
             _NO_EXPIRY,
             topic_id,
         )

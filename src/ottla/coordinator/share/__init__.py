@@ -1,4 +1,4 @@
-"""Share groups' delivery state (KIP-932): the coordinator that keeps it in `__share_group_state`, and the state itself.
+"""Share groups' delivery state (KIP-932): the coordinator that stores it in `__share_group_state`, and the state.
 
-`records` to `coordinator` are the topic's side; `in_flight` is what a partition's leader has in memory.
+`records` to `coordinator` serve the topic; `in_flight` is the state in the memory of a partition's leader.
 """

@@ -1,7 +1,7 @@
-"""State batches: ranges of offsets with one delivery state and count, and how newer ones are laid over older ones.
+"""State batches: ranges of offsets with one delivery state and count, and how newer batches overlay older batches.
 
-Where two overlap the one with the higher delivery count counts, and of two with the same count the one with the higher
-state, for a delivery only ever goes on: available, acknowledged, archived. Neighbours that say the same become one.
+Where two batches overlap, the higher delivery count wins, and with equal counts the higher state. A delivery only moves
+forward: available, acknowledged, archived. Neighbours with equal state and count become one batch.
 """
 
 from __future__ import annotations
@@ -27,37 +27,37 @@ class StateBatch(NamedTuple):
 
 
 def combine(older: Iterable[StateBatch], newer: Iterable[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
-    """What both say of the offsets from `start_offset` on, in order and without overlaps."""
+    """Both sets of batches from `start_offset` on, in order and without overlaps."""
     heap = [
         batch._replace(first_offset=max(batch.first_offset, start_offset))
         for batch in (*older, *newer)
         if batch.last_offset >= start_offset
     ]
     heapify(heap)
-    found: list[StateBatch] = []
+    combined: list[StateBatch] = []
     while heap:
         batch = heappop(heap)
-        if not found:
-            found.append(batch)
+        if not combined:
+            combined.append(batch)
             continue
-        last = found[-1]
+        last = combined[-1]
         if last.standing == batch.standing and batch.first_offset <= last.last_offset + 1:
-            found[-1] = last._replace(last_offset=max(last.last_offset, batch.last_offset))
+            combined[-1] = last._replace(last_offset=max(last.last_offset, batch.last_offset))
         elif batch.first_offset > last.last_offset:
-            found.append(batch)
+            combined.append(batch)
         else:
-            _overlay(found, heap, batch)
-    return tuple(found)
+            _overlay(combined, heap, batch)
+    return tuple(combined)
 
 
-def _overlay(found: list[StateBatch], heap: list[StateBatch], batch: StateBatch) -> None:
-    """`batch` begins within the last one found and says something else: cut whichever counts less."""
-    last = found[-1]
+def _overlay(combined: list[StateBatch], heap: list[StateBatch], batch: StateBatch) -> None:
+    """`batch` begins within the last combined batch and differs from it: cut the batch with the lower standing."""
+    last = combined[-1]
     if batch.standing < last.standing:
         if batch.last_offset > last.last_offset:
             heappush(heap, batch._replace(first_offset=last.last_offset + 1))
         return
-    found.pop()
+    combined.pop()
     if batch.first_offset > last.first_offset:
         heappush(heap, last._replace(last_offset=batch.first_offset - 1))
     if last.last_offset > batch.last_offset:

@@ -74,7 +74,7 @@ class ShareCoordinator:
             self._prune_timer.cancel()
         self.shards.close()
 
-    # What is older than all last snapshots is deleted: the topic is not compacted.
+    # Records older than all last snapshots are deleted: the topic is not compacted.
 
     def _schedule_prune(self) -> None:
         interval_ms = self.settings.share_coordinator_state_topic_prune_interval_ms
@@ -85,7 +85,8 @@ class ShareCoordinator:
         for shard in self.shards:
             first, partition = shard.machine.first_needed_offset, shard.partition
             if first is not None and first > partition.log.log_start_offset:
-                # A snapshot takes the place of what is before it when it is committed: another leader may lack it.
+                # A snapshot replaces older records once the snapshot is committed: before that, a new leader may lack
+                # the snapshot.
                 partition.when_high_watermark(partition.log.log_end_offset, partial(_delete_before, partition, first))
 
 

@@ -1,8 +1,8 @@
-"""A share-partition in its leader's memory: which records are with whom, how often they were delivered, what is done.
+"""A share-partition in its leader's memory: which member has which records, how often they were delivered.
 
-No I/O. A record is acquired by one member at a time; an acknowledgement makes a `Change` that counts once it is written
-down (`commit`) and is undone when it could not be (`roll_back`). The start offset only moves forward, over records that
-nobody will get any more. What was delivered `delivery_count_limit` times and comes back is archived.
+No I/O. One member at a time acquires a record. An acknowledgement makes a `StateChange`, which counts once it is
+written (`commit`); a failed write undoes the change (`roll_back`). The start offset only moves forward, over records
+that no member will get any more. A record that comes back after `delivery_count_limit` deliveries is archived.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _LEAST_THROTTLE_COUNT = 2
 _LONE_LAST_DELIVERY_FROM = 3
 
 
-class Limits(NamedTuple):
-    """What the group's settings say now."""
+class InFlightLimits(NamedTuple):
+    """The current settings of the group."""
 
     delivery_count_limit: int
     max_record_locks: int
     renew_enabled: bool = True
 
 
-class Span(NamedTuple):
+class OffsetSpan(NamedTuple):
     """The offsets of one record batch."""
 
     first: int
@@ -53,11 +53,11 @@ class Acknowledgement(NamedTuple):
     first_offset: int
     last_offset: int
     types: Sequence[int]
-    """One for all, or one for each offset."""
+    """One type for all offsets, or one type for each offset."""
 
 
-class Wish(NamedTuple):
-    """What a fetch of a member would take."""
+class AcquireRequest(NamedTuple):
+    """The limits of a member's fetch."""
 
     member_id: str
     max_records: int
@@ -67,20 +67,20 @@ class Wish(NamedTuple):
     deadline_ms: float
 
 
-class Change:
-    """What has to be written down."""
+class StateChange:
+    """The state batches to write."""
 
     __slots__ = ("batches", "ranges")
 
     def __init__(self) -> None:
         self.batches: list[StateBatch] = []
-        self.ranges: list[Span] = []
+        self.ranges: list[OffsetSpan] = []
 
     def __bool__(self) -> bool:
         return bool(self.batches)
 
     def add(self, run: Run) -> None:
-        self.ranges.append(Span(run.first, run.last))
+        self.ranges.append(OffsetSpan(run.first, run.last))
         self.batches.append(StateBatch(run.first, run.last, run.delivery_count, run.state))
 
 
@@ -93,8 +93,8 @@ class InFlight:
             first = max(batch.first_offset, self.next_offset)
             if first <= batch.last_offset:
                 # A batch in a state that we do not know is delivered again: better twice than never.
-                known = batch.delivery_state in RecordState.__members__.values()
-                state = RecordState(batch.delivery_state) if known else RecordState.AVAILABLE
+                is_valid = batch.delivery_state in RecordState.__members__.values()
+                state = RecordState(batch.delivery_state) if is_valid else RecordState.AVAILABLE
                 if state is RecordState.ACQUIRED:
                     state = RecordState.AVAILABLE
                 self._runs.append(Run(first, batch.last_offset, state, batch.delivery_count))
@@ -104,7 +104,7 @@ class InFlight:
 
     @property
     def next_offset(self) -> int:
-        """Where records begin that nobody has got yet."""
+        """The first offset that no member has got yet."""
         return self._runs.last_offset + 1 if self._runs else self.start_offset
 
     @property
@@ -126,7 +126,7 @@ class InFlight:
         """When the first lock ends."""
         return min((run.deadline_ms for run in self._runs.all if _is_locked(run)), default=None)
 
-    def can_acquire(self, limits: Limits) -> bool:
+    def can_acquire(self, limits: InFlightLimits) -> bool:
         return self.in_flight < limits.max_record_locks or self.next_fetch_offset < self.next_offset
 
     @property
@@ -136,30 +136,35 @@ class InFlight:
     # Giving out
 
     def acquire(
-        self, wish: Wish, spans: Sequence[Span], fetch_offset: int, limits: Limits, skip: Iterable[Span] = ()
+        self,
+        request: AcquireRequest,
+        spans: Sequence[OffsetSpan],
+        fetch_offset: int,
+        limits: InFlightLimits,
+        skip: Iterable[OffsetSpan] = (),
     ) -> list[Acquired]:
-        """Give the member what is free of the record batches read at `fetch_offset`; `skip` are aborted ones."""
-        if not spans or spans[-1].last < self.start_offset or wish.max_records <= 0:
+        """Acquire the free records of the record batches read at `fetch_offset`; `skip` are aborted batches."""
+        if not spans or spans[-1].last < self.start_offset or request.max_records <= 0:
             return []
         self._archive_free(fetch_offset, spans[0].first - 1)
         last = spans[-1].last
-        budget = min(wish.max_records, limits.max_record_locks - self.in_flight)
+        budget = min(request.max_records, limits.max_record_locks - self.in_flight)
         if budget <= 0:
-            # No room for more, but what came back may go out again.
+            # No room for new records, but released records may be delivered again.
             last = min(last, self.next_offset - 1)
-            budget = min(wish.max_records, last - fetch_offset + 1)
+            budget = min(request.max_records, last - fetch_offset + 1)
             if budget <= 0:
                 return []
         before = self.next_offset
-        taken, go_on = self._take_again(wish, spans, last, budget, limits)
-        left = budget - sum(span.last - span.first + 1 for span in taken)
-        if go_on and left > 0 and last >= before:
-            taken += self._take_new(wish, spans, max(before, spans[0].first), last, left)
+        acquired, go_on = self._take_again(request, spans, last, budget, limits)
+        remaining = budget - sum(span.last - span.first + 1 for span in acquired)
+        if go_on and remaining > 0 and last >= before:
+            acquired += self._take_new(request, spans, max(before, spans[0].first), last, remaining)
         for span in skip:
-            self._archive_taken(span, taken)
+            self._archive_taken(span, acquired)
         answer = [
             Acquired(run.first, run.last, run.delivery_count)
-            for span in taken
+            for span in acquired
             for run in self._runs.touching(*span)
             if run.state is RecordState.ACQUIRED
         ]
@@ -167,12 +172,19 @@ class InFlight:
         return answer
 
     def _take_again(
-        self, wish: Wish, spans: Sequence[Span], last: int, budget: int, limits: Limits
-    ) -> tuple[list[Span], bool]:
-        """What was released. Records that were delivered often come in small helpings, the last time alone: one that
-        brings its consumers down shall not take many others with it.
+        self,
+        request: AcquireRequest,
+        spans: Sequence[OffsetSpan],
+        last: int,
+        budget: int,
+        limits: InFlightLimits,
+    ) -> tuple[list[OffsetSpan], bool]:
+        """Acquire released records.
+
+        Often delivered records come in small portions, at the last delivery alone. A record that crashes its consumers
+        then does not use up the deliveries of many others.
         """
-        taken: list[Span] = []
+        acquired: list[OffsetSpan] = []
         count = 0
         throttle_count = max(_LEAST_THROTTLE_COUNT, -(-limits.delivery_count_limit // 2))
         for run in self._runs.touching(spans[0].first, last):
@@ -182,50 +194,56 @@ class InFlight:
                 continue
             first, end = max(run.first, spans[0].first), min(run.last, last)
             throttled = run.delivery_count >= throttle_count
-            if throttled and taken:
-                return taken, False
+            if throttled and acquired:
+                return acquired, False
             if throttled:
                 helping = max(1, len(run) >> (run.delivery_count - throttle_count + 1))
                 last_chance = run.delivery_count == limits.delivery_count_limit - 1
                 if last_chance and limits.delivery_count_limit >= _LONE_LAST_DELIVERY_FROM:
                     helping = 1
                 end = min(end, first + helping - 1)
-            if wish.exactly:
+            if request.exactly:
                 end = min(end, first + budget - count - 1)
             for piece in self._runs.within(first, end):
-                piece.state, piece.member_id, piece.deadline_ms = RecordState.ACQUIRED, wish.member_id, wish.deadline_ms
+                piece.state, piece.member_id, piece.deadline_ms = (
+                    RecordState.ACQUIRED,
+                    request.member_id,
+                    request.deadline_ms,
+                )
                 piece.delivery_count += 1
-            taken.append(Span(first, end))
+            acquired.append(OffsetSpan(first, end))
             count += end - first + 1
             if throttled:
-                return taken, False
-        return taken, True
+                return acquired, False
+        return acquired, True
 
-    def _take_new(self, wish: Wish, spans: Sequence[Span], first: int, last: int, budget: int) -> list[Span]:
+    def _take_new(
+        self, request: AcquireRequest, spans: Sequence[OffsetSpan], first: int, last: int, budget: int
+    ) -> list[OffsetSpan]:
         if not self._runs:
             self.start_offset = first
         self._fill(first, RecordState.ARCHIVED)
         if budget < last - first + 1:
             last = first + budget - 1
-            if not wish.exactly:
+            if not request.exactly:
                 last = next(span.last for span in spans if span.last >= last)
-        taken = []
+        acquired = []
         begin = first
-        if not wish.exactly and last - first + 1 > wish.batch_size:
+        if not request.exactly and last - first + 1 > request.batch_size:
             for span in spans:
                 if span.first > last:
                     break
-                if span.first - begin >= wish.batch_size:
-                    taken.append(Span(begin, span.first - 1))
+                if span.first - begin >= request.batch_size:
+                    acquired.append(OffsetSpan(begin, span.first - 1))
                     begin = span.first
-        taken.append(Span(begin, last))
-        for span in taken:
-            self._runs.append(Run(*span, RecordState.ACQUIRED, 1, wish.member_id, wish.deadline_ms))
-        return taken
+        acquired.append(OffsetSpan(begin, last))
+        for span in acquired:
+            self._runs.append(Run(*span, RecordState.ACQUIRED, 1, request.member_id, request.deadline_ms))
+        return acquired
 
-    def _archive_taken(self, span: Span, taken: list[Span]) -> None:
-        for each in taken:
-            first, last = max(span.first, each.first), min(span.last, each.last)
+    def _archive_taken(self, span: OffsetSpan, taken: list[OffsetSpan]) -> None:
+        for acquired in taken:
+            first, last = max(span.first, acquired.first), min(span.last, acquired.last)
             if first <= last:
                 for run in self._runs.within(first, last):
                     if run.state is RecordState.ACQUIRED:
@@ -241,19 +259,23 @@ class InFlight:
     # Taking back
 
     def acknowledge(
-        self, member_id: str, acknowledgements: Sequence[Acknowledgement], limits: Limits, renewed_until_ms: float
-    ) -> Change:
+        self,
+        member_id: str,
+        acknowledgements: Sequence[Acknowledgement],
+        limits: InFlightLimits,
+        renewed_until_ms: float,
+    ) -> StateChange:
         """All of them or, with a KafkaError, none."""
         steps: list[tuple[int, int, int]] = []
-        for each in acknowledgements:
-            if each.last_offset >= self.start_offset:
-                self._check_known(each)
-                for first, last, kind in _steps(each, self.start_offset):
+        for acknowledgement in acknowledgements:
+            if acknowledgement.last_offset >= self.start_offset:
+                self._check_tracked(acknowledgement)
+                for first, last, kind in _steps(acknowledgement, self.start_offset):
                     if steps and first <= steps[-1][1]:
                         raise KafkaError(ErrorCode.INVALID_RECORD_STATE, _NOT_ACQUIRED)
                     self._check_acquired(member_id, first, last, kind, limits)
                     steps.append((first, last, kind))
-        change = Change()
+        change = StateChange()
         for first, last, kind in steps:
             for run in self._runs.within(first, last):
                 if kind == RENEW:
@@ -262,24 +284,24 @@ class InFlight:
                     self._begin(run, _STATE_AFTER[kind], change, limits)
         return change
 
-    def release(self, member_id: str, limits: Limits) -> Change:
-        """Everything that the member has: it is gone."""
-        change = Change()
+    def release(self, member_id: str, limits: InFlightLimits) -> StateChange:
+        """Release all records of the member, which is gone."""
+        change = StateChange()
         for run in self._runs.all:
             if run.member_id == member_id and _is_locked(run):
                 self._begin(run, RecordState.AVAILABLE, change, limits)
         return change
 
-    def expire(self, now_ms: float, limits: Limits) -> Change:
-        """What is locked for too long is free again, at once; writing it down is for later leaders."""
-        change = Change()
+    def expire(self, now_ms: float, limits: InFlightLimits) -> StateChange:
+        """Free the records whose lock has ended, at once; the write is for later leaders."""
+        change = StateChange()
         for run in self._runs.all:
             if _is_locked(run) and run.deadline_ms <= now_ms:
                 run.state, run.member_id = _returned(run, limits), None
                 change.add(run)
         return change
 
-    def commit(self, change: Change) -> None:
+    def commit(self, change: StateChange) -> None:
         """The change is written down."""
         for run in self._changed(change):
             run.change = None
@@ -287,8 +309,8 @@ class InFlight:
         self._advance()
         self._runs.join_neighbours()
 
-    def roll_back(self, change: Change) -> None:
-        """It could not be: whoever had the records has them still, until the lock ends."""
+    def roll_back(self, change: StateChange) -> None:
+        """The write failed: the member keeps the records until the lock ends."""
         for run in self._changed(change):
             run.state, run.member_id = RecordState.ACQUIRED, run.owner_before
             run.change = None
@@ -301,25 +323,27 @@ class InFlight:
             self.start_offset = offset
             self._advance()
 
-    def _begin(self, run: Run, state: RecordState, change: Change, limits: Limits) -> None:
+    def _begin(self, run: Run, state: RecordState, change: StateChange, limits: InFlightLimits) -> None:
         run.change = change
         run.owner_before = run.member_id
         run.state = _returned(run, limits) if state is RecordState.AVAILABLE else state
         run.member_id = None
         change.add(run)
 
-    def _changed(self, change: Change) -> list[Run]:
+    def _changed(self, change: StateChange) -> list[Run]:
         return [run for span in change.ranges for run in self._runs.touching(*span) if run.change is change]
 
-    def _check_known(self, each: Acknowledgement) -> None:
-        if not self._runs or (each.first_offset < self.start_offset and each.last_offset < self.start_offset):
+    def _check_tracked(self, acknowledgement: Acknowledgement) -> None:
+        if not self._runs or (
+            acknowledgement.first_offset < self.start_offset and acknowledgement.last_offset < self.start_offset
+        ):
             raise KafkaError(ErrorCode.INVALID_RECORD_STATE, BATCH_NOT_FOUND)
-        for offset, which in ((each.first_offset, "first"), (each.last_offset, "last")):
+        for offset, which in ((acknowledgement.first_offset, "first"), (acknowledgement.last_offset, "last")):
             if offset >= self.next_offset:
                 message = f"Batch record not found. The {which} offset in request is past acquired records."
                 raise KafkaError(ErrorCode.INVALID_REQUEST, message)
 
-    def _check_acquired(self, member_id: str, first: int, last: int, kind: int, limits: Limits) -> None:
+    def _check_acquired(self, member_id: str, first: int, last: int, kind: int, limits: InFlightLimits) -> None:
         for run in self._runs.touching(first, last):
             if run.change is not None:
                 message = _ONGOING
@@ -350,18 +374,18 @@ def _is_locked(run: Run) -> bool:
     return run.state is RecordState.ACQUIRED and run.change is None
 
 
-def _returned(run: Run, limits: Limits) -> RecordState:
+def _returned(run: Run, limits: InFlightLimits) -> RecordState:
     return RecordState.ARCHIVED if run.delivery_count >= limits.delivery_count_limit else RecordState.AVAILABLE
 
 
-def _steps(each: Acknowledgement, start_offset: int) -> Iterable[tuple[int, int, int]]:
+def _steps(acknowledgement: Acknowledgement, start_offset: int) -> Iterable[tuple[int, int, int]]:
     """Ranges of one kind of acknowledgement, from the start offset on."""
-    if len(each.types) == 1:
-        yield max(each.first_offset, start_offset), each.last_offset, each.types[0]
+    if len(acknowledgement.types) == 1:
+        yield max(acknowledgement.first_offset, start_offset), acknowledgement.last_offset, acknowledgement.types[0]
         return
-    begin = max(each.first_offset, start_offset)
-    for offset in range(begin + 1, each.last_offset + 2):
-        kind = each.types[begin - each.first_offset]
-        if offset > each.last_offset or each.types[offset - each.first_offset] != kind:
+    begin = max(acknowledgement.first_offset, start_offset)
+    for offset in range(begin + 1, acknowledgement.last_offset + 2):
+        kind = acknowledgement.types[begin - acknowledgement.first_offset]
+        if offset > acknowledgement.last_offset or acknowledgement.types[offset - acknowledgement.first_offset] != kind:
             yield begin, offset - 1, kind
             begin = offset

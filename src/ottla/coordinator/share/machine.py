@@ -1,8 +1,8 @@
 """The share machine: the share-partitions of one partition of `__share_group_state`.
 
-Requests decide; only `replay` changes what is known. The state epoch tells an old group's state from the one that
-took its id, the leader epoch an old leader of the topic's partition from the new: whoever comes with a smaller one is
-refused. One share-partition at a time: a request for several is several events.
+Requests decide; only `replay` changes the state. A smaller state epoch belongs to an older group with the same id, and
+a smaller leader epoch to an older leader of the topic's partition: both are refused. A request for several
+share-partitions is an event for each of them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeAlias
 
-from ottla.coordinator.decisions import Answer, Waiter
+from ottla.coordinator.decisions import CoordinatorAnswer, Waiter
 from ottla.coordinator.runtime import AnyDecision
 from ottla.coordinator.share.batches import UNKNOWN_START_OFFSET, StateBatch, combine
 from ottla.coordinator.share.records import SharePartitionKey, ShareRecord, SnapshotRecord, UpdateRecord
@@ -27,7 +27,7 @@ from ottla.protocol.generated import read_share_group_state_response as read_res
 from ottla.protocol.generated import read_share_group_state_summary_response as summary_response
 from ottla.protocol.generated import write_share_group_state_request as write_request
 
-ShareDecision: TypeAlias = Decision[ShareRecord, list[Answer]]
+ShareDecision: TypeAlias = Decision[ShareRecord, list[CoordinatorAnswer]]
 Deadlines: TypeAlias = KeyedTimers[Callable[[], AnyDecision]]
 
 _COLD_KEY = ("cold snapshots",)
@@ -41,7 +41,8 @@ class ShareStateMachine:
         self._deadlines = deadlines
         self.states: dict[SharePartitionKey, ShareState] = {}
         self.snapshot_offsets: dict[SharePartitionKey, int] = {}
-        """Where each one's last snapshot stands: nothing below the first of them is needed any more."""
+        """The offset of each share-partition's last snapshot: records below the smallest offset are not needed any
+        more."""
         self._image = MetadataImage()
 
     # Requests
@@ -49,16 +50,16 @@ class ShareStateMachine:
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int, waiter: Waiter) -> ShareDecision:
         """A new beginning, also for a share-partition that there is: its deliveries are forgotten."""
         self._check_place(key)
-        known = self.states.get(key)
-        if known is not None and NO_EPOCH != state_epoch < known.state_epoch:
+        state_before = self.states.get(key)
+        if state_before is not None and NO_EPOCH != state_epoch < state_before.state_epoch:
             raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
-        snapshot_epoch = 0 if known is None else known.snapshot_epoch + 1
+        snapshot_epoch = 0 if state_before is None else state_before.snapshot_epoch + 1
         state = initial_state(state_epoch, start_offset, snapshot_epoch, self._clock.time_ms())
-        return Decision([Answer(waiter, None)], [state.snapshot(key)])
+        return Decision([CoordinatorAnswer(waiter, None)], [state.snapshot(key)])
 
     def read(self, key: SharePartitionKey, leader_epoch: int, waiter: Waiter) -> ShareDecision:
-        """All of it, for a leader that begins; from now on older leaders are refused."""
-        state = self._known(key, leader_epoch, "Read")
+        """The whole state, for a new leader; from then on older leaders are refused."""
+        state = self._led_state(key, leader_epoch, "Read")
         self._check_topic(key)
         batches = [
             read_response.StateBatch(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count)
@@ -74,7 +75,7 @@ class ShareStateMachine:
         if leader_epoch not in (NO_EPOCH, state.leader_epoch):
             led = replace(state, leader_epoch=leader_epoch)
             records.append(self._change(key, led, state.start_offset, state.delivery_complete_count, ()))
-        return Decision([Answer(waiter, answer)], records)
+        return Decision([CoordinatorAnswer(waiter, answer)], records)
 
     def summary(self, key: SharePartitionKey, waiter: Waiter) -> ShareDecision:
         self._check_place(key)
@@ -95,10 +96,10 @@ class ShareStateMachine:
                 start_offset=state.start_offset,
                 delivery_complete_count=state.delivery_complete_count,
             )
-        return Decision([Answer(waiter, answer)], [])
+        return Decision([CoordinatorAnswer(waiter, answer)], [])
 
     def write(self, key: SharePartitionKey, data: write_request.PartitionData, waiter: Waiter) -> ShareDecision:
-        state = self._known(key, data.leader_epoch, "Write")
+        state = self._led_state(key, data.leader_epoch, "Write")
         if NO_EPOCH != data.state_epoch < state.state_epoch:
             raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
         self._check_topic(key)
@@ -106,15 +107,15 @@ class ShareStateMachine:
             StateBatch(b.first_offset, b.last_offset, b.delivery_count, b.delivery_state) for b in data.state_batches
         )
         record = self._change(key, state, data.start_offset, data.delivery_complete_count, batches)
-        return Decision([Answer(waiter, None)], [record])
+        return Decision([CoordinatorAnswer(waiter, None)], [record])
 
     def delete(self, key: SharePartitionKey, waiter: Waiter) -> ShareDecision:
         self._check_place(key)
         records: list[ShareRecord] = [SnapshotRecord(key, None)] if key in self.states else []
-        return Decision([Answer(waiter, None)], records)
+        return Decision([CoordinatorAnswer(waiter, None)], records)
 
     def schedule_forgetting(self) -> None:
-        """Topics are gone. By a deadline, because one whose records cannot be written comes again."""
+        """Topics were deleted. The deadline runs again while its records are refused."""
         self._deadlines.schedule(_FORGET_KEY, 0, self.forget_gone)
 
     def forget_gone(self) -> ShareDecision:
@@ -123,7 +124,7 @@ class ShareStateMachine:
         records: list[ShareRecord] = [SnapshotRecord(key, None) for key in self.states if key.topic_id not in topics]
         return Decision([], records, atomic=False)
 
-    def _known(self, key: SharePartitionKey, leader_epoch: int, operation: str) -> ShareState:
+    def _led_state(self, key: SharePartitionKey, leader_epoch: int, operation: str) -> ShareState:
         _check_partition(key)
         state = self.states.get(key)
         if state is None:
@@ -169,9 +170,9 @@ class ShareStateMachine:
 
     def replay(self, offset: int, _producer_id: ProducerId, record: ShareRecord) -> None:
         if isinstance(record, UpdateRecord):
-            known = self.states.get(record.key)
-            if known is not None:
-                self.states[record.key] = known.updated(record.value)
+            state = self.states.get(record.key)
+            if state is not None:
+                self.states[record.key] = state.updated(record.value)
         elif record.value is None:
             self.states.pop(record.key, None)
             self.snapshot_offsets.pop(record.key, None)
@@ -180,7 +181,7 @@ class ShareStateMachine:
             self.snapshot_offsets[record.key] = offset
 
     def replay_end_transaction(self, producer_id: ProducerId, *, committed: bool) -> None:
-        """Nobody writes transactions here."""
+        """This log has no transactions."""
 
     def on_loaded(self) -> ShareDecision:
         self._schedule_cold_snapshots()

@@ -1,7 +1,7 @@
 """The records of `__share_group_state`, as Kafka 4.3 writes them: a snapshot of a share-partition, and updates to it.
 
-A key is its record type (int16) and the generated key message; a value its version (int16) and the generated value.
-A snapshot without a value deletes the share-partition. A type that nobody here knows is skipped (`decode` gives None).
+A key is its record type (int16) and the generated key message; a value its version (int16) and the generated value. A
+snapshot without a value deletes the share-partition. A record of an unknown type is skipped (`decode` returns None).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class SharePartitionKey(NamedTuple):
     partition: int
 
     def __str__(self) -> str:
-        """As FindCoordinator names it; its hash chooses the partition of the state topic."""
+        """The key's text in FindCoordinator; its hash selects the partition of the state topic."""
         return f"{self.group_id}:{uuid_to_str(self.topic_id)}:{self.partition}"
 
 
@@ -57,7 +57,7 @@ def encode(record: ShareRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode(key: bytes, value: bytes | None) -> ShareRecord | None:
-    """The record, or None for one of another type; DecodeError when the bytes are not a record."""
+    """The record, or None for a record of a different type; raises DecodeError when the bytes are not a record."""
     if len(key) < 2:
         raise DecodeError("a coordinator record's key has at least two bytes")
     key_type = _INT16.unpack_from(key)[0]

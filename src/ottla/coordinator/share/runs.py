@@ -1,7 +1,7 @@
-"""Runs of offsets in one delivery state: the pieces that a share-partition's records in flight are kept in.
+"""Runs of offsets in one delivery state: the records in flight of a share-partition.
 
-Runs follow each other without gaps or overlaps. A run that is being written down (`change`) keeps what it was, for the
-write may fail.
+Runs follow each other without gaps or overlaps. A run with a pending write (`change`) stores its earlier state, because
+the write may fail.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class Run:
         self.state = state
         self.delivery_count = delivery_count
         self.member_id = member_id
-        """Who has it, while it is acquired."""
+        """The member that has the run, while it is acquired."""
         self.deadline_ms = deadline_ms
-        """When the lock of whoever has it ends, by the monotonic clock."""
+        """When the lock of the member ends, by the monotonic clock."""
         self.change: object | None = None
         self.owner_before: str | None = None
 
@@ -53,7 +53,7 @@ class Run:
 
     @property
     def is_settled(self) -> bool:
-        """Nobody will get it any more, and that is written down."""
+        """No member will get the run any more, and that is durable."""
         return self.state in TERMINAL and self.change is None
 
     @property
@@ -61,7 +61,7 @@ class Run:
         return self.state is RecordState.AVAILABLE and self.change is None
 
     def cut(self, offset: int) -> Run:
-        """Split off what begins at `offset`."""
+        """Split off the part that begins at `offset`."""
         rest = Run(offset, self.last, self.state, self.delivery_count, self.member_id, self.deadline_ms)
         rest.change, rest.owner_before = self.change, self.owner_before
         self.last = offset - 1

@@ -1,4 +1,4 @@
-"""What the share coordinator knows of one share-partition: a value, made of a snapshot and the updates behind it."""
+"""The state of one share-partition: a value, made of a snapshot and the updates behind it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class ShareState:
     def update(
         self, key: SharePartitionKey, start_offset: int, complete_count: int, batches: tuple[StateBatch, ...]
     ) -> UpdateRecord:
-        """Only what is new; the leader epoch stays what it is until somebody reads with a newer one."""
+        """Only the new batches; the leader epoch stays until a read with a newer leader epoch."""
         return UpdateRecord(
             key,
             ShareUpdateValue(

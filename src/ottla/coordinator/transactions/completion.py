@@ -1,8 +1,7 @@
-"""From prepared to complete: markers to every partition, again and again until all have one, then the last record.
+"""From prepared to complete: markers to every partition, again until all partitions have one, then the last record.
 
-Begins when the prepare record is committed, and again for every prepared transaction that is found on load. What is
-still missing is kept in memory only: after a restart all partitions get their marker again, which changes nothing for
-those that had it.
+Begins when the prepare record is committed, and for every prepared transaction after a load. Only memory has the
+missing markers. After a restart all partitions get their marker again, which changes nothing where a marker is already.
 """
 
 from __future__ import annotations
@@ -11,11 +10,11 @@ from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 from typing import Protocol
 
-from ottla.coordinator.decisions import Answer, Waiter
+from ottla.coordinator.decisions import CoordinatorAnswer, Waiter
 from ottla.coordinator.runtime import EndOfTransaction
 from ottla.coordinator.transactions.markers import MarkerChannel
 from ottla.coordinator.transactions.metadata import TransactionMetadata
-from ottla.coordinator.transactions.shelf import Shelf, TransactionDecision
+from ottla.coordinator.transactions.shard_context import TransactionDecision, TransactionShardContext
 from ottla.coordinator.transactions.states import TransactionState
 from ottla.env.logging import get_logger
 from ottla.model.decision import Decision
@@ -27,10 +26,10 @@ log = get_logger(__name__)
 TimedOperation = Callable[[], TransactionDecision]
 
 _FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
-"""Somebody else speaks for this id by now: there is nothing left to complete here."""
+"""A newer producer or coordinator owns this transactional id: there is nothing to complete here."""
 
 
-class OperationTimers(Protocol):
+class TransactionTimers(Protocol):
     def schedule(self, key: Hashable, delay_ms: float, operation: TimedOperation) -> None: ...
 
     def cancel(self, key: Hashable) -> None: ...
@@ -39,12 +38,12 @@ class OperationTimers(Protocol):
 class Completion:
     def __init__(
         self,
-        shelf: Shelf,
+        context: TransactionShardContext,
         channel: MarkerChannel,
-        timers: OperationTimers,
+        timers: TransactionTimers,
         submit: Callable[[TimedOperation], object],
     ) -> None:
-        self._shelf = shelf
+        self._context = context
         self._channel = channel
         self._timers = timers
         self._submit = submit
@@ -60,10 +59,10 @@ class Completion:
 
     def resume(self, transactional_id: str) -> TransactionDecision:
         """An event without records: the markers go out when everything so far is committed."""
-        return Decision([Answer(self.starter(transactional_id), None)])
+        return Decision([CoordinatorAnswer(self.starter(transactional_id), None)])
 
     def _on_committed(self, transactional_id: str, outcome: KafkaError | None) -> None:
-        metadata = self._shelf.transactions.get(transactional_id)
+        metadata = self._context.transactions.get(transactional_id)
         if self._closed or metadata is None or not metadata.is_prepared:
             return
         if outcome is not None:
@@ -76,7 +75,7 @@ class Completion:
         end = EndOfTransaction(
             metadata.producer_id,
             metadata.producer_epoch,
-            self._shelf.coordinator_epoch,
+            self._context.coordinator_epoch,
             metadata.state is TransactionState.PREPARE_COMMIT,
             metadata.client_transaction_version,
         )
@@ -84,7 +83,7 @@ class Completion:
 
     def _on_written(self, metadata: TransactionMetadata, codes: Mapping[TopicPartition, ErrorCode]) -> None:
         transactional_id = metadata.transactional_id
-        if self._closed or self._shelf.transactions.get(transactional_id) is not metadata:
+        if self._closed or self._context.transactions.get(transactional_id) is not metadata:
             return
         fenced = [tp for tp, code in codes.items() if code in _FENCED]
         if fenced:
@@ -101,16 +100,17 @@ class Completion:
             self._finish(metadata)
 
     def _missing_of(self, metadata: TransactionMetadata) -> set[TopicPartition]:
-        """Of this very transaction: an earlier one of the same id may have ended without our hearing of it."""
-        found = self._missing.get(metadata.transactional_id)
-        if found is None or found[0] is not metadata:
-            found = self._missing[metadata.transactional_id] = metadata, set(metadata.partitions)
-        return found[1]
+        """The partitions without a marker of this transaction; an earlier transaction of the same id may have left an
+        entry."""
+        entry = self._missing.get(metadata.transactional_id)
+        if entry is None or entry[0] is not metadata:
+            entry = self._missing[metadata.transactional_id] = metadata, set(metadata.partitions)
+        return entry[1]
 
     def _retry(self, transactional_id: str) -> None:
         self._timers.schedule(
             ("markers", transactional_id),
-            self._shelf.settings.marker_retry_ms,
+            self._context.settings.marker_retry_ms,
             lambda: self.resume(transactional_id),
         )
 
@@ -119,14 +119,14 @@ class Completion:
 
     def _complete(self, metadata: TransactionMetadata) -> TransactionDecision:
         transactional_id = metadata.transactional_id
-        if self._shelf.transactions.get(transactional_id) is not metadata:
+        if self._context.transactions.get(transactional_id) is not metadata:
             return Decision([])
-        after = metadata.prepare_complete(self._shelf.clock.time_ms())
+        after = metadata.prepare_complete(self._context.clock.time_ms())
         waiter = partial(self._on_completed, transactional_id)
-        return Decision([Answer(waiter, None)], [self._shelf.record(after)])
+        return Decision([CoordinatorAnswer(waiter, None)], [self._context.record(after)])
 
     def _on_completed(self, transactional_id: str, outcome: KafkaError | None) -> None:
-        metadata = self._shelf.transactions.get(transactional_id)
+        metadata = self._context.transactions.get(transactional_id)
         if metadata is None or not metadata.is_prepared:
             self._missing.pop(transactional_id, None)
         elif outcome is not None and not self._closed:

@@ -16,16 +16,14 @@ from ottla.coordinator.transactions.listing import Filters
 from ottla.coordinator.transactions.machine import TransactionMachine
 from ottla.coordinator.transactions.markers import MarkerChannel
 from ottla.coordinator.transactions.records import decode, encode
-from ottla.coordinator.transactions.settings import TransactionSettings
-from ottla.coordinator.transactions.shelf import Shelf, TakeProducerId, TransactionDecision
+from ottla.coordinator.transactions.settings import TransactionCoordinatorSettings
+from ottla.coordinator.transactions.shard_context import TakeProducerId, TransactionDecision, TransactionShardContext
 from ottla.env.seams import Clock, Timers
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import ProducerEpoch, ProducerId, TopicPartition
-from ottla.model.pace import paced
 from ottla.model.topic_names import TRANSACTION_STATE_TOPIC
-from ottla.protocol.generated.list_transactions_response import TransactionState as ListedTransaction
 from ottla.replication.replicas import Replicas
 
 Operation = Callable[[TransactionMachine], TransactionDecision]
@@ -34,7 +32,7 @@ Operation = Callable[[TransactionMachine], TransactionDecision]
 class TransactionCoordinator:
     def __init__(
         self,
-        settings: TransactionSettings,
+        settings: TransactionCoordinatorSettings,
         clock: Clock,
         timers: Timers,
         replicas: Replicas,
@@ -45,8 +43,10 @@ class TransactionCoordinator:
         self.settings = settings
 
         def make_machine(shard: Shard[TransactionMachine]) -> TransactionMachine:
-            shelf = Shelf(settings, clock, take_producer_id, transaction_version, shard.leader_epoch)
-            return TransactionMachine(shelf, channel, shard.deadlines, shard.submit)
+            context = TransactionShardContext(
+                settings, clock, take_producer_id, transaction_version, shard.leader_epoch
+            )
+            return TransactionMachine(context, channel, shard.deadlines, shard.submit)
 
         spec = ShardSpec(
             make_machine=make_machine,
@@ -76,7 +76,7 @@ class TransactionCoordinator:
         except KafkaError as error:
             waiter(error)
             return
-        self._run(request.transactional_id, lambda machine: machine.init_producer_id(request, waiter), waiter)
+        self._run(request.transactional_id, lambda machine: machine.producer_ids.init(request, waiter), waiter)
 
     def add_partitions(
         self,
@@ -89,7 +89,7 @@ class TransactionCoordinator:
     ) -> None:
         self._run(
             transactional_id,
-            lambda machine: machine.add_partitions(
+            lambda machine: machine.partitions.add(
                 transactional_id, producer_id, producer_epoch, partitions, transaction_version, waiter
             ),
             waiter,
@@ -105,51 +105,24 @@ class TransactionCoordinator:
     ) -> None:
         self._run(
             transactional_id,
-            lambda machine: machine.verify_partitions(
+            lambda machine: machine.partitions.verify(
                 transactional_id, producer_id, producer_epoch, partitions, waiter
             ),
             waiter,
         )
 
     def end(self, request: EndRequest, waiter: Waiter) -> None:
-        self._run(request.transactional_id, lambda machine: machine.end(request, waiter), waiter)
+        self._run(request.transactional_id, lambda machine: machine.ending.end(request, waiter), waiter)
 
     def describe(self, transactional_id: str, waiter: Waiter) -> None:
-        self._run(transactional_id, lambda machine: machine.describe(transactional_id, waiter), waiter)
+        self._run(transactional_id, lambda machine: machine.listing.describe(transactional_id, waiter), waiter)
 
     def list_transactions(self, filters: Filters, waiter: Waiter) -> None:
-        """The ids of all shards of this node, as one list; one shard that is loading fails the whole."""
-        shards = list(self.shards)
-        gather = _Gather(len(shards), waiter)
-        for shard in paced(shards, 50):
-            try:
-                shard.run(lambda machine: machine.list_transactions(filters, gather.add))
-            except KafkaError as error:
-                gather.add(error)
+        """The ids of all shards of this node, as one list; a loading shard fails the whole request."""
+        self.shards.run_all(lambda machine, gather: machine.listing.list_transactions(filters, gather), waiter)
 
     def _run(self, transactional_id: str, operation: Operation, waiter: Waiter) -> None:
         if not transactional_id:
             waiter(KafkaError(ErrorCode.INVALID_REQUEST))
         else:
             self.shards.run(transactional_id, operation, waiter)
-
-
-class _Gather:
-    """Collects one answer of each shard into one list; NOT_COORDINATOR only means that the shard just left."""
-
-    def __init__(self, expected: int, waiter: Waiter) -> None:
-        self._missing = expected
-        self._waiter = waiter
-        self._found: list[ListedTransaction] = []
-        self._error: KafkaError | None = None
-        if expected == 0:
-            waiter(self._found)
-
-    def add(self, answer: list[ListedTransaction] | KafkaError) -> None:
-        if not isinstance(answer, KafkaError):
-            self._found += answer
-        elif answer.code is not ErrorCode.NOT_COORDINATOR:
-            self._error = answer
-        self._missing -= 1
-        if self._missing == 0:
-            self._waiter(self._found if self._error is None else self._error)

@@ -1,17 +1,17 @@
-"""EndTxn, and the aborts that nobody asked for: a producer that was fenced, a transaction past its timeout.
+"""EndTxn, and aborts without a request: a producer that was fenced, a transaction past its timeout.
 
-Since transactions v2 (KIP-890) every end bumps the epoch, so that a delayed EndTxn cannot end a later transaction; a
-retry is told from the next request by the epoch that it shows.
+Since transactions v2 (KIP-890) every end bumps the epoch, so that a delayed EndTxn cannot end a later transaction. The
+epoch of a request distinguishes a retry from the next request.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from ottla.coordinator.decisions import Answer, Waiter
+from ottla.coordinator.decisions import CoordinatorAnswer, Waiter, answered
 from ottla.coordinator.transactions.completion import Completion
 from ottla.coordinator.transactions.metadata import EPOCH_BUMP_VERSION, MAX_EPOCH, TransactionMetadata
-from ottla.coordinator.transactions.shelf import Shelf, TransactionDecision, answered
+from ottla.coordinator.transactions.shard_context import TransactionDecision, TransactionShardContext
 from ottla.coordinator.transactions.states import BETWEEN_TRANSACTIONS, PREPARED, TransactionState
 from ottla.model.decision import Decision
 from ottla.model.errors import ErrorCode, KafkaError
@@ -27,7 +27,7 @@ class EndRequest(NamedTuple):
     producer_epoch: ProducerEpoch
     committed: bool
     transaction_version: int
-    """What the client speaks: 0, or 2 from EndTxn v5 on."""
+    """The client's transaction version: 0, or 2 from EndTxn v5 on."""
 
     @property
     def prepared(self) -> TransactionState:
@@ -38,15 +38,15 @@ class EndRequest(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """What the producer writes its next transaction with."""
+    """The id and epoch of the producer's next transaction."""
 
     producer_id: ProducerId = NO_PRODUCER_ID
     producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
 
 
 class EndTransaction:
-    def __init__(self, shelf: Shelf, completion: Completion) -> None:
-        self._shelf = shelf
+    def __init__(self, context: TransactionShardContext, completion: Completion) -> None:
+        self._context = context
         self._completion = completion
 
     def end(self, request: EndRequest, waiter: Waiter) -> TransactionDecision:
@@ -57,16 +57,16 @@ class EndTransaction:
 
     def fence(self, metadata: TransactionMetadata, waiter: Waiter) -> TransactionDecision:
         """Abort an ongoing transaction in an epoch that its producer does not have."""
-        version = self._shelf.transaction_version()
+        version = self._context.transaction_version()
         next_producer_id = NO_PRODUCER_ID
         if version < EPOCH_BUMP_VERSION:
             version = 0
         elif metadata.is_exhausted:
-            next_producer_id = self._shelf.new_producer_id()
+            next_producer_id = self._context.new_producer_id()
         after = metadata.prepare_end(
             TransactionState.PREPARE_ABORT,
             version,
-            self._shelf.clock.time_ms(),
+            self._context.clock.time_ms(),
             next_producer_id=next_producer_id,
             fence=True,
         )
@@ -75,11 +75,11 @@ class EndTransaction:
     # Transactions v0 and v1
 
     def _end_without_bump(self, request: EndRequest, waiter: Waiter) -> TransactionDecision:
-        metadata = self._shelf.owned_by(request.transactional_id, request.producer_id)
+        metadata = self._context.owned_by(request.transactional_id, request.producer_id)
         if metadata.producer_epoch != request.producer_epoch:
             raise KafkaError(ErrorCode.PRODUCER_FENCED)
         if metadata.state is TransactionState.ONGOING:
-            after = metadata.prepare_end(request.prepared, 0, self._shelf.clock.time_ms())
+            after = metadata.prepare_end(request.prepared, 0, self._context.clock.time_ms())
             return self._prepare(after, waiter)
         if not request.was_done(metadata.state):
             raise KafkaError(ErrorCode.INVALID_TXN_STATE)
@@ -90,14 +90,14 @@ class EndTransaction:
     # Transactions v2
 
     def _end_with_bump(self, request: EndRequest, waiter: Waiter) -> TransactionDecision:
-        metadata = self._shelf.transactions.get(request.transactional_id)
+        metadata = self._context.transactions.get(request.transactional_id)
         if metadata is None:
             raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         rotated = _is_retry_after_rotation(metadata, request)
         if metadata.producer_id != request.producer_id and not rotated:
             raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        # An end without a bump left the epoch to whoever has it now: the one before is then a fenced producer's, not
-        # that of a lost answer, and must not be told the epoch of its successor.
+        # An end without a bump left the epoch to its current owner. The epoch before then belongs to a fenced producer,
+        # not to a producer that lost an answer, and must not get the epoch of its successor.
         bumped = metadata.bumps_epoch and metadata.producer_epoch == request.producer_epoch + 1
         retry = rotated or bumped
         if not self._is_valid_epoch(metadata, request, retry=retry):
@@ -129,18 +129,22 @@ class EndTransaction:
     def _prepare_bumped(
         self, metadata: TransactionMetadata, request: EndRequest, waiter: Waiter
     ) -> TransactionDecision:
-        next_producer_id = self._shelf.new_producer_id() if metadata.is_exhausted else NO_PRODUCER_ID
+        next_producer_id = self._context.new_producer_id() if metadata.is_exhausted else NO_PRODUCER_ID
         after = metadata.prepare_end(
-            request.prepared, EPOCH_BUMP_VERSION, self._shelf.clock.time_ms(), next_producer_id=next_producer_id
+            request.prepared, EPOCH_BUMP_VERSION, self._context.clock.time_ms(), next_producer_id=next_producer_id
         )
         return self._prepare(after, waiter)
 
     def _prepare(self, after: TransactionMetadata, waiter: Waiter) -> TransactionDecision:
-        """The outcome is certain once this record is committed; then the client hears, then the markers go out."""
+        """The outcome is certain once this record is committed: first the client gets its answer, then the markers are
+        sent."""
         completed = after.prepare_complete(after.last_update_ms)
         response = Ended(completed.producer_id, completed.producer_epoch)
-        answers = [Answer(waiter, response), Answer(self._completion.starter(after.transactional_id), None)]
-        return Decision(answers, [self._shelf.record(after)])
+        answers = [
+            CoordinatorAnswer(waiter, response),
+            CoordinatorAnswer(self._completion.starter(after.transactional_id), None),
+        ]
+        return Decision(answers, [self._context.record(after)])
 
 
 def _is_retry_after_rotation(metadata: TransactionMetadata, request: EndRequest) -> bool:

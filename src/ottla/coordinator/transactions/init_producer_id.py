@@ -1,14 +1,14 @@
-"""InitProducerId: a producer takes over a transactional id and fences whoever had it before."""
+"""InitProducerId: a producer becomes the owner of a transactional id and fences the earlier producer."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from ottla.coordinator.decisions import Waiter
+from ottla.coordinator.decisions import Waiter, answered
 from ottla.coordinator.transactions.end_transaction import EndTransaction
 from ottla.coordinator.transactions.metadata import NO_TIMEOUT_MS, TransactionMetadata, is_epoch_exhausted
-from ottla.coordinator.transactions.settings import TransactionSettings
-from ottla.coordinator.transactions.shelf import Shelf, TransactionDecision, answered
+from ottla.coordinator.transactions.settings import TransactionCoordinatorSettings
+from ottla.coordinator.transactions.shard_context import TransactionDecision, TransactionShardContext
 from ottla.coordinator.transactions.states import TransactionState
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import NO_PRODUCER_EPOCH, ProducerEpoch, ProducerId
@@ -23,13 +23,14 @@ class InitRequest(NamedTuple):
     transactional_id: str
     timeout_ms: int
     expected: ProducerIdAndEpoch | None = None
-    """What the producer has already and wants bumped (KIP-360)."""
+    """The producer's current id and epoch, to be bumped (KIP-360)."""
     enable_two_phase_commit: bool = False
     keep_prepared: bool = False
 
 
-def resolve_timeout_ms(settings: TransactionSettings, request: InitRequest) -> int:
-    """Of the transactions to come; KafkaError for what Kafka refuses before it looks for the id."""
+def resolve_timeout_ms(settings: TransactionCoordinatorSettings, request: InitRequest) -> int:
+    """The timeout of later transactions; raises KafkaError for requests that Kafka refuses before the lookup of the
+    id."""
     if not request.transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     if request.enable_two_phase_commit and not settings.transaction_two_phase_commit_enable:
@@ -44,19 +45,19 @@ def resolve_timeout_ms(settings: TransactionSettings, request: InitRequest) -> i
 
 
 class InitProducerId:
-    def __init__(self, shelf: Shelf, ending: EndTransaction) -> None:
-        self._shelf = shelf
+    def __init__(self, context: TransactionShardContext, ending: EndTransaction) -> None:
+        self._context = context
         self._ending = ending
 
     def init(self, request: InitRequest, waiter: Waiter) -> TransactionDecision:
         """Answered with ProducerIdAndEpoch."""
-        timeout_ms = resolve_timeout_ms(self._shelf.settings, request)
-        now_ms = self._shelf.clock.time_ms()
-        metadata = self._shelf.transactions.get(request.transactional_id)
+        timeout_ms = resolve_timeout_ms(self._context.settings, request)
+        now_ms = self._context.clock.time_ms()
+        metadata = self._context.transactions.get(request.transactional_id)
         if metadata is None:
             metadata = TransactionMetadata(
                 transactional_id=request.transactional_id,
-                producer_id=self._shelf.new_producer_id(),
+                producer_id=self._context.new_producer_id(),
                 timeout_ms=timeout_ms,
                 last_update_ms=now_ms,
             )
@@ -69,10 +70,10 @@ class InitProducerId:
             return self._fence(metadata, waiter)
         after = self._after(metadata, timeout_ms, expected, now_ms)
         answer = ProducerIdAndEpoch(after.producer_id, after.producer_epoch)
-        return answered(waiter, answer, self._shelf.record(after))
+        return answered(waiter, answer, self._context.record(after))
 
     def _fence(self, metadata: TransactionMetadata, waiter: Waiter) -> TransactionDecision:
-        """Abort what is open; the producer comes back for an epoch of its own when that is done."""
+        """Abort the open transaction; the producer asks again for its epoch after the abort."""
         retry = KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         return self._ending.fence(metadata, lambda outcome: waiter(_error(outcome) or retry))
 
@@ -81,10 +82,10 @@ class InitProducerId:
     ) -> TransactionMetadata:
         current = expected is None or expected.producer_epoch == metadata.producer_epoch
         if metadata.is_exhausted and current:
-            producer_id = self._shelf.new_producer_id()
+            producer_id = self._context.new_producer_id()
             return metadata.prepare_rotation(producer_id, timeout_ms, now_ms, record_last_epoch=expected is not None)
         if metadata.is_exhausted:
-            # There is no epoch left to give to an older one; this is the code that Kafka has for it.
+            # No epoch remains for an older epoch; Kafka answers with this code.
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         expected_epoch = None if expected is None else expected.producer_epoch
         return metadata.prepare_increment_epoch(timeout_ms, expected_epoch, now_ms)

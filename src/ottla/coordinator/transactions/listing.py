@@ -5,8 +5,9 @@ from __future__ import annotations
 from itertools import groupby
 from typing import NamedTuple
 
+from ottla.coordinator.decisions import Waiter, answered
 from ottla.coordinator.transactions.metadata import TransactionMetadata
-from ottla.coordinator.transactions.shelf import Shelf
+from ottla.coordinator.transactions.shard_context import TransactionDecision, TransactionShardContext
 from ottla.coordinator.transactions.states import TransactionState
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated import describe_transactions_response as described
@@ -14,23 +15,23 @@ from ottla.protocol.generated import list_transactions_response as listed
 
 
 class Filters(NamedTuple):
-    """What ListTransactions asks for; None and negative do not filter."""
+    """The filters of ListTransactions; None and negative values do not filter."""
 
     producer_ids: frozenset[int] | None = None
     states: frozenset[TransactionState] | None = None
     duration_ms: int = -1
 
 
-class Listing:
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+class TransactionListing:
+    def __init__(self, context: TransactionShardContext) -> None:
+        self._context = context
 
-    def describe(self, transactional_id: str) -> described.TransactionState:
-        metadata = self._shelf.transactions.get(transactional_id)
+    def describe(self, transactional_id: str, waiter: Waiter) -> TransactionDecision:
+        metadata = self._context.transactions.get(transactional_id)
         if metadata is None:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
         by_topic = groupby(sorted(metadata.partitions), key=lambda tp: tp.topic)
-        return described.TransactionState(
+        state = described.TransactionState(
             0,
             transactional_id,
             metadata.state.state_name,
@@ -40,14 +41,16 @@ class Listing:
             metadata.producer_epoch,
             [described.TopicData(topic, [tp.partition for tp in group]) for topic, group in by_topic],
         )
+        return answered(waiter, state)
 
-    def list_transactions(self, filters: Filters) -> list[listed.TransactionState]:
-        now_ms = self._shelf.clock.time_ms()
-        return [
+    def list_transactions(self, filters: Filters, waiter: Waiter) -> TransactionDecision:
+        now_ms = self._context.clock.time_ms()
+        states = [
             listed.TransactionState(metadata.transactional_id, metadata.producer_id, metadata.state.state_name)
-            for metadata in self._shelf.transactions.values()
+            for metadata in self._context.transactions.values()
             if _included(metadata, filters, now_ms)
         ]
+        return answered(waiter, states)
 
 
 def _included(metadata: TransactionMetadata, filters: Filters, now_ms: int) -> bool:

@@ -1,95 +1,58 @@
-"""The transaction machine: everything that one shard of the transaction coordinator knows and decides.
+"""The transaction machine: the state and the decisions of one shard of the transaction coordinator.
 
-Every method that takes a waiter decides (records and answers); `replay` alone changes what is durable, on the live
-path right after the append and on load for the whole log; both end in the same state.
+The parts decide: their methods with a waiter return records and answers. Only `replay` changes durable state: on the
+live path right after the append, on load for the whole log. Both paths end in the same state.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ottla.coordinator.decisions import Answer, Waiter
-from ottla.coordinator.transactions.completion import Completion, OperationTimers, TimedOperation
-from ottla.coordinator.transactions.end_transaction import EndRequest, EndTransaction
-from ottla.coordinator.transactions.expiry import Expiry
-from ottla.coordinator.transactions.init_producer_id import InitProducerId, InitRequest
-from ottla.coordinator.transactions.listing import Filters, Listing
+from ottla.coordinator.decisions import CoordinatorAnswer
+from ottla.coordinator.transactions.completion import Completion, TimedOperation, TransactionTimers
+from ottla.coordinator.transactions.end_transaction import EndTransaction
+from ottla.coordinator.transactions.expiry import TransactionExpiry
+from ottla.coordinator.transactions.init_producer_id import InitProducerId
+from ottla.coordinator.transactions.listing import TransactionListing
 from ottla.coordinator.transactions.markers import MarkerChannel
 from ottla.coordinator.transactions.metadata import TransactionMetadata
 from ottla.coordinator.transactions.partitions import TransactionPartitions
 from ottla.coordinator.transactions.records import TransactionRecord
-from ottla.coordinator.transactions.shelf import Shelf, TransactionDecision, answered
+from ottla.coordinator.transactions.shard_context import TransactionDecision, TransactionShardContext
 from ottla.coordinator.transactions.states import TransactionState
 from ottla.model.decision import Decision
-from ottla.model.ids import ProducerEpoch, ProducerId, TopicPartition
+from ottla.model.ids import ProducerId
 
 
 class TransactionMachine:
     def __init__(
         self,
-        shelf: Shelf,
+        context: TransactionShardContext,
         channel: MarkerChannel,
-        timers: OperationTimers,
+        timers: TransactionTimers,
         submit: Callable[[TimedOperation], object],
     ) -> None:
-        self._shelf = shelf
-        self._completion = Completion(shelf, channel, timers, submit)
-        ending = self._ending = EndTransaction(shelf, self._completion)
-        self._init = InitProducerId(shelf, ending)
-        self._partitions = TransactionPartitions(shelf)
-        self._expiry = Expiry(shelf, ending, timers)
-        self._listing = Listing(shelf)
+        self._context = context
+        self._completion = Completion(context, channel, timers, submit)
+        self.ending = EndTransaction(context, self._completion)
+        self.producer_ids = InitProducerId(context, self.ending)
+        self.partitions = TransactionPartitions(context)
+        self.listing = TransactionListing(context)
+        self._expiry = TransactionExpiry(context, self.ending, timers)
 
     @property
     def transactions(self) -> Mapping[str, TransactionMetadata]:
-        return self._shelf.transactions
-
-    # Requests
-
-    def init_producer_id(self, request: InitRequest, waiter: Waiter) -> TransactionDecision:
-        return self._init.init(request, waiter)
-
-    def add_partitions(
-        self,
-        transactional_id: str,
-        producer_id: ProducerId,
-        producer_epoch: ProducerEpoch,
-        partitions: frozenset[TopicPartition],
-        transaction_version: int,
-        waiter: Waiter,
-    ) -> TransactionDecision:
-        return self._partitions.add(
-            transactional_id, producer_id, producer_epoch, partitions, transaction_version, waiter
-        )
-
-    def verify_partitions(
-        self,
-        transactional_id: str,
-        producer_id: ProducerId,
-        producer_epoch: ProducerEpoch,
-        partitions: frozenset[TopicPartition],
-        waiter: Waiter,
-    ) -> TransactionDecision:
-        return self._partitions.verify(transactional_id, producer_id, producer_epoch, partitions, waiter)
-
-    def end(self, request: EndRequest, waiter: Waiter) -> TransactionDecision:
-        return self._ending.end(request, waiter)
-
-    def describe(self, transactional_id: str, waiter: Waiter) -> TransactionDecision:
-        return answered(waiter, self._listing.describe(transactional_id))
-
-    def list_transactions(self, filters: Filters, waiter: Waiter) -> TransactionDecision:
-        return answered(waiter, self._listing.list_transactions(filters))
+        return self._context.transactions
 
     # Life of the shard
 
     def replay(self, offset: int, producer_id: ProducerId, record: TransactionRecord) -> None:  # noqa: ARG002 - the shape of every machine; only the record matters here
         transactional_id, metadata, _ = record
         if metadata is None:
-            self._shelf.transactions.pop(transactional_id, None)
+            self._context.transactions.pop(transactional_id, None)
             self._expiry.note_ended(transactional_id)
             return
-        self._shelf.transactions[transactional_id] = metadata
+        self._context.transactions[transactional_id] = metadata
         if metadata.state is TransactionState.ONGOING:
             self._expiry.note_ongoing(transactional_id)
         else:
@@ -99,15 +62,15 @@ class TransactionMachine:
         """There are no markers in this log."""
 
     def on_loaded(self) -> TransactionDecision:
-        """What was prepared before the restart is completed now."""
+        """Complete the transactions that were prepared before the restart."""
         self._expiry.start()
-        answers: list[Answer] = []
-        for transactional_id, metadata in self._shelf.transactions.items():
+        answers: list[CoordinatorAnswer] = []
+        for transactional_id, metadata in self._context.transactions.items():
             if metadata.is_prepared:
                 answers += self._completion.resume(transactional_id).response
         return Decision(answers)
 
     def on_unloaded(self) -> TransactionDecision:
-        """Another broker leads now, and completes what is prepared."""
+        """A different broker leads now and completes the prepared transactions."""
         self._completion.close()
         return Decision([])

@@ -1,4 +1,4 @@
-"""The seam to the leaders of a transaction's partitions: who writes its markers, and how the answer comes back."""
+"""The seam to the leaders of a transaction's partitions, which write the markers."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ OnWritten = Callable[[Mapping[TopicPartition, ErrorCode]], None]
 
 class MarkerChannel(Protocol):
     def write(self, end: EndOfTransaction, partitions: frozenset[TopicPartition], on_written: OnWritten) -> None:
-        """Have the marker written to every partition, here or on another broker; called back once, with a code for
-        each. A partition that does not exist any more needs no marker: its code is NONE."""
+        """Write the marker to every partition, here or on a different broker; calls back once, with a code for each.
+
+        A partition that does not exist any more needs no marker: its code is NONE.
+        """
         ...

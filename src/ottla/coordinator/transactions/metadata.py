@@ -23,7 +23,7 @@ MAX_EPOCH: ProducerEpoch = 0x7FFF
 EPOCH_BUMP_VERSION = 2
 """Transaction version 2: every end of a transaction bumps the epoch (KIP-890)."""
 NO_TIMEOUT_MS = 0x7FFFFFFF
-"""The timeout of a two-phase commit transaction (KIP-939): it never times out."""
+"""The timeout of a two-phase commit transaction (KIP-939), which never times out."""
 NO_START_MS = -1
 
 
@@ -37,10 +37,10 @@ class TransactionMetadata:
     producer_id: ProducerId
     previous_producer_id: ProducerId = NO_PRODUCER_ID
     next_producer_id: ProducerId = NO_PRODUCER_ID
-    """Takes over when the transaction is complete: the epochs of `producer_id` are used up."""
+    """The next producer id, used once the transaction is complete: the epochs of `producer_id` are used up."""
     producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
     last_producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
-    """The epoch before the last bump that a client asked for. Not in the log: a restart forgets it."""
+    """The epoch before the last bump that a client asked for. Not in the log, and gone after a restart."""
     timeout_ms: int
     state: TransactionState = TransactionState.EMPTY
     partitions: frozenset[TopicPartition] = frozenset()
@@ -72,13 +72,13 @@ class TransactionMetadata:
     def prepare_increment_epoch(
         self, timeout_ms: int, expected_epoch: ProducerEpoch | None, now_ms: int
     ) -> TransactionMetadata:
-        """A producer starts, or asks for a new epoch and shows the one it has (KIP-360)."""
+        """A producer starts, or asks for a new epoch and sends its current epoch (KIP-360)."""
         epoch, last_epoch = self.producer_epoch + 1, NO_PRODUCER_EPOCH
         if expected_epoch is not None:
             if self.producer_epoch in (NO_PRODUCER_EPOCH, expected_epoch):
                 last_epoch = self.producer_epoch
             elif expected_epoch == self.last_producer_epoch:
-                # It did not hear the answer to its first request.
+                # The producer did not get the answer to its first request.
                 epoch, last_epoch = self.producer_epoch, self.last_producer_epoch
             else:
                 raise KafkaError(ErrorCode.PRODUCER_FENCED)
@@ -123,7 +123,10 @@ class TransactionMetadata:
         next_producer_id: ProducerId = NO_PRODUCER_ID,
         fence: bool = False,
     ) -> TransactionMetadata:
-        """Into PrepareCommit or PrepareAbort. `fence`: nobody asked; whoever held the epoch must not use it again."""
+        """Into PrepareCommit or PrepareAbort.
+
+        `fence`: the coordinator aborts, and the producer must not use its epoch again.
+        """
         epoch, last_epoch = self.producer_epoch, self.last_producer_epoch
         if transaction_version >= EPOCH_BUMP_VERSION:
             epoch, last_epoch = min(epoch + 1, MAX_EPOCH), epoch

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from ottla.coordinator.decisions import Waiter
+from ottla.coordinator.decisions import Waiter, answered
 from ottla.coordinator.transactions.metadata import TransactionMetadata
-from ottla.coordinator.transactions.shelf import Shelf, TransactionDecision, answered
+from ottla.coordinator.transactions.shard_context import TransactionDecision, TransactionShardContext
 from ottla.coordinator.transactions.states import TransactionState
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import ProducerEpoch, ProducerId, TopicPartition
 
 
 class TransactionPartitions:
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+    def __init__(self, context: TransactionShardContext) -> None:
+        self._context = context
 
     def add(
         self,
@@ -27,8 +27,8 @@ class TransactionPartitions:
         metadata = self._checked(transactional_id, producer_id, producer_epoch)
         if metadata.state is TransactionState.ONGOING and partitions <= metadata.partitions:
             return answered(waiter, None)
-        after = metadata.prepare_add_partitions(partitions, self._shelf.clock.time_ms(), transaction_version)
-        return answered(waiter, None, self._shelf.record(after))
+        after = metadata.prepare_add_partitions(partitions, self._context.clock.time_ms(), transaction_version)
+        return answered(waiter, None, self._context.record(after))
 
     def verify(
         self,
@@ -48,7 +48,7 @@ class TransactionPartitions:
     def _checked(
         self, transactional_id: str, producer_id: ProducerId, producer_epoch: ProducerEpoch
     ) -> TransactionMetadata:
-        metadata = self._shelf.owned_by(transactional_id, producer_id)
+        metadata = self._context.owned_by(transactional_id, producer_id)
         if metadata.producer_epoch != producer_epoch:
             raise KafkaError(ErrorCode.PRODUCER_FENCED)
         if metadata.is_prepared:

@@ -1,7 +1,8 @@
 """The records of `__transaction_state`, as Kafka 4.3 writes them.
 
-A key is its record type (int16, always 0) and the generated key; a value its version (int16) and the generated value:
-version 0 up to transaction.version 0, the flexible version 1 above. An Empty id has no list of partitions at all.
+A key is its record type (int16, always 0) and the generated key; a value its version (int16) and the generated value.
+Version 0 is written up to transaction.version 0, the flexible version 1 above. An Empty id has no list of partitions at
+all.
 """
 
 from __future__ import annotations

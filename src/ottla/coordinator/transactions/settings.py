@@ -7,8 +7,9 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionSettings:
-    """Each field is the broker property of the same name with dots for underscores, unless its comment says else."""
+class TransactionCoordinatorSettings:
+    """Each field is the broker property of the same name with dots for underscores, unless its comment names a
+    different one."""
 
     transaction_max_timeout_ms: int = 900_000
     transaction_state_log_load_buffer_size: int = 5 * 1024 * 1024
@@ -26,6 +27,6 @@ class TransactionSettings:
     """Not a property: the pause before markers that could not be written are sent again."""
 
     @classmethod
-    def from_config(cls, config: Any) -> TransactionSettings:
+    def from_config(cls, config: Any) -> TransactionCoordinatorSettings:
         """The same-named attributes of a BrokerConfig."""
         return cls(**{f.name: getattr(config, f.name) for f in fields(cls) if hasattr(config, f.name)})

@@ -1,4 +1,4 @@
-"""The states of a transactional id, their ids in the log, and which may follow which."""
+"""The states of a transactional id, their ids in the log, and their transitions."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class TransactionState(Enum):
 
     @property
     def state_name(self) -> str:
-        """As tools show it."""
+        """The name that tools show."""
         return "".join(word.capitalize() for word in self.name.split("_"))
 
 
 _BETWEEN = frozenset({TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
-"""No transaction is open: a new one may begin, and the id may expire."""
+"""No transaction is open: a new transaction may begin, and the id may expire."""
 
 BETWEEN_TRANSACTIONS = _BETWEEN
 PREPARED = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
@@ -37,6 +37,6 @@ PREVIOUS_STATES: dict[TransactionState, frozenset[TransactionState]] = {
     TransactionState.COMPLETE_COMMIT: frozenset({TransactionState.PREPARE_COMMIT}),
     TransactionState.COMPLETE_ABORT: frozenset({TransactionState.PREPARE_ABORT}),
 }
-"""From which states each can be reached. An abort of nothing is allowed since transactions v2: it bumps the epoch."""
+"""The states before each state. Since transactions v2 an abort without a transaction is allowed: it bumps the epoch."""
 
 STATES_BY_NAME = {state.state_name: state for state in TransactionState}

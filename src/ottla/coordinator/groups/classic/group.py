@@ -98,9 +98,9 @@ class ClassicGroup(Group):
             self.protocol_type = member.protocol_type
         if self.leader_id is None:
             self.leader_id = member.member_id
-        known = self.members.get(member.member_id)
-        if known is not None:  # only a record that names it twice
-            self._protocols.remove(known.protocols)
+        duplicate = self.members.get(member.member_id)
+        if duplicate is not None:  # only a record that names the member twice
+            self._protocols.remove(duplicate.protocols)
         self.members[member.member_id] = member
         self._protocols.add(member.protocols)
         self.pending_join_members.discard(member.member_id)
@@ -139,7 +139,7 @@ class ClassicGroup(Group):
         member.session_timeout_ms = session_timeout_ms
 
     def validate_member(self, member_id: str, group_instance_id: str | None) -> Member:
-        """The member, or KafkaError: UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another has its instance id."""
+        """The member; raises UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when a different member has the instance id."""
         if group_instance_id is not None:
             existing = self.static_members.get(group_instance_id)
             if existing is None:
@@ -152,7 +152,8 @@ class ClassicGroup(Group):
         return member
 
     def elect_joined_leader(self) -> bool:
-        """Keep the leader if it has rejoined, else the first member that has; False when nobody has."""
+        """Keep the leader if the leader has rejoined, else elect the first member that has; False when no member has
+        rejoined."""
         leader = self.members.get(self.leader_id or "")
         if leader is None:
             return False
@@ -180,7 +181,7 @@ class ClassicGroup(Group):
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def park_join(self, member: Member, waiter: Waiter) -> Waiter | None:
-        """Keep the waiter until the join phase ends; the one it takes the place of is given back."""
+        """Keep the waiter until the join phase ends; returns the member's earlier waiter, if there was one."""
         earlier = self.take_join_waiter(member)
         member.join_waiter = waiter
         self._awaiting_join += 1
@@ -249,7 +250,7 @@ class ClassicGroup(Group):
         return None
 
     def validate_offset_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Anybody may read the offsets of a classic group."""
+        """Every client may read the offsets of a classic group."""
 
     def validate_offset_delete(self) -> None:
         if self.state not in (GroupState.EMPTY, GroupState.DEAD) and not self.uses_consumer_protocol:

@@ -1,4 +1,4 @@
-"""A classic group as its record, and back. The only place that knows which fields of a group are durable."""
+"""A classic group as its record, and back. Only this module decides which fields of a group are durable."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def group_record(group: ClassicGroup, assignments: dict[str, bytes]) -> GroupMet
 
 
 def new_group_record(group_id: str, now_ms: int) -> GroupMetadataRecord:
-    """A group that nobody has joined yet: it exists from here on."""
+    """The record of a new group without members."""
     return GroupMetadataRecord(group_id, GroupMetadataValue("", 0, None, None, now_ms, []))
 
 
@@ -42,7 +42,8 @@ def group_from_record(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
     group = ClassicGroup(group_id, state, timestamp_ms)
     group.generation_id = value.generation
     group.protocol_type = value.protocol_type or None
-    # No generation with members is without a protocol; a record that says so means the members' only one (`_member`).
+    # Every generation with members has a protocol. A record without a protocol means the only protocol of its members
+    # (`_member`).
     group.protocol_name = (value.protocol or "") if value.members else value.protocol
     group.leader_id = value.leader
     for metadata in value.members:
@@ -52,7 +53,7 @@ def group_from_record(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
 
 
 def describes(group: ClassicGroup, value: GroupMetadataValue) -> bool:
-    """Is `value` the record of this very group as it stands in memory (assignments aside)?"""
+    """Whether `value` is the record of this group as it is in memory, without comparing assignments."""
     return (
         group.generation_id == value.generation
         and group.leader_id == value.leader
@@ -61,7 +62,7 @@ def describes(group: ClassicGroup, value: GroupMetadataValue) -> bool:
 
 
 def _member(metadata: MemberMetadata, value: GroupMetadataValue) -> Member:
-    # Version 0 of the record has no rebalance timeout: it is the session's.
+    # Version 0 of the record has no rebalance timeout: the session timeout is used.
     rebalance_timeout_ms = metadata.rebalance_timeout
     if rebalance_timeout_ms == -1:
         rebalance_timeout_ms = metadata.session_timeout

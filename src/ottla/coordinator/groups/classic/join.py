@@ -1,24 +1,22 @@
-"""JoinGroup: who may enter, under which member id, and whether that begins a rebalance.
+"""JoinGroup: which client may enter, under which member id, and whether the join begins a rebalance.
 
-The group exists when a request comes here (`GroupMachine.create_group` is an event of its own), except for a member
-id that some earlier group gave out. A dynamic member of JoinGroup v4 or later first gets an id and must come back
-with it (KIP-394). A static member that returns with no id takes over the place of its instance id and fences whoever
-still uses the old one; when that changes nothing for the group there is no rebalance (KIP-345, KIP-814).
+The group exists when a request comes here (`GroupMachine.create_group` is an event of its own). The exception is a
+member id that an earlier group gave out. A dynamic member of JoinGroup v4 or later first gets an id and must join again
+with that id (KIP-394). A static member without an id replaces the member with the same instance id and fences the old
+member id. When the group does not change by that, there is no rebalance (KIP-345, KIP-814).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
-
 from ottla.coordinator.decisions import Draft, GroupDecision, Waiter
+from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.groups.classic.group import ClassicGroup
 from ottla.coordinator.groups.classic.group_records import group_record
 from ottla.coordinator.groups.classic.members import Member, Protocols
 from ottla.coordinator.groups.classic.rebalance import Rebalance, joined
 from ottla.coordinator.groups.classic.states import GroupState
 from ottla.coordinator.groups.group import GroupKind
-from ottla.coordinator.groups.shelf import Shelf, session_key
+from ottla.coordinator.groups.shard_context import ShardContext, session_key
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.join_group_request import JoinGroupRequest
 from ottla.protocol.generated.join_group_response import JoinGroupResponse
@@ -29,24 +27,14 @@ _KNOWN_MEMBER_ID_REQUIRED_FROM = 4
 _SKIP_ASSIGNMENT_FROM = 9
 
 
-class Caller(NamedTuple):
-    """Who asks, as far as a group keeps it."""
-
-    client_id: str
-    client_host: str
-    version: int
-    may_describe: Callable[[str], bool] | None = None
-    """Where there are ACLs: whether it may see a topic that its regular expression matches."""
-
-
 class Join:
-    def __init__(self, shelf: Shelf, rebalance: Rebalance) -> None:
-        self._shelf = shelf
+    def __init__(self, context: ShardContext, rebalance: Rebalance) -> None:
+        self._context = context
         self._rebalance = rebalance
 
     def join(self, caller: Caller, request: JoinGroupRequest, waiter: Waiter) -> GroupDecision:
         draft = Draft()
-        group = self._shelf.classic(request.group_id)
+        group = self._context.classic(request.group_id)
         if group is None and self._has_another_kind(request.group_id):
             draft.answer(waiter, _refused(UNKNOWN_MEMBER_ID, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         elif group is None:
@@ -66,14 +54,17 @@ class Join:
 
     def _has_another_kind(self, group_id: str) -> bool:
         """A group whose members do not know the classic protocol; an empty streams group may be replaced."""
-        group = self._shelf.groups.get(group_id)
+        group = self._context.groups.get(group_id)
         kind = None if group is None else group.kind
         return kind is GroupKind.SHARE or (group is not None and kind is GroupKind.STREAMS and not group.is_empty)
 
     def _accepts(self, group: ClassicGroup, member_id: str) -> bool:
-        """New members up to group.max.size. While a rebalance is prepared those who have come are counted, so that a
-        group above a lowered limit loses the last to come rather than all."""
-        limit = self._shelf.settings.group_max_size
+        """Whether the group accepts this member: new members only up to group.max.size.
+
+        While a rebalance is prepared, only members that have rejoined count. A group above a lowered limit then loses
+        the last members to rejoin, not all members.
+        """
+        limit = self._context.settings.group_max_size
         member = group.members.get(member_id)
         if group.is_in(GroupState.PREPARING_REBALANCE):
             return (member is not None and member.is_awaiting_join) or group.awaiting_join_count < limit
@@ -84,10 +75,10 @@ class Join:
     def _join_new_dynamic(
         self, group: ClassicGroup, caller: Caller, request: JoinGroupRequest, waiter: Waiter, draft: Draft
     ) -> None:
-        member_id = self._shelf.new_member_id(caller.client_id)
+        member_id = self._context.new_member_id(caller.client_id)
         if caller.version < _KNOWN_MEMBER_ID_REQUIRED_FROM:
             self._add(group, caller, request, member_id, waiter, draft)
-        elif len(group.pending_join_members) >= self._shelf.settings.max_pending_members:
+        elif len(group.pending_join_members) >= self._context.settings.max_pending_members:
             draft.answer(waiter, _refused(UNKNOWN_MEMBER_ID, ErrorCode.GROUP_MAX_SIZE_REACHED))
         else:
             group.pending_join_members.add(member_id)
@@ -98,7 +89,7 @@ class Join:
         self, group: ClassicGroup, caller: Caller, request: JoinGroupRequest, waiter: Waiter, draft: Draft
     ) -> None:
         instance_id = request.group_instance_id or ""
-        member_id = self._shelf.new_member_id(instance_id)
+        member_id = self._context.new_member_id(instance_id)
         if instance_id in group.static_members:
             self._replace_static(group, caller, request, instance_id, member_id, waiter, draft)
         else:
@@ -125,8 +116,11 @@ class Join:
 
     @staticmethod
     def _must_rebalance(group: ClassicGroup, member: Member, request: JoinGroupRequest) -> bool:
-        """No: the member only missed its answer. The leader of a stable group may always ask for a new assignment,
-        because it sees what the coordinator does not (a topic that grew)."""
+        """Whether the join begins a rebalance; False for a member that only missed its answer.
+
+        The leader of a stable group may always ask for a new assignment: the leader sees changes that the coordinator
+        does not see (a topic that grew).
+        """
         if group.is_in(GroupState.PREPARING_REBALANCE) or member.protocols != _protocols(request):
             return True
         return group.is_in(GroupState.STABLE) and group.leader_id == member.member_id
@@ -154,8 +148,9 @@ class Join:
         if group.is_in(GroupState.PREPARING_REBALANCE) and group.previous_state is GroupState.EMPTY:
             group.new_member_added = True
         group.add(member, waiter)
-        # It does not know its id yet and cannot send heartbeats; if its client has gone we would never notice.
-        self._rebalance.touch(group, member, self._shelf.settings.new_member_join_timeout_ms)
+        # The new member has no id yet and cannot send heartbeats: without this timeout a dead client would stay
+        # unnoticed.
+        self._rebalance.touch(group, member, self._context.settings.new_member_join_timeout_ms)
         self._rebalance.prepare_or_complete(group, draft, f"{member_id} joined: {_reason(request)}")
 
     def _update(
@@ -177,7 +172,7 @@ class Join:
     ) -> None:
         old = group.members[group.static_members[instance_id]]
         self._fence(group, old, draft)
-        self._shelf.timers.cancel(session_key(group.group_id, old.member_id))
+        self._context.timers.cancel(session_key(group.group_id, old.member_id))
         former_leader = group.leader_id
         member = group.rename_static(instance_id, member_id)
         group.update(member, _protocols(request), request.rebalance_timeout_ms, request.session_timeout_ms)
@@ -204,12 +199,16 @@ class Join:
     def _park(group: ClassicGroup, member: Member, waiter: Waiter, draft: Draft) -> None:
         earlier = group.park_join(member, waiter)
         if earlier is not None:
-            # The same member asks again: one parked request for each member, the older one is told to retry.
+            # The same member asks again. A member has one parked request: the older request is answered with a
+            # retriable error.
             draft.answer(earlier, _refused(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS))
 
 
 def _rejoined_static(group: ClassicGroup, member: Member, former_leader: str | None, version: int) -> JoinGroupResponse:
-    """Before v9 a returning leader is told that its old self leads, lest it assign anew and nobody else know."""
+    """Before v9 a returning leader gets its old member id as the leader's id.
+
+    With its new id the client would assign again, and the other members would not get that assignment.
+    """
     if version >= _SKIP_ASSIGNMENT_FROM:
         return joined(group, member, skip_assignment=group.leader_id == member.member_id)
     response = joined(group, member)

@@ -1,4 +1,4 @@
-"""A member of a classic group: what it can do, what it was given, and whether it waits for an answer."""
+"""A member of a classic group: its protocols, its assignment, and its parked requests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Member:
     join_waiter: Waiter | None = field(default=None, repr=False)
     sync_waiter: Waiter | None = field(default=None, repr=False)
     is_new: bool = False
-    """In the group, but its first JoinGroup has not been answered: it cannot send heartbeats yet."""
+    """The member's first JoinGroup has not been answered: the member cannot send heartbeats yet."""
 
     @property
     def is_static(self) -> bool:
@@ -39,7 +39,10 @@ class Member:
 
     @property
     def has_satisfied_heartbeat(self) -> bool:
-        """A member whose request is parked here is alive, except a new one: its client may have gone unnoticed."""
+        """A member with a parked request is alive.
+
+        The exception is a new member, whose client may have gone unnoticed.
+        """
         return not self.is_new and (self.join_waiter is not None or self.sync_waiter is not None)
 
     def metadata(self, protocol_name: str | None) -> bytes:

@@ -1,4 +1,4 @@
-"""Heartbeat and LeaveGroup: members that say they live, and members that say they go."""
+"""Heartbeat and LeaveGroup: members that are alive, and members that leave."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ottla.coordinator.decisions import Draft, GroupDecision, Waiter
 from ottla.coordinator.groups.classic.group import ClassicGroup
 from ottla.coordinator.groups.classic.rebalance import Rebalance
 from ottla.coordinator.groups.classic.states import GroupState
-from ottla.coordinator.groups.shelf import Shelf
+from ottla.coordinator.groups.shard_context import ShardContext
 from ottla.env.logging import get_logger
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.heartbeat_request import HeartbeatRequest
@@ -17,9 +17,9 @@ from ottla.protocol.generated.leave_group_response import LeaveGroupResponse, Me
 log = get_logger(__name__)
 
 
-class Membership:
-    def __init__(self, shelf: Shelf, rebalance: Rebalance) -> None:
-        self._shelf = shelf
+class ClassicMembership:
+    def __init__(self, context: ShardContext, rebalance: Rebalance) -> None:
+        self._context = context
         self._rebalance = rebalance
 
     def heartbeat(self, request: HeartbeatRequest, waiter: Waiter) -> GroupDecision:
@@ -32,7 +32,7 @@ class Membership:
         return draft.decide()
 
     def _beat(self, request: HeartbeatRequest) -> ErrorCode:
-        group = self._shelf.classic(request.group_id)
+        group = self._context.classic(request.group_id)
         if group is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         member = group.validate_member(request.member_id, request.group_instance_id)
@@ -45,7 +45,7 @@ class Membership:
 
     def leave(self, request: LeaveGroupRequest, waiter: Waiter) -> GroupDecision:
         draft = Draft()
-        group = self._shelf.classic(request.group_id)
+        group = self._context.classic(request.group_id)
         if group is None:
             unknown = [_answer_for(identity, ErrorCode.UNKNOWN_MEMBER_ID) for identity in request.members]
             draft.answer(waiter, LeaveGroupResponse(members=unknown))

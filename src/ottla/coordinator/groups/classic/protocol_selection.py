@@ -1,4 +1,4 @@
-"""Which protocol (assignor) a generation uses: one that all members support, by the most votes."""
+"""The protocol (assignor) of a generation: all members support the protocol, and it has the most votes."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class ProtocolCounts:
         return frozenset(name for name, count in self._counts.items() if count == self._members)
 
     def has_common(self, names: Iterable[str]) -> bool:
-        """Would a member with these protocols find one that every present member supports?"""
+        """Whether a member with these protocols shares a protocol with every present member."""
         return any(self._counts[name] == self._members for name in names)
 
 
 def select_protocol(members: Collection[Member], candidates: frozenset[str]) -> str:
-    """Each member votes for the first of its protocols that all support; a tie goes to the first one voted for."""
+    """Each member votes for the first of its protocols that all members support; a tie goes to the earliest vote."""
     votes = Counter(_vote(member, candidates) for member in members)
     return votes.most_common(1)[0][0]
 

@@ -1,7 +1,7 @@
 """The two phases of a rebalance and the timers that end them.
 
 All transitions to PreparingRebalance and CompletingRebalance happen here. A phase ends when every member has come or
-when its timer rings: who did not come is removed, except static members in the join phase, which keep their place
+when its timer ends. Members that did not come are removed. Static members that miss the join phase keep their place
 until their session ends.
 """
 
@@ -14,7 +14,7 @@ from ottla.coordinator.groups.classic.group import ClassicGroup
 from ottla.coordinator.groups.classic.group_records import group_record
 from ottla.coordinator.groups.classic.members import EMPTY_ASSIGNMENT, Member
 from ottla.coordinator.groups.classic.states import GroupState
-from ottla.coordinator.groups.shelf import Shelf, join_key, session_key, sync_key
+from ottla.coordinator.groups.shard_context import ShardContext, join_key, session_key, sync_key
 from ottla.env.logging import get_logger
 from ottla.model.errors import ErrorCode
 from ottla.protocol.generated.join_group_response import JoinGroupResponse, JoinGroupResponseMember
@@ -23,17 +23,17 @@ from ottla.protocol.generated.sync_group_response import SyncGroupResponse
 log = get_logger(__name__)
 
 _ABSENT_MEMBERS_LOOK_MS = 1_000
-"""The least between two looks for static members that are away: their rebalance timeout may be nothing at all."""
+"""The shortest wait for absent static members: their rebalance timeout may be 0."""
 
 
 class Rebalance:
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+    def __init__(self, context: ShardContext) -> None:
+        self._context = context
 
     # The join phase
 
     def prepare_or_complete(self, group: ClassicGroup, draft: Draft, reason: str) -> None:
-        """Something changed: begin a rebalance, or let the one under way go on if that was what it waited for."""
+        """A member changed: begin a rebalance, or complete the running rebalance if no member is missing."""
         if group.can_rebalance:
             self.prepare(group, draft, reason)
         else:
@@ -43,12 +43,12 @@ class Rebalance:
         if group.is_in(GroupState.COMPLETING_REBALANCE):
             self._interrupt_sync(group, draft)
         group.pending_sync_members.clear()
-        self._shelf.timers.cancel(sync_key(group.group_id))
+        self._context.timers.cancel(sync_key(group.group_id))
         initial = group.is_in(GroupState.EMPTY)
-        group.transition_to(GroupState.PREPARING_REBALANCE, self._shelf.clock.time_ms())
+        group.transition_to(GroupState.PREPARING_REBALANCE, self._context.clock.time_ms())
         log.info("group.rebalancing", group=group.group_id, generation=group.generation_id, reason=reason)
         if initial:
-            delay_ms = self._shelf.settings.group_initial_rebalance_delay_ms
+            delay_ms = self._context.settings.group_initial_rebalance_delay_ms
             self._wait_initially(group, delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
         elif group.has_all_members_joined:
             self.complete_join(group, draft)
@@ -56,29 +56,29 @@ class Rebalance:
             self._schedule_join_end(group)
 
     def complete_if_joined(self, group: ClassicGroup, draft: Draft) -> None:
-        """End the join phase when nobody is missing; the initial delay is always waited for."""
+        """End the join phase when no member is missing; the initial delay always runs to its end."""
         initial = group.previous_state is GroupState.EMPTY
         if group.is_in(GroupState.PREPARING_REBALANCE) and not initial and group.has_all_members_joined:
             self.complete_join(group, draft)
 
     def complete_join(self, group: ClassicGroup, draft: Draft) -> None:
-        """Close the join phase: the next generation begins with those who came."""
-        self._shelf.timers.cancel(join_key(group.group_id))
+        """Close the join phase: the next generation begins with the members that have rejoined."""
+        self._context.timers.cancel(join_key(group.group_id))
         for member in group.not_yet_rejoined():
             if not member.is_static:
                 self.drop(group, member.member_id)
         if not group.elect_joined_leader() and group.members:
-            # Only static members are left and none of them is here: wait for one, or for the end of their sessions.
+            # Only absent static members remain: wait until a member rejoins or until their sessions end.
             self._schedule_join_end(group, at_least_ms=_ABSENT_MEMBERS_LOOK_MS)
             return
         group.new_member_added = False
-        group.start_generation(self._shelf.clock.time_ms())
+        group.start_generation(self._context.clock.time_ms())
         if group.is_in(GroupState.EMPTY):
             draft.records.append(group_record(group, {}))
             return
         for member in group.members.values():
             self._answer_join(group, member, draft)
-        self._shelf.timers.schedule(
+        self._context.timers.schedule(
             sync_key(group.group_id),
             group.rebalance_timeout_ms,
             partial(self._expire_sync, group.group_id, group.generation_id),
@@ -94,18 +94,18 @@ class Rebalance:
 
     def _schedule_join_end(self, group: ClassicGroup, at_least_ms: int = 0) -> None:
         delay_ms = max(group.rebalance_timeout_ms, at_least_ms)
-        self._shelf.timers.schedule(join_key(group.group_id), delay_ms, partial(self._expire_join, group.group_id))
+        self._context.timers.schedule(join_key(group.group_id), delay_ms, partial(self._expire_join, group.group_id))
 
     def _expire_join(self, group_id: str) -> GroupDecision:
         draft = Draft()
-        group = self._shelf.classic(group_id)
+        group = self._context.classic(group_id)
         if group is not None and group.is_in(GroupState.PREPARING_REBALANCE):
             self.complete_join(group, draft)
         return draft.decide()
 
     def _wait_initially(self, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
         """A group that begins gives others time to come, again and again while they do, up to its rebalance timeout."""
-        self._shelf.timers.schedule(
+        self._context.timers.schedule(
             join_key(group.group_id),
             delay_ms,
             partial(self._end_initial_delay, group.group_id, delay_ms, remaining_ms),
@@ -113,12 +113,12 @@ class Rebalance:
 
     def _end_initial_delay(self, group_id: str, delay_ms: int, remaining_ms: int) -> GroupDecision:
         draft = Draft()
-        group = self._shelf.classic(group_id)
+        group = self._context.classic(group_id)
         if group is None or not group.is_in(GroupState.PREPARING_REBALANCE):
             return draft.decide()
         if group.new_member_added and remaining_ms != 0:
             group.new_member_added = False
-            next_delay_ms = min(self._shelf.settings.group_initial_rebalance_delay_ms, remaining_ms)
+            next_delay_ms = min(self._context.settings.group_initial_rebalance_delay_ms, remaining_ms)
             self._wait_initially(group, next_delay_ms, max(remaining_ms - delay_ms, 0))
         else:
             self.complete_join(group, draft)
@@ -127,7 +127,7 @@ class Rebalance:
     # The sync phase
 
     def _interrupt_sync(self, group: ClassicGroup, draft: Draft) -> None:
-        """Whoever waits for an assignment of this generation will not get one: rejoin."""
+        """Parked SyncGroup requests of this generation get no assignment: their members must join again."""
         for member in group.members.values():
             member.assignment = EMPTY_ASSIGNMENT
             self.answer_sync(group, member, draft, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
@@ -141,7 +141,7 @@ class Rebalance:
 
     def _expire_sync(self, group_id: str, generation_id: int) -> GroupDecision:
         draft = Draft()
-        group = self._shelf.classic(group_id)
+        group = self._context.classic(group_id)
         if group is None or group.generation_id != generation_id or not group.pending_sync_members:
             return draft.decide()
         if group.is_in(GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
@@ -167,14 +167,14 @@ class Rebalance:
     def schedule_session(self, group_id: str, member_id: str, timeout_ms: int) -> None:
         key = session_key(group_id, member_id)
         expire = partial(self._expire_session, group_id, member_id)
-        self._shelf.timers.schedule(key, timeout_ms, expire, lasting=True)
+        self._context.timers.schedule(key, timeout_ms, expire, lasting=True)
 
     def drop(self, group: ClassicGroup, member_id: str) -> None:
         group.remove(member_id)
-        self._shelf.timers.cancel(session_key(group.group_id, member_id))
+        self._context.timers.cancel(session_key(group.group_id, member_id))
 
     def remove_member(self, group: ClassicGroup, member: Member, draft: Draft) -> None:
-        """Remove a member; a request of it that is parked here is told to begin anew."""
+        """Remove a member; a parked request of the member is answered with UNKNOWN_MEMBER_ID."""
         unknown = ErrorCode.UNKNOWN_MEMBER_ID
         waiter = group.take_join_waiter(member)
         if waiter is not None:
@@ -186,7 +186,7 @@ class Rebalance:
 
     def _expire_session(self, group_id: str, member_id: str) -> GroupDecision:
         draft = Draft()
-        group = self._shelf.classic(group_id)
+        group = self._context.classic(group_id)
         if group is None:
             return draft.decide()
         member = group.members.get(member_id)
@@ -210,7 +210,7 @@ class Rebalance:
 
 
 def joined(group: ClassicGroup, member: Member, *, skip_assignment: bool = False) -> JoinGroupResponse:
-    """The answer to a JoinGroup that succeeded; only the leader learns who the members are."""
+    """The answer to a successful JoinGroup; only the leader gets the list of members."""
     return JoinGroupResponse(
         generation_id=group.generation_id,
         protocol_type=group.protocol_type,

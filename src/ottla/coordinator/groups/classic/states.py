@@ -1,4 +1,4 @@
-"""The states of a classic group and which may follow which. The table is the rule; nothing else decides it."""
+"""The states of a classic group and their transitions. Only this table decides which transition is legal."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The topics that the members of a consumer group subscribe to, read from the embedded consumer protocol.
 
-Version 0 of the subscription is the prefix of all later ones, so that it is enough to read that.
+Version 0 of the subscription is a prefix of all later versions: reading version 0 is enough.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _VERSION = Struct(">h")
 
 
 def subscribed_topics(metadatas: Iterable[bytes]) -> frozenset[str] | None:
-    """All topics of all members; None when one of the subscriptions cannot be read."""
+    """All topics of all members; None when a subscription cannot be read."""
     topics: set[str] = set()
     for metadata in metadatas:
         if len(metadata) < _VERSION.size or _VERSION.unpack_from(metadata)[0] < 0:

@@ -1,6 +1,6 @@
-"""SyncGroup: the leader brings the assignment, everybody takes theirs.
+"""SyncGroup: the leader sends the assignment, and every member receives its own part.
 
-The leader's assignment is the one thing of a generation that is written down: with its record the group is Stable.
+The leader's assignment is the only durable part of a generation: the group is Stable once the record is replayed.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from ottla.coordinator.groups.classic.members import EMPTY_ASSIGNMENT, Member
 from ottla.coordinator.groups.classic.rebalance import Rebalance
 from ottla.coordinator.groups.classic.states import GroupState
 from ottla.coordinator.groups.group import GroupKind
-from ottla.coordinator.groups.shelf import Shelf, sync_key
+from ottla.coordinator.groups.shard_context import ShardContext, sync_key
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.sync_group_request import SyncGroupRequest
 from ottla.protocol.generated.sync_group_response import SyncGroupResponse
 
 
 class Sync:
-    def __init__(self, shelf: Shelf, rebalance: Rebalance) -> None:
-        self._shelf = shelf
+    def __init__(self, context: ShardContext, rebalance: Rebalance) -> None:
+        self._context = context
         self._rebalance = rebalance
 
     def sync(self, request: SyncGroupRequest, waiter: Waiter) -> GroupDecision:
@@ -45,7 +45,7 @@ class Sync:
         return draft.decide()
 
     def _validate(self, request: SyncGroupRequest) -> tuple[ClassicGroup, Member]:
-        group = self._shelf.classic(request.group_id)
+        group = self._context.classic(request.group_id)
         if group is None or group.is_in(GroupState.EMPTY):
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         if group.is_in(GroupState.DEAD):
@@ -60,14 +60,14 @@ class Sync:
     def _arrived(self, group: ClassicGroup, member: Member) -> None:
         group.pending_sync_members.discard(member.member_id)
         if not group.pending_sync_members:
-            self._shelf.timers.cancel(sync_key(group.group_id))
+            self._context.timers.cancel(sync_key(group.group_id))
 
     def _assign(self, group: ClassicGroup, request: SyncGroupRequest, draft: Draft) -> None:
         """Members that the leader left out get an empty assignment."""
-        given = {item.member_id: bytes(item.assignment) for item in request.assignments}
-        assignments = {member_id: given.get(member_id, EMPTY_ASSIGNMENT) for member_id in group.members}
+        leader_assignments = {item.member_id: bytes(item.assignment) for item in request.assignments}
+        assignments = {member_id: leader_assignments.get(member_id, EMPTY_ASSIGNMENT) for member_id in group.members}
         draft.records.append(group_record(group, assignments))
-        self._shelf.rebalances[GroupKind.CLASSIC] += 1
+        self._context.rebalances[GroupKind.CLASSIC] += 1
         for member in group.members.values():
             self._rebalance.answer_sync(group, member, draft, _assigned(group, assignments[member.member_id]))
 
@@ -78,5 +78,5 @@ def _assigned(group: ClassicGroup, assignment: bytes) -> SyncGroupResponse:
     )
 
 
-def _differ(given: str | None, of_group: str | None) -> bool:
-    return given is not None and of_group is not None and given != of_group
+def _differ(of_request: str | None, of_group: str | None) -> bool:
+    return of_request is not None and of_group is not None and of_request != of_group

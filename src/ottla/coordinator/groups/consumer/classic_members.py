@@ -1,8 +1,8 @@
 """JoinGroup, SyncGroup, Heartbeat and LeaveGroup of classic members that live in a consumer group.
 
-They see a generation where the others see a member epoch: the coordinator assigns, so that a join is answered at once
-and nobody leads. A member that must move on is told so by its heartbeat (REBALANCE_IN_PROGRESS) and has its rebalance
-timeout to join again and then to sync.
+Classic members see a generation where other members see a member epoch. The coordinator assigns, so that a join is
+answered at once and no member leads. A member that must move on gets REBALANCE_IN_PROGRESS for its heartbeat. The
+member then has its rebalance timeout to join again and to sync.
 """
 
 from __future__ import annotations
@@ -12,17 +12,18 @@ from dataclasses import replace
 from functools import partial
 
 from ottla.coordinator.decisions import Draft, GroupDecision, Waiter
-from ottla.coordinator.groups.classic.join import UNKNOWN_MEMBER_ID, Caller
+from ottla.coordinator.groups.caller import Caller
+from ottla.coordinator.groups.classic.join import UNKNOWN_MEMBER_ID
 from ottla.coordinator.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE
 from ottla.coordinator.groups.consumer import embedded
-from ottla.coordinator.groups.consumer.fencing import Fencing
+from ottla.coordinator.groups.consumer.fencing import ConsumerFencing
 from ottla.coordinator.groups.consumer.group import ConsumerGroup
 from ottla.coordinator.groups.consumer.heartbeat import validate_static
-from ottla.coordinator.groups.consumer.members import ClassicMember, ConsumerMember, MemberState
+from ottla.coordinator.groups.consumer.members import ClassicMember, ConsumerMember, ConsumerMemberState
 from ottla.coordinator.groups.consumer.migration import Migration
 from ottla.coordinator.groups.consumer.rebalance import ConsumerRebalance
-from ottla.coordinator.groups.consumer.target import Target
-from ottla.coordinator.groups.shelf import Shelf
+from ottla.coordinator.groups.consumer.target import ConsumerTarget
+from ottla.coordinator.groups.shard_context import ShardContext
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.consumer_protocol_subscription import ConsumerProtocolSubscription
 from ottla.protocol.generated.heartbeat_request import HeartbeatRequest
@@ -39,8 +40,10 @@ _KNOWN_MEMBER_ID_REQUIRED_FROM = 4
 
 
 class ClassicMembers:
-    def __init__(self, shelf: Shelf, rebalance: ConsumerRebalance, fencing: Fencing, migration: Migration) -> None:
-        self._shelf = shelf
+    def __init__(
+        self, context: ShardContext, rebalance: ConsumerRebalance, fencing: ConsumerFencing, migration: Migration
+    ) -> None:
+        self._context = context
         self._rebalance = rebalance
         self._fencing = fencing
         self._migration = migration
@@ -54,7 +57,7 @@ class ClassicMembers:
             self._validate_join(group, request)
             if not given_id:
                 request = copy(request)
-                request.member_id = self._shelf.new_uuid_text()
+                request.member_id = self._context.new_uuid_text()
             if self._must_return_with_id(caller, request, given_id):
                 code = ErrorCode.MEMBER_ID_REQUIRED
                 draft.answer(waiter, JoinGroupResponse(member_id=request.member_id, error_code=code))
@@ -68,7 +71,7 @@ class ClassicMembers:
         return draft.decide()
 
     def _validate_join(self, group: ConsumerGroup, request: JoinGroupRequest) -> None:
-        settings = self._shelf.settings
+        settings = self._context.settings
         if not settings.allows_migration:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if len(group.members) >= settings.group_consumer_max_size and request.member_id not in group.members:
@@ -91,11 +94,11 @@ class ClassicMembers:
         member = self._member(group, request, draft, is_unknown=is_unknown)
         updated = _updated(member, caller, request, subscription)
         epoch, changed = self._rebalance.subscribe(caller, group, member, updated, draft)
-        owned = embedded.owned_partitions(subscription, self._shelf.image)
+        owned = embedded.owned_partitions(subscription, self._context.image)
         if downgrade:
             stale = group.assignment_epoch < epoch
             if not stale:
-                target = Target(group.assignment_epoch, group.target_of(updated.member_id, updated.instance_id))
+                target = ConsumerTarget(group.assignment_epoch, group.target_of(updated.member_id, updated.instance_id))
                 updated = self._rebalance.reconcile(group, updated, target, owned, draft, subscription_changed=changed)
             self._migration.downgrade(group, draft, joining=updated, rebalance=stale)
         else:
@@ -104,7 +107,7 @@ class ClassicMembers:
             self._rebalance.touch(group.group_id, updated.member_id, request.session_timeout_ms)
             reason = "it did not sync in time"
             self._schedule("resync", group.group_id, updated.member_id, request.rebalance_timeout_ms, reason)
-        self._shelf.timers.cancel(("rejoin", group.group_id, updated.member_id))
+        self._context.timers.cancel(("rejoin", group.group_id, updated.member_id))
         return JoinGroupResponse(
             member_id=updated.member_id,
             generation_id=updated.member_epoch,
@@ -135,17 +138,20 @@ class ClassicMembers:
         try:
             member, classic = self._validate(group, request.member_id, request.group_instance_id, request.generation_id)
             _validate_protocol(classic, request)
-            if group.assignment_epoch > member.member_epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+            if (
+                group.assignment_epoch > member.member_epoch
+                and member.state is not ConsumerMemberState.UNREVOKED_PARTITIONS
+            ):
                 self._await_rejoin(group, member)
                 raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
         except KafkaError as error:
             draft.answer(waiter, SyncGroupResponse(error_code=error.code))
             return draft.decide()
-        self._shelf.timers.cancel(("resync", group.group_id, member.member_id))
+        self._context.timers.cancel(("resync", group.group_id, member.member_id))
         self._rebalance.touch(group.group_id, member.member_id, classic.session_timeout_ms)
         partitions = {topic_id: frozenset(epochs) for topic_id, epochs in member.assigned.items()}
         version = embedded.read_version(classic.protocols[0][1])
-        assignment = embedded.write_assignment(partitions, version, self._shelf.image)
+        assignment = embedded.write_assignment(partitions, version, self._context.image)
         draft.answer(
             waiter,
             SyncGroupResponse(
@@ -182,13 +188,13 @@ class ClassicMembers:
         return member, member.classic
 
     def _await_rejoin(self, group: ConsumerGroup, member: ConsumerMember) -> None:
-        if ("rejoin", group.group_id, member.member_id) not in self._shelf.timers:
+        if ("rejoin", group.group_id, member.member_id) not in self._context.timers:
             reason = "it did not join again in time"
             self._schedule("rejoin", group.group_id, member.member_id, member.rebalance_timeout_ms, reason)
 
     def _schedule(self, kind: str, group_id: str, member_id: str, timeout_ms: int, reason: str) -> None:
         operation = partial(self._fencing.fence_silent, group_id, member_id, reason)
-        self._shelf.timers.schedule((kind, group_id, member_id), timeout_ms, operation)
+        self._context.timers.schedule((kind, group_id, member_id), timeout_ms, operation)
 
     # Leave
 
@@ -219,13 +225,16 @@ class ClassicMembers:
 
 
 def _must_rejoin(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    if member.member_epoch < group.assignment_epoch or member.state is MemberState.UNREVOKED_PARTITIONS:
+    if member.member_epoch < group.assignment_epoch or member.state is ConsumerMemberState.UNREVOKED_PARTITIONS:
         return True
-    return member.state is MemberState.UNRELEASED_PARTITIONS and not _waits(group, member)
+    return member.state is ConsumerMemberState.UNRELEASED_PARTITIONS and not _waits(group, member)
 
 
 def _waits(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Does somebody still have what this member should get? A static member that is away (epoch -2) has it too."""
+    """Whether a different member still owns a partition of this member's target.
+
+    A static member that is away (epoch -2) counts.
+    """
     for topic_id, partitions in group.targets.get(member.member_id, {}).items():
         for partition in partitions - member.assigned.get(topic_id, {}).keys():
             if not group.is_free(topic_id, partition):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ottla.coordinator.decisions import GroupDecision, Waiter, answered
 from ottla.coordinator.groups.consumer.group import NO_TARGET, ConsumerGroup
 from ottla.coordinator.groups.consumer.members import ConsumerMember
-from ottla.coordinator.groups.shelf import Shelf
+from ottla.coordinator.groups.shard_context import ShardContext
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Uuid
@@ -23,22 +24,26 @@ _CONSUMER_MEMBER = 1
 
 
 class ConsumerDescribe:
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+    def __init__(self, context: ShardContext) -> None:
+        self._context = context
 
-    def describe(self, group_id: str) -> DescribedGroup:
-        """KafkaError when there is no such group, or when it is of another kind."""
-        group = self._shelf.group(group_id)
+    def describe(self, group_id: str, waiter: Waiter) -> GroupDecision:
+        """Raises KafkaError when the group does not exist or is of a different kind."""
+        group = self._context.group(group_id)
         if not isinstance(group, ConsumerGroup):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
-        return DescribedGroup(
+        description = DescribedGroup(
             group_id=group_id,
             group_state=group.state_name,
             group_epoch=group.group_epoch,
             assignment_epoch=group.assignment_epoch,
-            assignor_name=group.preferred_assignor() or self._shelf.settings.group_consumer_assignors[0],
-            members=[_described(group, group.members[each], self._shelf.image) for each in _ordered(group.members)],
+            assignor_name=group.preferred_assignor() or self._context.settings.group_consumer_assignors[0],
+            members=[
+                _described(group, group.members[member_id], self._context.image)
+                for member_id in _ordered(group.members)
+            ],
         )
+        return answered(waiter, description)
 
 
 def _ordered(member_ids: Iterable[str]) -> list[str]:

@@ -1,6 +1,7 @@
-"""The embedded consumer protocol: what classic members write into their subscriptions and assignments.
+"""The embedded consumer protocol: the bytes of subscriptions and assignments of classic members.
 
-A classic member in a consumer group says with it what it wants and owns, and reads from it what it got.
+A classic member in a consumer group sends its subscription and owned partitions in it, and receives its assignment in
+it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _VERSION = Struct(">h")
 
 
 def read_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
-    """DecodeError when it is not one. A version after ours is read as the last that we know."""
+    """Raises DecodeError for other bytes. A later version is read as the latest supported version."""
     version = min(read_version(metadata), ConsumerProtocolSubscription.MAX_VERSION)
     return ConsumerProtocolSubscription.decode(metadata, _VERSION.size, version)[0]
 
@@ -38,7 +39,7 @@ def read_version(data: bytes) -> int:
 
 
 def version_or_first(metadata: bytes) -> int:
-    """Of the assignment for a member that has this to say: only its first protocol's metadata was ever looked at."""
+    """The version of the assignment for a member with this metadata: only the metadata of the first protocol counts."""
     try:
         return read_version(metadata)
     except DecodeError:
@@ -58,15 +59,15 @@ def write_assignment(partitions: TargetPartitions, version: int, image: Metadata
 
 def owned_partitions(subscription: ConsumerProtocolSubscription, image: MetadataImage) -> OwnedPartitions:
     return {
-        topic.id: frozenset(each.partitions)
-        for each in subscription.owned_partitions
-        if (topic := image.topics_by_name.get(each.topic)) is not None
+        topic.id: frozenset(owned.partitions)
+        for owned in subscription.owned_partitions
+        if (topic := image.topics_by_name.get(owned.topic)) is not None
     }
 
 
 def assigned_partitions(assignment: ConsumerProtocolAssignment, image: MetadataImage) -> TargetPartitions:
     return {
-        topic.id: frozenset(each.partitions)
-        for each in assignment.assigned_partitions
-        if (topic := image.topics_by_name.get(each.topic)) is not None
+        topic.id: frozenset(assigned.partitions)
+        for assigned in assignment.assigned_partitions
+        if (topic := image.topics_by_name.get(assigned.topic)) is not None
     }

@@ -80,13 +80,14 @@ class ConsumerGroup(AssignedGroup[ConsumerMember, TargetPartitions]):
         return None if member_id is None else self.members[member_id]
 
     def target_of(self, member_id: str, instance_id: str | None) -> TargetPartitions:
-        """A static member that returns under a new id has the target of the one it replaces."""
+        """A static member that returns under a new id has the target of the member that it replaces."""
         if instance_id is not None:
             member_id = self.static_members.get(instance_id, "")
         return self.targets.get(member_id, NO_TARGET)
 
     def owner_epoch(self, topic_id: Uuid, partition: int) -> int:
-        """The member epoch of whoever still has the partition (-2: a static member that is away); -1 when it is free."""
+        """The member epoch of the partition's owner (-2: a static member that is away); -1 when the partition is
+        free."""
         return self._owners.get(topic_id, {}).get(partition, _UNOWNED)
 
     def is_free(self, topic_id: Uuid, partition: int) -> bool:
@@ -114,7 +115,7 @@ class ConsumerGroup(AssignedGroup[ConsumerMember, TargetPartitions]):
     def validate_offset_commit(
         self, member_id: str, group_instance_id: str | None, epoch: int, *, version: int, transactional: bool = False
     ) -> PartitionCheck | None:
-        """The current member epoch, or an older one for partitions that the member has had since (KIP-1251)."""
+        """The current member epoch, or an older epoch for partitions that the member has had since then (KIP-1251)."""
         if epoch < 0 and not self.members:
             return None
         if transactional and epoch == -1 and not member_id and group_instance_id is None:

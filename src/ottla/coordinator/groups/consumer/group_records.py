@@ -9,7 +9,7 @@ from ottla.coordinator.groups.consumer.members import (
     AssignedPartitions,
     ClassicMember,
     ConsumerMember,
-    MemberState,
+    ConsumerMemberState,
     TargetPartitions,
 )
 from ottla.coordinator.groups.consumer.subscriptions import ResolvedRegex
@@ -114,12 +114,16 @@ def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
 
 
 def group_tombstones(group_id: str, member_ids: list[str], regexes: Iterable[str]) -> list[CoordinatorRecord]:
-    """All that there may be, members before what holds them together."""
+    """Tombstones for all possible records of a group, members first."""
     records: list[CoordinatorRecord] = []
-    records += [GroupKindRecord(ConsumerGroupCurrentMemberAssignmentKey(group_id, each), None) for each in member_ids]
-    records += [GroupKindRecord(ConsumerGroupTargetAssignmentMemberKey(group_id, each), None) for each in member_ids]
+    records += [
+        GroupKindRecord(ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id), None) for member_id in member_ids
+    ]
+    records += [
+        GroupKindRecord(ConsumerGroupTargetAssignmentMemberKey(group_id, member_id), None) for member_id in member_ids
+    ]
     records.append(GroupKindRecord(ConsumerGroupTargetAssignmentMetadataKey(group_id), None))
-    records += [GroupKindRecord(ConsumerGroupMemberMetadataKey(group_id, each), None) for each in member_ids]
+    records += [GroupKindRecord(ConsumerGroupMemberMetadataKey(group_id, member_id), None) for member_id in member_ids]
     records += [regex_record(group_id, regex, None) for regex in regexes]
     records.append(partition_metadata_tombstone(group_id))
     records.append(GroupKindRecord(ConsumerGroupMetadataKey(group_id), None))
@@ -143,7 +147,7 @@ def with_metadata(member: ConsumerMember, value: ConsumerGroupMemberMetadataValu
     if metadata is not None:
         if not metadata.supported_protocols:
             raise DecodeError(f"the classic member {member.member_id} supports no protocol")
-        protocols = tuple((each.name, bytes(each.metadata)) for each in metadata.supported_protocols)
+        protocols = tuple((protocol.name, bytes(protocol.metadata)) for protocol in metadata.supported_protocols)
         classic = ClassicMember(metadata.session_timeout_ms, protocols)
     return replace(
         member,
@@ -164,7 +168,7 @@ def with_assignment(member: ConsumerMember, value: ConsumerGroupCurrentMemberAss
         member,
         member_epoch=value.member_epoch,
         previous_member_epoch=value.previous_member_epoch,
-        state=MemberState.read(value.state),
+        state=ConsumerMemberState.read(value.state),
         assigned=_partitions(value.assigned_partitions, value.member_epoch),
         pending_revocation=_partitions(value.partitions_pending_revocation, value.member_epoch),
     )
@@ -175,7 +179,7 @@ def target_from(value: ConsumerGroupTargetAssignmentMemberValue) -> TargetPartit
 
 
 def _partitions(topics: list[TopicPartitions], member_epoch: int) -> AssignedPartitions:
-    """Records of Kafka before 4.3 have no epochs: the member's own is the latest that it can be."""
+    """Records of Kafka before 4.3 have no epochs: the member's own epoch is the latest possible."""
     answer: dict[Uuid, dict[int, int]] = {}
     for topic in topics:
         epochs = topic.assignment_epochs

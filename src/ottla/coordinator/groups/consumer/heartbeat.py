@@ -1,7 +1,8 @@
 """ConsumerGroupHeartbeat: join, stay, follow the assignment and leave, all in one request (KIP-848).
 
-Epoch 0 joins, -1 leaves, -2 leaves for a while (a static member keeps its place). A member whose epoch is not the
-coordinator's must give up all it has and begin anew, unless only an answer was lost.
+Epoch 0 joins, -1 leaves, -2 leaves for a while (a static member keeps its place). A member whose epoch differs from the
+coordinator's must give up all its partitions and join again. The exception is a member that only missed the last
+answer.
 """
 
 from __future__ import annotations
@@ -11,16 +12,16 @@ from dataclasses import replace
 
 from ottla.coordinator.decisions import Draft, GroupDecision, Waiter
 from ottla.coordinator.groups.assigned_group import JOIN_GROUP_EPOCH, LEAVE_GROUP_EPOCH, LEAVE_GROUP_STATIC_EPOCH
+from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.groups.classic.group import ClassicGroup
-from ottla.coordinator.groups.classic.join import Caller
-from ottla.coordinator.groups.consumer.fencing import Fencing
+from ottla.coordinator.groups.consumer.fencing import ConsumerFencing
 from ottla.coordinator.groups.consumer.group import ConsumerGroup
 from ottla.coordinator.groups.consumer.group_records import current_record
 from ottla.coordinator.groups.consumer.members import AssignedPartitions, ConsumerMember
 from ottla.coordinator.groups.consumer.migration import Migration
 from ottla.coordinator.groups.consumer.rebalance import ConsumerRebalance
 from ottla.coordinator.groups.consumer.reconciliation import OwnedPartitions
-from ottla.coordinator.groups.shelf import Shelf
+from ottla.coordinator.groups.shard_context import ShardContext
 from ottla.env.logging import get_logger
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
@@ -34,8 +35,10 @@ log = get_logger(__name__)
 
 
 class ConsumerHeartbeat:
-    def __init__(self, shelf: Shelf, rebalance: ConsumerRebalance, fencing: Fencing, migration: Migration) -> None:
-        self._shelf = shelf
+    def __init__(
+        self, context: ShardContext, rebalance: ConsumerRebalance, fencing: ConsumerFencing, migration: Migration
+    ) -> None:
+        self._context = context
         self._rebalance = rebalance
         self._fencing = fencing
         self._migration = migration
@@ -53,12 +56,12 @@ class ConsumerHeartbeat:
         self, caller: Caller, request: ConsumerGroupHeartbeatRequest, draft: Draft
     ) -> ConsumerGroupHeartbeatResponse:
         group, classic = self._find_or_make(request, draft)
-        if len(group.members) >= self._shelf.settings.group_consumer_max_size:
+        if len(group.members) >= self._context.settings.group_consumer_max_size:
             self._refuse_if_new(group, request.member_id)
         if not request.member_id:
-            # Only version 0: later clients make their own.
+            # Only in version 0: later clients make their own member id.
             request = copy(request)
-            request.member_id = self._shelf.new_uuid_text()
+            request.member_id = self._context.new_uuid_text()
         owned = _owned(request)
         member = self._member(group, request, owned, draft)
         updated = _updated(member, caller, request)
@@ -68,11 +71,11 @@ class ConsumerHeartbeat:
         # From here on nothing can fail.
         if classic is not None:
             self._migration.release(classic, draft)
-            for each in group.members.values():
-                if each.classic is not None:
-                    self._rebalance.touch(group.group_id, each.member_id, each.classic.session_timeout_ms)
+            for migrated in group.members.values():
+                if migrated.classic is not None:
+                    self._rebalance.touch(group.group_id, migrated.member_id, migrated.classic.session_timeout_ms)
         self._rebalance.touch(group.group_id, updated.member_id)
-        interval_ms = self._shelf.group_config(group.group_id).consumer_heartbeat_interval_ms
+        interval_ms = self._context.consumer_timings(group.group_id).consumer_heartbeat_interval_ms
         response = ConsumerGroupHeartbeatResponse(
             member_id=updated.member_id, member_epoch=updated.member_epoch, heartbeat_interval_ms=interval_ms
         )
@@ -83,9 +86,9 @@ class ConsumerHeartbeat:
     def _find_or_make(
         self, request: ConsumerGroupHeartbeatRequest, draft: Draft
     ) -> tuple[ConsumerGroup, ClassicGroup | None]:
-        """The group; the classic one too when it is just being upgraded."""
+        """The group, and the classic group when this heartbeat upgrades the group."""
         group_id, joins = request.group_id, request.member_epoch == JOIN_GROUP_EPOCH
-        group = self._shelf.groups.get(group_id)
+        group = self._context.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return group, None
         if group is None and not joins:
@@ -104,7 +107,7 @@ class ConsumerHeartbeat:
 
     def _refuse_if_new(self, group: ConsumerGroup, member_id: str) -> None:
         if member_id not in group.members:
-            limit = self._shelf.settings.group_consumer_max_size
+            limit = self._context.settings.group_consumer_max_size
             message = f"The consumer group has reached its maximum capacity of {limit} members."
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 
@@ -157,7 +160,7 @@ class ConsumerHeartbeat:
     # Leave
 
     def _leave(self, request: ConsumerGroupHeartbeatRequest, draft: Draft) -> ConsumerGroupHeartbeatResponse:
-        group = self._shelf.group(request.group_id)
+        group = self._context.group(request.group_id)
         if not isinstance(group, ConsumerGroup):
             message = f"Group {request.group_id} is not a consumer group."
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)
@@ -186,7 +189,7 @@ def validate_static(existing: ConsumerMember | None, member_id: str, instance_id
 
 
 def _absent(member: ConsumerMember) -> ConsumerMember:
-    """Gone for a while: it keeps its partitions, at an epoch that anybody's is above."""
+    """The static member while it is away: the member keeps its partitions, at an epoch below every other epoch."""
     assigned = {topic_id: dict.fromkeys(partitions, 0) for topic_id, partitions in member.assigned.items()}
     return replace(member, member_epoch=LEAVE_GROUP_STATIC_EPOCH, assigned=assigned, pending_revocation={})
 
@@ -195,7 +198,7 @@ def _validate_epoch(member: ConsumerMember, epoch: int, owned: OwnedPartitions |
     if epoch in (JOIN_GROUP_EPOCH, member.member_epoch):
         return
     if epoch < member.member_epoch and epoch == member.previous_member_epoch and _has_all(member.assigned, owned):
-        return  # it did not get our last answer
+        return  # the member missed the last answer
     compared = "greater" if epoch > member.member_epoch else "smaller"
     raise KafkaError(
         ErrorCode.FENCED_MEMBER_EPOCH,
@@ -213,11 +216,12 @@ def _has_all(assigned: AssignedPartitions, owned: OwnedPartitions | None) -> boo
 def _owned(request: ConsumerGroupHeartbeatRequest) -> OwnedPartitions | None:
     if request.topic_partitions is None:
         return None
-    return {each.topic_id: frozenset(each.partitions) for each in request.topic_partitions}
+    return {topic.topic_id: frozenset(topic.partitions) for topic in request.topic_partitions}
 
 
 def _updated(member: ConsumerMember, caller: Caller, request: ConsumerGroupHeartbeatRequest) -> ConsumerMember:
-    """The member with what the request says anew; most heartbeats say nothing, and the member itself is given back."""
+    """The member with the changed fields of the request; the same object when nothing changed, as in most
+    heartbeats."""
     changes: dict[str, object] = {}
     if request.instance_id is not None and request.instance_id != member.instance_id:
         changes["instance_id"] = request.instance_id
@@ -241,7 +245,8 @@ def _updated(member: ConsumerMember, caller: Caller, request: ConsumerGroupHeart
 
 
 def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """A client that says everything has forgotten what it knew, or is told to: it gets everything back."""
+    """A client sends its full state after it has lost its session or an answer: the response has the whole
+    assignment."""
     subscribes = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
     return request.rebalance_timeout_ms != -1 and subscribes and request.topic_partitions is not None
 

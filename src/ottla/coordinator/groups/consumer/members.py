@@ -21,7 +21,7 @@ AssignedPartitions: TypeAlias = Mapping[Uuid, Mapping[int, int]]
 TargetPartitions: TypeAlias = Mapping[Uuid, frozenset[int]]
 
 
-class MemberState(IntEnum):
+class ConsumerMemberState(IntEnum):
     """The numbers stand in records."""
 
     STABLE = 0
@@ -30,17 +30,17 @@ class MemberState(IntEnum):
     UNKNOWN = 127
 
     @classmethod
-    def read(cls, value: int) -> MemberState:
-        """A state of a later Kafka: the member must begin anew."""
+    def read(cls, value: int) -> ConsumerMemberState:
+        """A state of a later version of Kafka: the member must join again."""
         return cls(value) if value in _MEMBER_STATES else cls.UNKNOWN
 
 
-_MEMBER_STATES = frozenset(MemberState)
+_MEMBER_STATES = frozenset(ConsumerMemberState)
 
 
 @dataclass(frozen=True, slots=True)
 class ClassicMember:
-    """What a member that speaks the classic protocol brings along."""
+    """What a member of the classic protocol has in addition."""
 
     session_timeout_ms: int
     protocols: Protocols
@@ -51,7 +51,7 @@ class ConsumerMember:
     member_id: str
     member_epoch: int = JOIN_GROUP_EPOCH
     previous_member_epoch: int = -1
-    state: MemberState = MemberState.STABLE
+    state: ConsumerMemberState = ConsumerMemberState.STABLE
     instance_id: str | None = None
     rack_id: str | None = None
     rebalance_timeout_ms: int = -1
@@ -69,16 +69,16 @@ class ConsumerMember:
         return self.classic is not None
 
     def is_reconciled_to(self, target_epoch: int) -> bool:
-        return self.state is MemberState.STABLE and self.member_epoch == target_epoch
+        return self.state is ConsumerMemberState.STABLE and self.member_epoch == target_epoch
 
     def moved_to(
         self,
-        state: MemberState,
+        state: ConsumerMemberState,
         member_epoch: int,
         assigned: AssignedPartitions,
         pending_revocation: AssignedPartitions,
     ) -> ConsumerMember:
-        """The member one step on; the epoch that it leaves is remembered, because its answer may get lost."""
+        """The member after one step; the member stores its earlier epoch, because the client may miss the answer."""
         return replace(
             self,
             state=state,
@@ -89,7 +89,7 @@ class ConsumerMember:
         )
 
     def assignment_epoch(self, topic_id: Uuid, partition: int) -> int | None:
-        """Since when the member has had this partition; None when it does not have it."""
+        """The epoch since which the member has had this partition; None when the member does not have the partition."""
         for partitions in (self.assigned, self.pending_revocation):
             epoch = partitions.get(topic_id, {}).get(partition)
             if epoch is not None:

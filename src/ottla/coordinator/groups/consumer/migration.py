@@ -18,8 +18,13 @@ from ottla.coordinator.groups.classic.states import GroupState
 from ottla.coordinator.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE
 from ottla.coordinator.groups.consumer import embedded, group_records
 from ottla.coordinator.groups.consumer.group import NO_TARGET, ConsumerGroup
-from ottla.coordinator.groups.consumer.members import ClassicMember, ConsumerMember, MemberState, TargetPartitions
-from ottla.coordinator.groups.shelf import Shelf, join_key, sync_key
+from ottla.coordinator.groups.consumer.members import (
+    ClassicMember,
+    ConsumerMember,
+    ConsumerMemberState,
+    TargetPartitions,
+)
+from ottla.coordinator.groups.shard_context import ShardContext, join_key, sync_key
 from ottla.coordinator.records import CoordinatorRecord
 from ottla.env.logging import get_logger
 from ottla.model.errors import ErrorCode, KafkaError
@@ -31,26 +36,31 @@ log = get_logger(__name__)
 
 
 class Migration:
-    def __init__(self, shelf: Shelf, classic_rebalance: Rebalance) -> None:
-        self._shelf = shelf
+    def __init__(self, context: ShardContext, classic_rebalance: Rebalance) -> None:
+        self._context = context
         self._classic = classic_rebalance
 
     # Up
 
     def upgraded(self, group: ClassicGroup) -> ConsumerGroup:
-        """The consumer group that this classic one becomes; KafkaError when it may not. Nothing is changed yet."""
+        """The consumer group that this classic group becomes; raises KafkaError when the upgrade is not allowed.
+
+        Changes nothing yet.
+        """
         self._validate_upgrade(group)
-        made = ConsumerGroup(group.group_id)
-        made.group_epoch = made.assignment_epoch = group.generation_id
+        upgraded_group = ConsumerGroup(group.group_id)
+        upgraded_group.group_epoch = upgraded_group.assignment_epoch = group.generation_id
         try:
             for member in group.members.values():
                 upgraded = self._upgraded_member(group, member)
-                made.targets[member.member_id] = _without_epochs(upgraded)
-                made.put(upgraded)
+                upgraded_group.targets[member.member_id] = _without_epochs(upgraded)
+                upgraded_group.put(upgraded)
         except DecodeError as error:
             raise _not_found(group, "the embedded consumer protocol is malformed") from error
-        made.metadata_hash = self._shelf.topic_hashes.group_hash(made.subscriptions.topics(), self._shelf.image)
-        return made
+        upgraded_group.metadata_hash = self._context.topic_hashes.group_hash(
+            upgraded_group.subscriptions.topics(), self._context.image
+        )
+        return upgraded_group
 
     def upgrade_records(self, classic: ClassicGroup, group: ConsumerGroup) -> list[CoordinatorRecord]:
         group_id, members = group.group_id, group.members.values()
@@ -65,10 +75,12 @@ class Migration:
         return records
 
     def release(self, classic: ClassicGroup, draft: Draft) -> None:
-        """Whoever waits in the classic group must ask again; its timers belong to nobody now."""
+        """Refuse the parked requests of the classic group, so that their members ask again, and cancel the group's
+        timers."""
         code = ErrorCode.REBALANCE_IN_PROGRESS
         for member in classic.members.values():
-            # Its session may have ended unnoticed while it waited, and the upgrade may still be refused.
+            # The member's session may have ended while its request was parked, and the log may still refuse the
+            # upgrade.
             self._classic.touch(classic, member)
             join_waiter = classic.take_join_waiter(member)
             if join_waiter is not None:
@@ -77,10 +89,10 @@ class Migration:
                 draft.answer(member.sync_waiter, SyncGroupResponse(error_code=code))
                 member.sync_waiter = None
         for key in (join_key(classic.group_id), sync_key(classic.group_id)):
-            self._shelf.timers.cancel(key)
+            self._context.timers.cancel(key)
 
     def _validate_upgrade(self, group: ClassicGroup) -> None:
-        settings = self._shelf.settings
+        settings = self._context.settings
         if not settings.allows_upgrade:
             raise _not_found(group, "online upgrade is disabled")
         if not group.uses_consumer_protocol:
@@ -99,16 +111,16 @@ class Migration:
                     "an unsupported custom assignor is in use. Please refer to the documentation or switch to a "
                     "default assignor before re-attempting the upgrade",
                 )
-            assigned = embedded.assigned_partitions(assignment, self._shelf.image)
-        # A generation that is being formed may have members that do not know the last one's protocol.
-        known = all(group.protocol_name in each.protocol_names() for each in group.members.values())
-        protocol_name = group.protocol_name if known else group.select_protocol()
+            assigned = embedded.assigned_partitions(assignment, self._context.image)
+        # A new generation may have members that do not support the protocol of the last generation.
+        is_shared = all(group.protocol_name in other.protocol_names() for other in group.members.values())
+        protocol_name = group.protocol_name if is_shared else group.select_protocol()
         subscription = embedded.read_subscription(member.metadata(protocol_name))
         return ConsumerMember(
             member.member_id,
             member_epoch=epoch,
             previous_member_epoch=epoch,
-            state=MemberState.STABLE,
+            state=ConsumerMemberState.STABLE,
             instance_id=member.group_instance_id,
             rack_id=subscription.rack_id or None,
             rebalance_timeout_ms=member.rebalance_timeout_ms,
@@ -133,16 +145,16 @@ class Migration:
             for member in group.members.values()
             if member.classic is not None and member.member_id not in gone
         ]
-        # Joining members are checked; a log that nobody should have written may still hold strangers.
+        # Joining members are checked, but a damaged log may still hold members without a common protocol.
         return bool(set.intersection(*supported))
 
     def must_downgrade_replacing(self, group: ConsumerGroup, replaced: ConsumerMember) -> bool:
-        """Is the static member that a classic one replaces the last of the consumer protocol?"""
+        """Whether the static member that a classic member replaces is the last member of the consumer protocol."""
         others_are_classic = group.classic_member_count == len(group.members) - 1
         return not replaced.uses_classic_protocol and others_are_classic and self._may_downgrade(len(group.members))
 
     def _may_downgrade(self, members: int) -> bool:
-        return self._shelf.settings.allows_downgrade and members <= self._shelf.settings.group_max_size
+        return self._context.settings.allows_downgrade and members <= self._context.settings.group_max_size
 
     def downgrade(
         self,
@@ -153,10 +165,10 @@ class Migration:
         joining: ConsumerMember | None = None,
         rebalance: bool = True,
     ) -> None:
-        """Records that make a classic group of it; a rebalance, when it is due, is the event after."""
+        """Records that turn the group into a classic group; a rebalance, when due, is the next event."""
         gone = {member.member_id for member in leaving or ()}
         replaced = group.static_member(joining.instance_id) if joining is not None else None
-        classic = ClassicGroup(group.group_id, GroupState.STABLE, self._shelf.clock.time_ms())
+        classic = ClassicGroup(group.group_id, GroupState.STABLE, self._context.clock.time_ms())
         classic.generation_id = group.group_epoch
         classic.protocol_type = CONSUMER_PROTOCOL_TYPE
         targets: dict[str, TargetPartitions] = {}
@@ -172,7 +184,7 @@ class Migration:
             member.member_id: embedded.write_assignment(
                 targets[member.member_id],
                 embedded.version_or_first(member.metadata(classic.protocol_name)),
-                self._shelf.image,
+                self._context.image,
             )
             for member in classic.members.values()
         }
@@ -180,19 +192,20 @@ class Migration:
         draft.records.append(group_record(classic, assignments))
         log.info("group.downgraded", group=group.group_id, members=len(classic.members))
         operation = partial(self._after_downgrade, group.group_id, rebalance=rebalance)
-        self._shelf.timers.schedule(("downgraded", group.group_id), 0, operation)
+        self._context.timers.schedule(("downgraded", group.group_id), 0, operation)
 
     def _tombstones(
         self, group: ConsumerGroup, replaced: ConsumerMember | None, joining: ConsumerMember | None
     ) -> list[CoordinatorRecord]:
         names = [
-            joining.member_id if each is replaced and joining else each.member_id for each in group.members.values()
+            joining.member_id if member is replaced and joining else member.member_id
+            for member in group.members.values()
         ]
         return group_records.group_tombstones(group.group_id, names, list(group.subscriptions.resolved))
 
     def _after_downgrade(self, group_id: str, *, rebalance: bool) -> GroupDecision:
         draft = Draft()
-        group = self._shelf.classic(group_id)
+        group = self._context.classic(group_id)
         if group is not None:
             for member in group.members.values():
                 self._classic.touch(group, member)

@@ -41,7 +41,7 @@ class Pattern:
         self._states: list[_State] = [("match", 0, 0)]
         self._start = self._add(parse(expression), 0)
         self._moves: dict[tuple[frozenset[int], str], frozenset[int]] = {}
-        """Steps taken before, in the middle of a name: most names take the same ones."""
+        """Cached steps in the middle of a name: most names use the same steps."""
         self._remembers = not any(kind in ("word", "no word") for kind, _, _ in self._states)
 
     def matches(self, text: str) -> bool:
@@ -60,15 +60,15 @@ class Pattern:
         last = len(text) - 1
         for position, character in enumerate(text):
             key = (current, character)
-            known = self._moves.get(key) if position < last else None
-            if known is None:
+            following = self._moves.get(key) if position < last else None
+            if following is None:
                 yield 2 * len(current)
-                known = self._step(current, character, text, position)
+                following = self._step(current, character, text, position)
                 if position < last and self._remembers and len(self._moves) < MAX_MOVES:
-                    self._moves[key] = known
-            if not known:
+                    self._moves[key] = following
+            if not following:
                 return False
-            current = known
+            current = following
         return 0 in current
 
     def _step(self, current: frozenset[int], character: str, text: str, position: int) -> frozenset[int]:

@@ -71,7 +71,7 @@ _POSIX = {
     "xdigit": _mask(lambda c: c in "0123456789abcdefABCDEF"),
 }
 _OTHER_SCRIPTS = frozenset(("Arabic", "Armenian", "Cyrillic", "Greek", "Hangul", "Han", "Hebrew", "Hiragana", "Thai"))
-"""Of Unicode, as far as anybody writes them in an expression for topic names: they match none of those."""
+"""The Unicode classes that occur in expressions for topic names: they match no character of a topic name."""
 _ESCAPES = {"a": 7, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11}
 _ANCHORS = {"A": "begin", "z": "end", "b": "word", "B": "no word"}
 
@@ -204,8 +204,8 @@ class _Parser:
     def _open_group(self) -> bool:
         """After "(?": a name, or flags; False when the group is flags alone."""
         if self._skip("P<") or (self._peek() == "<" and self._peek(1) not in ("=", "!") and self._skip("<")):
-            name, found, _ = self._text[self._pos :].partition(">")
-            if not found or not name.replace("_", "a").isalnum() or not name.isascii():
+            name, bracket, _ = self._text[self._pos :].partition(">")
+            if not bracket or not name.replace("_", "a").isalnum() or not name.isascii():
                 raise PatternError("invalid named capture")
             if name in self._names:
                 raise PatternError("duplicate capture group name")
@@ -285,13 +285,13 @@ class _Parser:
 
     def _hex(self) -> int:
         if self._skip("{"):
-            digits, found, _ = self._text[self._pos :].partition("}")
+            digits, brace, _ = self._text[self._pos :].partition("}")
             self._pos += len(digits) + 1
         else:
-            digits, found = self._text[self._pos : self._pos + 2], "}"
+            digits, brace = self._text[self._pos : self._pos + 2], "}"
             self._pos += 2
         try:
-            code = int(digits, 16) if found and len(digits) >= 1 + (found != "}") else -1
+            code = int(digits, 16) if brace and len(digits) >= 1 + (brace != "}") else -1
         except ValueError:
             code = -1
         if not 0 <= code <= 0x10FFFF:
@@ -361,5 +361,5 @@ class _Parser:
 
 
 def _bit(code: int) -> int:
-    """The mask of one character; one that no topic name can hold matches nothing."""
+    """The mask of one character; a character that no topic name can hold matches nothing."""
     return 1 << code if code < _ASCII else 0

@@ -1,8 +1,7 @@
-"""Subscriptions by regular expression: resolved against the topics, kept as records, refreshed now and then.
+"""Subscriptions by regular expression: resolved against the topics, stored as records, refreshed from time to time.
 
-Resolving is an event of its own, after the heartbeat that caused it; the next heartbeat sees what came of it. It
-happens again when there are new topics or when group.consumer.regex.refresh.interval.ms have passed, but not more often
-than every ten seconds.
+Resolving is an event of its own, after the heartbeat that caused it; the next heartbeat sees the result. New topics
+cause a refresh, and so does group.consumer.regex.refresh.interval.ms; at least ten seconds lie between two refreshes.
 """
 
 from __future__ import annotations
@@ -12,13 +11,13 @@ from enum import Enum
 from functools import partial
 
 from ottla.coordinator.decisions import Draft, GroupDecision
-from ottla.coordinator.groups.classic.join import Caller
+from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.groups.consumer.group import ConsumerGroup
 from ottla.coordinator.groups.consumer.group_records import epoch_record, regex_record
 from ottla.coordinator.groups.consumer.members import ConsumerMember
 from ottla.coordinator.groups.consumer.re2 import Pattern, PatternError
 from ottla.coordinator.groups.consumer.subscriptions import ResolvedRegex
-from ottla.coordinator.groups.shelf import Shelf
+from ottla.coordinator.groups.shard_context import ShardContext
 from ottla.env.logging import get_logger
 from ottla.model.errors import ErrorCode, KafkaError
 
@@ -28,7 +27,7 @@ _MIN_REFRESH_INTERVAL_MS = 10_000
 STATES_PER_EVENT = 20_000
 """States of expressions that one event looks at: some milliseconds."""
 STATES_PER_NAME = 20
-"""What a name costs whose steps are all remembered."""
+"""The cost of a name whose steps are all cached."""
 
 
 class RegexChange(Enum):
@@ -36,7 +35,7 @@ class RegexChange(Enum):
     UPDATED = "updated"
     """The new expression is not resolved yet."""
     RESOLVED = "resolved"
-    """The topics of the new one are known already, or there is none any more."""
+    """The topics of the new expression are resolved already, or the member has no expression any more."""
 
 
 def regex_key(group_id: str) -> Hashable:
@@ -44,13 +43,14 @@ def regex_key(group_id: str) -> Hashable:
 
 
 class RegularExpressions:
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+    def __init__(self, context: ShardContext) -> None:
+        self._context = context
 
     def update(
         self, caller: Caller, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember, draft: Draft
     ) -> RegexChange:
-        """What the member's heartbeat does to the expressions of its group; KafkaError when its own is not valid."""
+        """Update the group's expressions for a heartbeat; raises KafkaError when the member's own expression is not
+        valid."""
         subscriptions = group.subscriptions
         before, after = old.subscribed_topic_regex, new.subscribed_topic_regex
         change, refresh = RegexChange.NONE, False
@@ -73,9 +73,9 @@ class RegularExpressions:
         self, caller: Caller, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember, *, forced: bool
     ) -> None:
         key = regex_key(group.group_id)
-        if key in self._shelf.timers:
+        if key in self._context.timers:
             return
-        now_ms = self._shelf.clock.time_ms()
+        now_ms = self._context.clock.time_ms()
         last_ms = group.subscriptions.resolved_at_ms
         if last_ms is not None and now_ms <= last_ms + _MIN_REFRESH_INTERVAL_MS:
             return
@@ -83,29 +83,31 @@ class RegularExpressions:
         due = (
             forced
             or len(used) != len(group.subscriptions.resolved)
-            or group.subscriptions.resolved_version < self._shelf.new_topics_version
+            or group.subscriptions.resolved_version < self._context.new_topics_version
             or last_ms is None
-            or now_ms > last_ms + self._shelf.settings.group_consumer_regex_refresh_interval_ms
+            or now_ms > last_ms + self._context.settings.group_consumer_regex_refresh_interval_ms
         )
         if due and used:
-            self._shelf.timers.schedule(key, 0, partial(self._resolve, caller, group.group_id, frozenset(used)))
+            self._context.timers.schedule(key, 0, partial(self._resolve, caller, group.group_id, frozenset(used)))
 
     def _resolve(self, caller: Caller, group_id: str, regexes: frozenset[str]) -> GroupDecision:
-        """All expressions of the group, with the eyes of the member whose heartbeat caused it, as Kafka does."""
-        topics = list(self._shelf.image.topics_by_name)
-        resolution = Resolution(sorted(regexes), topics, caller.may_describe, self._shelf.image_version)
+        """Resolve all expressions of the group, with the rights of the member whose heartbeat caused the event, as
+        Kafka does."""
+        topics = list(self._context.image.topics_by_name)
+        resolution = Resolution(sorted(regexes), topics, caller.may_describe, self._context.image_version)
         return self._go_on(group_id, resolution)
 
     def _go_on(self, group_id: str, resolution: Resolution) -> GroupDecision:
-        """A part of the work in each event, so that others get their turn; records come with the last."""
+        """A part of the work in each event, so that other requests run in between; the last event writes the
+        records."""
         draft = Draft()
-        group = self._shelf.groups.get(group_id)
+        group = self._context.groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
             return draft.decide()
         if not resolution.advance(STATES_PER_EVENT):
-            self._shelf.timers.schedule(regex_key(group_id), 0, partial(self._go_on, group_id, resolution))
+            self._context.timers.schedule(regex_key(group_id), 0, partial(self._go_on, group_id, resolution))
             return draft.decide()
-        now_ms = self._shelf.clock.time_ms()
+        now_ms = self._context.clock.time_ms()
         resolved = {
             regex: ResolvedRegex(topics, resolution.image_version, now_ms)
             for regex, topics in resolution.topics.items()
@@ -117,7 +119,7 @@ class RegularExpressions:
             changed = changed or (before.topics if before is not None else frozenset()) != now.topics
             draft.records.append(regex_record(group_id, regex, now))
         topics = group.subscriptions.resolved_as(resolved).topics()
-        metadata_hash = self._shelf.topic_hashes.group_hash(topics, self._shelf.image)
+        metadata_hash = self._context.topic_hashes.group_hash(topics, self._context.image)
         if changed or metadata_hash != group.metadata_hash:
             draft.records.append(epoch_record(group_id, group.group_epoch + 1, metadata_hash))
         log.info("group.expressions_resolved", group=group_id, expressions=len(resolved), changed=changed)
@@ -148,16 +150,16 @@ class Resolution:
             try:
                 pattern = Pattern(regex)
             except PatternError as error:
-                # A record of a server that takes more than we do: it matches nothing here.
+                # A record of a server that accepts more expressions than this one: the expression matches nothing here.
                 log.warning("expression.invalid", expression=regex, reason=str(error))
                 self.topics[regex] = frozenset()
                 continue
-            found = set()
+            matches = set()
             for name in names:
                 yield STATES_PER_NAME
                 if (yield from pattern.walk(name)) and (self._may_describe is None or self._may_describe(name)):
-                    found.add(name)
-            self.topics[regex] = frozenset(found)
+                    matches.add(name)
+            self.topics[regex] = frozenset(matches)
 
 
 def validate(regex: str) -> None:

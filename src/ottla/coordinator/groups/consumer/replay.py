@@ -1,4 +1,4 @@
-"""What the records do that only consumer groups have, beside those of every group that the coordinator assigns."""
+"""Replays the records that only consumer groups have."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class ConsumerReplay(AssignedReplay[ConsumerGroup]):
         return isinstance(group, ClassicGroup) and bool(group.members)
 
     def _without_assignment(self, member: ConsumerMember) -> ConsumerMember:
-        gone = LEAVE_GROUP_EPOCH
-        return replace(member, member_epoch=gone, previous_member_epoch=gone, assigned={}, pending_revocation={})
+        epoch = LEAVE_GROUP_EPOCH
+        return replace(member, member_epoch=epoch, previous_member_epoch=epoch, assigned={}, pending_revocation={})
 
     def _partition_metadata(self, key: Any, value: Any) -> None:
         group = self._find(key, value)

@@ -1,7 +1,7 @@
-"""What the members of a group want to read: topics by name, and topics by regular expression once it is resolved.
+"""The subscriptions of a group: topics by name, and topics by regular expression once the expression is resolved.
 
-Counted as members come and go, so that nobody walks over all members. A decision looks at a copy (`changed`,
-`without`); the group's own changes by replay only.
+Counted as members come and go, so that no request walks over all members. A decision reads a copy (`changed`,
+`without`); only replay changes the group's own counts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ottla.coordinator.groups.consumer.members import ConsumerMember
 class ResolvedRegex(NamedTuple):
     topics: frozenset[str]
     version: int
-    """The metadata offset that it was resolved against."""
+    """The metadata offset of the resolution."""
     timestamp_ms: int
 
 
@@ -41,7 +41,7 @@ class Subscriptions:
         return member.subscribed_topic_names if resolved is None else member.subscribed_topic_names | resolved.topics
 
     def are_homogeneous(self, members: int) -> bool:
-        """Does every one of `members` members want the same topics?"""
+        """Whether all of `members` members have the same topics."""
         if not self.regexes:
             return all(count == members for count in self.by_name.values()) and not self.by_regex
         if next(iter(self.regexes.values())) != members:
@@ -50,16 +50,16 @@ class Subscriptions:
 
     @property
     def resolved_at_ms(self) -> int | None:
-        return next((each.timestamp_ms for each in self.resolved.values()), None)
+        return next((expression.timestamp_ms for expression in self.resolved.values()), None)
 
     @property
     def resolved_version(self) -> int:
-        return next((each.version for each in self.resolved.values()), 0)
+        return next((expression.version for expression in self.resolved.values()), 0)
 
     # For decisions
 
     def changed(self, old: ConsumerMember | None, new: ConsumerMember | None) -> Subscriptions:
-        """As they will be when `new` takes the place of `old`."""
+        """The subscriptions after `new` has replaced `old`."""
         after = self._copy()
         after.replace(old, new)
         regex = old.subscribed_topic_regex if old is not None else None

@@ -1,4 +1,4 @@
-"""The target assignment: what every member should have, computed when the group's epoch moved on.
+"""The target assignment of every member, computed when the group's epoch moved.
 
 At most once in group.consumer.assignment.interval.ms (KIP-1263): many members that join at once cause one computation.
 """
@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 from ottla.coordinator.decisions import Draft
 from ottla.coordinator.groups.consumer.assignors import ASSIGNORS
-from ottla.coordinator.groups.consumer.assignors.spec import GroupSpec, MemberSpec
+from ottla.coordinator.groups.consumer.assignors.spec import ConsumerMemberSpec, GroupSpec
 from ottla.coordinator.groups.consumer.group import NO_TARGET, ConsumerGroup
 from ottla.coordinator.groups.consumer.group_records import target_epoch_record, target_record
 from ottla.coordinator.groups.consumer.members import ConsumerMember, TargetPartitions
 from ottla.coordinator.groups.consumer.subscriptions import Subscriptions
-from ottla.coordinator.groups.shelf import Shelf
+from ottla.coordinator.groups.shard_context import ShardContext
 from ottla.env.logging import get_logger
 from ottla.metadata.image import MetadataImage
 from ottla.model.ids import Uuid
@@ -24,14 +24,14 @@ from ottla.model.java_order import strings_in_java_order
 log = get_logger(__name__)
 
 
-class Target(NamedTuple):
+class ConsumerTarget(NamedTuple):
     epoch: int
     partitions: TargetPartitions
 
 
-class TargetAssignment:
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+class ConsumerTargetAssignment:
+    def __init__(self, context: ShardContext) -> None:
+        self._context = context
 
     def update(
         self,
@@ -41,29 +41,30 @@ class TargetAssignment:
         updated: ConsumerMember,
         subscriptions: Subscriptions,
         draft: Draft,
-    ) -> Target:
-        """The target of `updated`: a new one when the group has moved on and the time has come, else the last."""
+    ) -> ConsumerTarget:
+        """The target of `updated`: computed when the group's epoch moved and the interval has passed, else the last
+        target."""
         if group.assignment_epoch >= group_epoch or not self._is_due(group):
-            return Target(group.assignment_epoch, group.target_of(updated.member_id, updated.instance_id))
+            return ConsumerTarget(group.assignment_epoch, group.target_of(updated.member_id, updated.instance_id))
         members = _members_with(group, updated)
         name = group.preferred_assignor(old, updated)
-        if name not in ASSIGNORS:  # nobody prefers one, or a record names one that this node does not have
-            name = self._shelf.settings.group_consumer_assignors[0]
-        spec = _spec(group, members, subscriptions, self._shelf.image)
+        if name not in ASSIGNORS:  # no preference, or a record with an assignor that this node lacks
+            name = self._context.settings.group_consumer_assignors[0]
+        spec = _spec(group, members, subscriptions, self._context.image)
         assignment = ASSIGNORS[name](spec)
         for member_id in members:
             new = assignment.get(member_id, NO_TARGET)
             if group.targets.get(member_id) != new:
                 draft.records.append(target_record(group.group_id, member_id, new))
-        draft.records.append(target_epoch_record(group.group_id, group_epoch, self._shelf.clock.time_ms()))
+        draft.records.append(target_epoch_record(group.group_id, group_epoch, self._context.clock.time_ms()))
         log.info("group.assigned", group=group.group_id, epoch=group_epoch, assignor=name, members=len(members))
-        return Target(group_epoch, assignment.get(updated.member_id, NO_TARGET))
+        return ConsumerTarget(group_epoch, assignment.get(updated.member_id, NO_TARGET))
 
     def _is_due(self, group: ConsumerGroup) -> bool:
-        interval_ms = self._shelf.group_config(group.group_id).consumer_assignment_interval_ms
+        interval_ms = self._context.consumer_timings(group.group_id).consumer_assignment_interval_ms
         if group.assignment_timestamp_ms == 0 or interval_ms == 0:
             return True
-        return self._shelf.clock.time_ms() >= group.assignment_timestamp_ms + interval_ms
+        return self._context.clock.time_ms() >= group.assignment_timestamp_ms + interval_ms
 
 
 def _members_with(group: ConsumerGroup, updated: ConsumerMember) -> dict[str, ConsumerMember]:
@@ -85,15 +86,15 @@ def _spec(
     ids_by_names: dict[frozenset[str], frozenset[Uuid]] = {}
 
     def topic_ids(names: frozenset[str]) -> frozenset[Uuid]:
-        known = ids_by_names.get(names)
-        if known is None:
+        ids = ids_by_names.get(names)
+        if ids is None:
             topics = [topic for name in names if (topic := image.topics_by_name.get(name)) is not None]
             counts.update((topic.id, len(topic.partitions)) for topic in topics)
-            known = ids_by_names[names] = frozenset(topic.id for topic in topics)
-        return known
+            ids = ids_by_names[names] = frozenset(topic.id for topic in topics)
+        return ids
 
     specs = {
-        member_id: MemberSpec(
+        member_id: ConsumerMemberSpec(
             member.instance_id,
             topic_ids(subscriptions.topics_of(member)),
             group.target_of(member_id, member.instance_id),

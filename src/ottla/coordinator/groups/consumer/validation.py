@@ -1,16 +1,18 @@
-"""What a ConsumerGroupHeartbeat must look like before any group is asked."""
+"""The checks of a ConsumerGroupHeartbeat that need no group."""
 
 from __future__ import annotations
 
 from ottla.coordinator.groups.assigned_group import JOIN_GROUP_EPOCH, LEAVE_GROUP_EPOCH, LEAVE_GROUP_STATIC_EPOCH
-from ottla.coordinator.settings import GroupSettings
+from ottla.coordinator.settings import GroupCoordinatorSettings
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.generated.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 
 _OWN_MEMBER_ID_FROM = 1
 
 
-def validate_heartbeat(request: ConsumerGroupHeartbeatRequest, version: int, settings: GroupSettings) -> None:
+def validate_heartbeat(
+    request: ConsumerGroupHeartbeatRequest, version: int, settings: GroupCoordinatorSettings
+) -> None:
     epoch = request.member_epoch
     if version >= _OWN_MEMBER_ID_FROM or epoch > 0 or epoch == LEAVE_GROUP_EPOCH:
         _not_blank(request.member_id, "MemberId")

@@ -1,4 +1,4 @@
-"""Share groups (KIP-932): members, who reads which partitions, and which share-partitions have a state to read from.
+"""Share groups (KIP-932): members, their partitions, and which share-partitions have a state.
 
-The deliveries themselves are not the group's: the leaders of the partitions and the share coordinator have those.
+The leaders of the partitions and the share coordinator store the deliveries, not the group.
 """

@@ -18,11 +18,14 @@ Place = tuple[Uuid, int]
 def assign(
     members: Mapping[str, frozenset[Uuid]], partitions: Mapping[Uuid, frozenset[int]], targets: Mapping[str, Partitions]
 ) -> dict[str, Partitions]:
-    """Member -> what it reads. `members` has the topics that each wants, `partitions` those that may be read."""
-    wanted = sorted(frozenset().union(*members.values()))
+    """Member -> partitions.
+
+    `members` has the subscribed topics of each member, `partitions` the readable partitions.
+    """
+    subscribed = sorted(frozenset().union(*members.values()))
     spread: dict[str, set[Place]] = {member_id: set() for member_id in members}
     alike = len(set(members.values())) <= 1
-    for topics in [wanted] if alike else [[topic] for topic in wanted]:
+    for topics in [subscribed] if alike else [[topic] for topic in subscribed]:
         places = [(topic, index) for topic in topics for index in sorted(partitions.get(topic, ()))]
         readers = [member_id for member_id, names in members.items() if alike or topics[0] in names]
         _spread(places, readers, targets, spread)
@@ -35,29 +38,34 @@ def _spread(
     if not places or not readers:
         return
     sharing = ceil(len(readers) / len(places))
-    each = sharing * len(places) / len(readers)
-    desired = {reader: ceil(each * (i + 1)) - ceil(each * i) for i, reader in enumerate(readers)}
-    held: dict[Place, list[str]] = {place: [] for place in places}
-    kept: dict[str, list[Place]] = {reader: [] for reader in readers}
+    share = sharing * len(places) / len(readers)
+    desired = {reader: ceil(share * (i + 1)) - ceil(share * i) for i, reader in enumerate(readers)}
+    readers_by_place: dict[Place, list[str]] = {place: [] for place in places}
+    assigned: dict[str, list[Place]] = {reader: [] for reader in readers}
     for reader in readers:
         for place in _places(targets.get(reader, {})):
-            if place in held and len(kept[reader]) < desired[reader] and len(held[place]) < sharing:
-                held[place].append(reader)
-                kept[reader].append(place)
-    unfilled = [reader for reader in readers if len(kept[reader]) < desired[reader]]
+            if (
+                place in readers_by_place
+                and len(assigned[reader]) < desired[reader]
+                and len(readers_by_place[place]) < sharing
+            ):
+                readers_by_place[place].append(reader)
+                assigned[reader].append(place)
+    unfilled = [reader for reader in readers if len(assigned[reader]) < desired[reader]]
     for place in places:
         for reader in list(unfilled):
-            if len(held[place]) >= sharing:
+            if len(readers_by_place[place]) >= sharing:
                 break
-            if reader not in held[place]:
-                held[place].append(reader)
-                kept[reader].append(place)
-                # Whoever got one goes to the end, or out when it has enough.
+            if reader not in readers_by_place[place]:
+                readers_by_place[place].append(reader)
+                assigned[reader].append(place)
+                # A reader that got a place goes to the end of the queue, or leaves the queue when the reader has
+                # enough.
                 unfilled.remove(reader)
-                if len(kept[reader]) < desired[reader]:
+                if len(assigned[reader]) < desired[reader]:
                     unfilled.append(reader)
-    for reader, found in kept.items():
-        spread[reader].update(found)
+    for reader, reader_places in assigned.items():
+        spread[reader].update(reader_places)
 
 
 def _places(partitions: Partitions) -> Iterable[Place]:
@@ -65,7 +73,7 @@ def _places(partitions: Partitions) -> Iterable[Place]:
 
 
 def _by_topic(places: Iterable[Place]) -> Partitions:
-    found: dict[Uuid, set[int]] = {}
+    partitions: dict[Uuid, set[int]] = {}
     for topic, index in sorted(places):
-        found.setdefault(topic, set()).add(index)
-    return {topic: frozenset(indexes) for topic, indexes in found.items()}
+        partitions.setdefault(topic, set()).add(index)
+    return {topic: frozenset(indexes) for topic, indexes in partitions.items()}

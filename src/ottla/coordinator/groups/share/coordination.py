@@ -1,7 +1,7 @@
-"""Requests of share groups that need the share coordinator too: event of the group, question, event of the group.
+"""Requests of share groups that need the share coordinator: an event of the group, a request, an event of the group.
 
-The group's first event writes down what is going to happen, so that a coordinator that dies in between leaves a trace
-that the next one takes up.
+The group's first event writes a record of the planned change. A coordinator that dies between the two events leaves
+that record, and the next coordinator continues from the record.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from ottla.coordinator.decisions import GroupDecision, Waiter
-from ottla.coordinator.groups.classic.join import Caller
+from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.groups.machine import GroupMachine
 from ottla.coordinator.groups.share.heartbeat import Beat, validate_heartbeat
 from ottla.coordinator.groups.share.initialization import Indexes, StateRequest
-from ottla.coordinator.groups.share.offsets import Alteration, Deletion
+from ottla.coordinator.groups.share.offsets import OffsetAlteration, OffsetDeletion
 from ottla.coordinator.groups.share.persister import SharePersister
 from ottla.coordinator.shards import Shards
 from ottla.coordinator.share.records import SharePartitionKey
@@ -60,18 +60,20 @@ class ShareCoordination:
             if beat.state_request is not None:
                 self._initialize(beat.state_request, lambda _errors: None)
 
-        self._run(request.group_id, lambda machine: machine.share.heartbeat(caller, request, answered), answered)
+        self._shards.run(request.group_id, lambda machine: machine.share.heartbeat(caller, request, answered), answered)
 
     def describe(self, group_id: str, waiter: Waiter) -> None:
-        self._run(group_id, lambda machine: machine.share.describe(group_id, waiter), waiter)
+        self._shards.run(group_id, lambda machine: machine.share.describe(group_id, waiter), waiter)
 
     def initialized_partitions(self, group_id: str, waiter: Waiter) -> None:
-        self._run(group_id, lambda machine: machine.share.offsets.initialized_partitions(group_id, waiter), waiter)
+        self._shards.run(
+            group_id, lambda machine: machine.share.offsets.initialized_partitions(group_id, waiter), waiter
+        )
 
     # Altering
 
     def alter(self, request: AlterShareGroupOffsetsRequest, waiter: Waiter) -> None:
-        def answered(alteration: Alteration | KafkaError) -> None:
+        def answered(alteration: OffsetAlteration | KafkaError) -> None:
             if isinstance(alteration, KafkaError):
                 waiter(alteration)
             else:
@@ -85,10 +87,13 @@ class ShareCoordination:
                         row.error_code, row.error_message = error.code, error.code.message
             waiter(response)
 
-        self._run(request.group_id, lambda machine: machine.share.offsets.alter(request, answered), answered)
+        self._shards.run(request.group_id, lambda machine: machine.share.offsets.alter(request, answered), answered)
 
     def _initialize(self, request: StateRequest, done: Callable[[Errors], None]) -> None:
-        """Ask for every partition; the group hears of the outcome. One that fails fails all: they are asked again."""
+        """Initialize the state of every partition, then run an event of the group with the outcome.
+
+        One failure fails the whole request: the next heartbeat asks for all partitions again.
+        """
         group_id = request.group_id
         partitions = {topic_id: frozenset(offsets) for topic_id, offsets in request.start_offsets.items()}
 
@@ -102,7 +107,7 @@ class ShareCoordination:
                 act = offsets.uninitialized if errors else offsets.initialized
                 return act(group_id, partitions, lambda _answer: done(errors))
 
-            self._run(group_id, outcome, lambda _error: done(errors))
+            self._shards.run(group_id, outcome, lambda _error: done(errors))
 
         def ask(key: SharePartitionKey, waiter: Waiter) -> None:
             start_offset = request.start_offsets[key.topic_id][key.partition]
@@ -113,15 +118,15 @@ class ShareCoordination:
     # Deleting
 
     def delete(self, request: DeleteShareGroupOffsetsRequest, waiter: Waiter) -> None:
-        def answered(deletion: Deletion | KafkaError) -> None:
+        def answered(deletion: OffsetDeletion | KafkaError) -> None:
             if isinstance(deletion, KafkaError):
                 waiter(deletion)
             else:
                 _ask_all(request.group_id, deletion.partitions, self._persister.delete, partial(finish, deletion))
 
-        def finish(deletion: Deletion, errors: Errors) -> None:
+        def finish(deletion: OffsetDeletion, errors: Errors) -> None:
             failed = {topic_id: error.code for (topic_id, _), error in errors.items()}
-            gone = [topic_id for topic_id in deletion.partitions if topic_id not in failed]
+            deleted_ids = [topic_id for topic_id in deletion.partitions if topic_id not in failed]
             rows = list(deletion.refused)
             for topic_id in deletion.partitions:
                 code = failed.get(topic_id, ErrorCode.NONE)
@@ -131,24 +136,26 @@ class ShareCoordination:
                     )
                 )
             response = DeleteShareGroupOffsetsResponse(responses=rows)
-            self._run(
+            self._shards.run(
                 request.group_id,
-                lambda machine: machine.share.offsets.deleted(request.group_id, gone, lambda _none: waiter(response)),
+                lambda machine: machine.share.offsets.deleted(
+                    request.group_id, deleted_ids, lambda _none: waiter(response)
+                ),
                 waiter,
             )
 
-        self._run(request.group_id, lambda machine: machine.share.offsets.delete(request, answered), answered)
+        self._shards.run(request.group_id, lambda machine: machine.share.offsets.delete(request, answered), answered)
 
     def finish_deletion(
         self, group_id: str, waiter: Waiter, partitions: Mapping[Uuid, frozenset[int]] | KafkaError
     ) -> None:
-        """The states first, then the group: one that is left half deleted can be deleted again."""
+        """The states first, then the group: a half-deleted group can be deleted again."""
 
         def finish(errors: Errors) -> None:
             if errors:
                 waiter(next(iter(errors.values())))
             else:
-                self._run(group_id, lambda machine: machine.delete_group(group_id, waiter), waiter)
+                self._shards.run(group_id, lambda machine: machine.listing.delete(group_id, waiter), waiter)
 
         if isinstance(partitions, KafkaError):
             waiter(partitions)
@@ -158,9 +165,6 @@ class ShareCoordination:
     def _name(self, topic_id: Uuid) -> str:
         topic = self._image().topics_by_id.get(topic_id)
         return "" if topic is None else topic.name
-
-    def _run(self, group_id: str, operation: Operation, waiter: Waiter) -> None:
-        self._shards.run(group_id, operation, waiter)
 
 
 def _ask_all(
@@ -172,16 +176,16 @@ def _ask_all(
     """Ask for every share-partition; `done` gets the errors once all have answered."""
     keys = [SharePartitionKey(group_id, topic_id, index) for topic_id in partitions for index in partitions[topic_id]]
     errors: Errors = {}
-    left = len(keys)
+    unanswered = len(keys)
     if not keys:
         done(errors)
 
     def answered(key: SharePartitionKey, answer: object) -> None:
-        nonlocal left
+        nonlocal unanswered
         if isinstance(answer, KafkaError):
             errors[key.topic_id, key.partition] = answer
-        left -= 1
-        if left == 0:
+        unanswered -= 1
+        if unanswered == 0:
             done(errors)
 
     for key in keys:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ottla.coordinator.groups.shard_context import ShardContext
 from ottla.coordinator.groups.share.group import ShareGroup
 from ottla.coordinator.groups.share.members import ShareMember
-from ottla.coordinator.groups.shelf import Shelf
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.java_order import strings_in_java_order
@@ -18,23 +18,25 @@ from ottla.protocol.generated.share_group_describe_response import (
 ASSIGNOR = "simple"
 
 
-def share_group(shelf: Shelf, group_id: str) -> ShareGroup:
-    """KafkaError when there is no such group, or when it is of another kind."""
-    group = shelf.group(group_id)
+def share_group(context: ShardContext, group_id: str) -> ShareGroup:
+    """Raises KafkaError when the group does not exist or is of a different kind."""
+    group = context.group(group_id)
     if not isinstance(group, ShareGroup):
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
     return group
 
 
-def describe(shelf: Shelf, group_id: str) -> DescribedGroup:
-    group = share_group(shelf, group_id)
+def describe(context: ShardContext, group_id: str) -> DescribedGroup:
+    group = share_group(context, group_id)
     return DescribedGroup(
         group_id=group_id,
         group_state=group.state_name,
         group_epoch=group.group_epoch,
         assignment_epoch=group.assignment_epoch,
         assignor_name=ASSIGNOR,
-        members=[_described(group.members[each], shelf.image) for each in strings_in_java_order(group.members)],
+        members=[
+            _described(group.members[member_id], context.image) for member_id in strings_in_java_order(group.members)
+        ],
     )
 
 

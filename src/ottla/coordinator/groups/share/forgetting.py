@@ -1,7 +1,7 @@
-"""Deleted topics leave the share groups that know them.
+"""Removes deleted topics from share groups.
 
-The ids are kept until the records are in the log: a topic id that stays in a group would have its members assigned anew
-with every heartbeat, because no member can have the partitions of a topic that is not there.
+The ids stay queued until the records are in the log. No member can own partitions of a deleted topic. A group that
+still had such a topic would therefore compute a new assignment with every heartbeat.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ottla.coordinator.decisions import Draft, GroupDecision
+from ottla.coordinator.groups.shard_context import ShardContext
 from ottla.coordinator.groups.share.group import ShareGroup
 from ottla.coordinator.groups.share.initialization import forgotten_record
-from ottla.coordinator.groups.shelf import Shelf
 from ottla.model.ids import Uuid
 
 FORGET_KEY = ("forget shared topics",)
 
 
 class ShareForgetting:
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+    def __init__(self, context: ShardContext) -> None:
+        self._context = context
         self._deleted: set[Uuid] = set()
 
     def note_deleted(self, topic_ids: Iterable[Uuid]) -> None:
@@ -32,13 +32,13 @@ class ShareForgetting:
             self._schedule()
 
     def _schedule(self) -> None:
-        self._shelf.timers.schedule(FORGET_KEY, 0, self.forget)
+        self._context.timers.schedule(FORGET_KEY, 0, self.forget)
 
     def forget(self) -> GroupDecision:
-        """Until no group knows the topics: a record that could not be written is made again."""
+        """Runs until no group has the topics: a refused record is made again."""
         draft = Draft()
-        for group in self._shelf.groups.values():
-            record = forgotten_record(group, self._deleted, self._shelf) if isinstance(group, ShareGroup) else None
+        for group in self._context.groups.values():
+            record = forgotten_record(group, self._deleted, self._context) if isinstance(group, ShareGroup) else None
             if record is not None:
                 draft.records.append(record)
         if draft.records:

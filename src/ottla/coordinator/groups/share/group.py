@@ -38,7 +38,7 @@ class ShareGroup(AssignedGroup[ShareMember, Partitions]):
         self.initialized: dict[Uuid, SharedTopic] = {}
         self.deleting: frozenset[Uuid] = frozenset()
         self.has_state_partitions = False
-        """Something of it is or was known to the share coordinator."""
+        """Whether the share coordinator has or had a state of this group."""
 
     @property
     def state_name(self) -> str:
@@ -48,7 +48,7 @@ class ShareGroup(AssignedGroup[ShareMember, Partitions]):
         return topic in self.topics
 
     def topics_with(self, old: ShareMember | None, new: ShareMember | None) -> set[str]:
-        """What the group will read when `new` takes the place of `old`."""
+        """The topics that the group reads after `new` has replaced `old`."""
         after = self.topics.copy()
         if old is not None and old.member_id in self.members:
             after.subtract(old.subscribed_topic_names)
@@ -65,7 +65,7 @@ class ShareGroup(AssignedGroup[ShareMember, Partitions]):
         raise self._no_offsets()
 
     def validate_offset_fetch(self, member_id: str | None, epoch: int) -> None:
-        """As for a group that does not exist: whoever asks is told that there are none."""
+        """As for a group that does not exist: the response has no offsets."""
 
     def validate_offset_delete(self) -> None:
         raise self._no_offsets()

@@ -58,7 +58,9 @@ def target_epoch_record(group_id: str, assignment_epoch: int, timestamp_ms: int)
 
 
 def current_record(group_id: str, member: ShareMember) -> GroupKindRecord:
-    topics = [current_value.TopicPartitions(topic_id, sorted(each)) for topic_id, each in member.assigned.items()]
+    topics = [
+        current_value.TopicPartitions(topic_id, sorted(partitions)) for topic_id, partitions in member.assigned.items()
+    ]
     value = current_value.ShareGroupCurrentMemberAssignmentValue(
         member.member_epoch, member.previous_member_epoch, _STABLE, topics
     )
@@ -80,7 +82,7 @@ def state_partitions_record(
 
 
 def _topics(topics: Mapping[Uuid, SharedTopic]) -> list[TopicPartitionsInfo]:
-    return [TopicPartitionsInfo(topic_id, each.name, sorted(each.partitions)) for topic_id, each in topics.items()]
+    return [TopicPartitionsInfo(topic_id, topic.name, sorted(topic.partitions)) for topic_id, topic in topics.items()]
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
@@ -92,12 +94,16 @@ def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
 
 
 def group_tombstones(group_id: str, member_ids: list[str]) -> list[CoordinatorRecord]:
-    """All that there may be, members before what holds them together."""
+    """Tombstones for all possible records of a group, members first."""
     records: list[CoordinatorRecord] = []
-    records += [GroupKindRecord(ShareGroupCurrentMemberAssignmentKey(group_id, each), None) for each in member_ids]
-    records += [GroupKindRecord(ShareGroupTargetAssignmentMemberKey(group_id, each), None) for each in member_ids]
+    records += [
+        GroupKindRecord(ShareGroupCurrentMemberAssignmentKey(group_id, member_id), None) for member_id in member_ids
+    ]
+    records += [
+        GroupKindRecord(ShareGroupTargetAssignmentMemberKey(group_id, member_id), None) for member_id in member_ids
+    ]
     records.append(GroupKindRecord(ShareGroupTargetAssignmentMetadataKey(group_id), None))
-    records += [GroupKindRecord(ShareGroupMemberMetadataKey(group_id, each), None) for each in member_ids]
+    records += [GroupKindRecord(ShareGroupMemberMetadataKey(group_id, member_id), None) for member_id in member_ids]
     records.append(GroupKindRecord(ShareGroupStatePartitionMetadataKey(group_id), None))
     records.append(GroupKindRecord(ShareGroupMetadataKey(group_id), None))
     return records

@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from ottla.coordinator.decisions import Draft, GroupDecision, Waiter
 from ottla.coordinator.groups.assigned_group import JOIN_GROUP_EPOCH, LEAVE_GROUP_EPOCH
-from ottla.coordinator.groups.classic.join import Caller
+from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.groups.group import GroupKind
+from ottla.coordinator.groups.shard_context import ShardContext, session_key
 from ottla.coordinator.groups.share.assignor import assign
 from ottla.coordinator.groups.share.group import ShareGroup
 from ottla.coordinator.groups.share.group_records import (
@@ -32,7 +33,6 @@ from ottla.coordinator.groups.share.initialization import (
 )
 from ottla.coordinator.groups.share.members import Partitions, ShareMember
 from ottla.coordinator.groups.share.timings import share_timings
-from ottla.coordinator.groups.shelf import Shelf, session_key
 from ottla.env.logging import get_logger
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Uuid
@@ -48,15 +48,15 @@ log = get_logger(__name__)
 
 
 class Beat(NamedTuple):
-    """The answer, and what the share coordinator has to be asked for then."""
+    """The response, and the following request to the share coordinator."""
 
     response: ShareGroupHeartbeatResponse
     state_request: StateRequest | None = None
 
 
 class ShareHeartbeat:
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+    def __init__(self, context: ShardContext) -> None:
+        self._context = context
 
     def heartbeat(self, caller: Caller, request: ShareGroupHeartbeatRequest, waiter: Waiter) -> GroupDecision:
         """Answered with a `Beat`."""
@@ -73,8 +73,8 @@ class ShareHeartbeat:
         joins = request.member_epoch == JOIN_GROUP_EPOCH
         group = self._find_or_make(request.group_id, joins=joins)
         self._refuse_if_full(group, request.member_id)
-        known = group.members.get(request.member_id)
-        member = known or (ShareMember(request.member_id) if joins else group.member(request.member_id))
+        existing = group.members.get(request.member_id)
+        member = existing or (ShareMember(request.member_id) if joins else group.member(request.member_id))
         _validate_epoch(member, request.member_epoch)
         updated = _updated(member, caller, request)
         if updated != member:
@@ -84,7 +84,7 @@ class ShareHeartbeat:
         target_epoch, target = self._assign(group, epoch, updated, draft)
         reconciled = self._reconcile(group, updated, target_epoch, target, draft, bumped=bump)
         self.touch(group.group_id, updated.member_id)
-        timings = share_timings(group.group_id, self._shelf.image, self._shelf.settings)
+        timings = share_timings(group.group_id, self._context.image, self._context.settings)
         response = ShareGroupHeartbeatResponse(
             member_id=reconciled.member_id,
             member_epoch=reconciled.member_epoch,
@@ -95,7 +95,7 @@ class ShareHeartbeat:
         return Beat(response, self._state_request(group, epoch, member, updated, draft))
 
     def _find_or_make(self, group_id: str, *, joins: bool) -> ShareGroup:
-        group = self._shelf.groups.get(group_id)
+        group = self._context.groups.get(group_id)
         if isinstance(group, ShareGroup):
             return group
         if group is None and joins:
@@ -104,7 +104,7 @@ class ShareHeartbeat:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)
 
     def _refuse_if_full(self, group: ShareGroup, member_id: str) -> None:
-        limit = self._shelf.settings.group_share_max_size
+        limit = self._context.settings.group_share_max_size
         if len(group.members) >= limit and member_id not in group.members:
             message = f"The share group has reached its maximum capacity of {limit} members."
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
@@ -119,13 +119,13 @@ class ShareHeartbeat:
         epoch = group.group_epoch
         if bump or group.refresh_due:
             topics = group.topics_with(old, new)
-            metadata_hash = self._shelf.topic_hashes.group_hash(topics, self._shelf.image)
+            metadata_hash = self._context.topic_hashes.group_hash(topics, self._context.image)
             if bump or metadata_hash != group.metadata_hash:
                 bump = True
                 epoch += 1
                 draft.records.append(epoch_record(group.group_id, epoch, metadata_hash))
                 log.info("group.epoch_bumped", group=group.group_id, epoch=epoch)
-                self._shelf.rebalances[GroupKind.SHARE] += 1
+                self._context.rebalances[GroupKind.SHARE] += 1
             elif not draft.records:
                 group.refreshed()
         return epoch, bump
@@ -135,34 +135,34 @@ class ShareHeartbeat:
         if group.assignment_epoch >= epoch or not self._is_due(group):
             return last
         members = {**group.members, updated.member_id: updated}
-        topics = self._shelf.image.topics_by_name
-        wanted = {
+        topics = self._context.image.topics_by_name
+        subscriptions = {
             member_id: frozenset(
                 topics[name].id for name in members[member_id].subscribed_topic_names if name in topics
             )
             for member_id in strings_in_java_order(members)
         }
-        readable = {topic_id: each.partitions for topic_id, each in group.initialized.items()}
-        assignment = assign(wanted, readable, group.targets)
+        readable = {topic_id: shared.partitions for topic_id, shared in group.initialized.items()}
+        assignment = assign(subscriptions, readable, group.targets)
         for member_id, partitions in assignment.items():
             if group.targets.get(member_id) != partitions:
                 draft.records.append(target_record(group.group_id, member_id, partitions))
-        draft.records.append(target_epoch_record(group.group_id, epoch, self._shelf.clock.time_ms()))
+        draft.records.append(target_epoch_record(group.group_id, epoch, self._context.clock.time_ms()))
         log.info("group.assigned", group=group.group_id, epoch=epoch, assignor="simple", members=len(members))
         return epoch, assignment.get(updated.member_id, {})
 
     def _is_due(self, group: ShareGroup) -> bool:
-        timings = share_timings(group.group_id, self._shelf.image, self._shelf.settings)
+        timings = share_timings(group.group_id, self._context.image, self._context.settings)
         if group.assignment_timestamp_ms == 0 or timings.assignment_interval_ms == 0:
             return True
-        return self._shelf.clock.time_ms() >= group.assignment_timestamp_ms + timings.assignment_interval_ms
+        return self._context.clock.time_ms() >= group.assignment_timestamp_ms + timings.assignment_interval_ms
 
     def _reconcile(
         self, group: ShareGroup, member: ShareMember, epoch: int, target: Partitions, draft: Draft, *, bumped: bool
     ) -> ShareMember:
         if epoch == member.member_epoch and not bumped:
             return member
-        topics = self._shelf.image.topics_by_id
+        topics = self._context.image.topics_by_id
         subscribed: dict[Uuid, frozenset[int]] = {
             topic_id: partitions
             for topic_id, partitions in target.items()
@@ -178,17 +178,19 @@ class ShareHeartbeat:
     def _state_request(
         self, group: ShareGroup, epoch: int, old: ShareMember, new: ShareMember, draft: Draft
     ) -> StateRequest | None:
-        topics = missing(group, group.topics_with(old, new), self._shelf)
+        topics = missing(group, group.topics_with(old, new), self._context)
         if not topics:
             return None
-        draft.records.append(initializing_record(group, topics, self._shelf.image))
-        offsets = {topic_id: dict.fromkeys(each.partitions, UNKNOWN_START_OFFSET) for topic_id, each in topics.items()}
+        draft.records.append(initializing_record(group, topics, self._context.image))
+        offsets = {
+            topic_id: dict.fromkeys(shared.partitions, UNKNOWN_START_OFFSET) for topic_id, shared in topics.items()
+        }
         return StateRequest(group.group_id, epoch, offsets)
 
     # Leaving
 
     def _leave(self, request: ShareGroupHeartbeatRequest, draft: Draft) -> Beat:
-        group = self._shelf.group(request.group_id)
+        group = self._context.group(request.group_id)
         if not isinstance(group, ShareGroup):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a share group.")
         member = group.member(request.member_id)
@@ -199,20 +201,20 @@ class ShareHeartbeat:
     def _remove(self, group: ShareGroup, member: ShareMember, draft: Draft) -> None:
         draft.records += member_tombstones(group.group_id, member.member_id)
         topics = group.topics_with(member, None)
-        metadata_hash = self._shelf.topic_hashes.group_hash(topics, self._shelf.image)
+        metadata_hash = self._context.topic_hashes.group_hash(topics, self._context.image)
         draft.records.append(epoch_record(group.group_id, group.group_epoch + 1, metadata_hash))
-        self._shelf.timers.cancel(session_key(group.group_id, member.member_id))
+        self._context.timers.cancel(session_key(group.group_id, member.member_id))
 
     def touch(self, group_id: str, member_id: str) -> None:
         """The member lives: move the end of its session."""
-        timeout_ms = share_timings(group_id, self._shelf.image, self._shelf.settings).session_timeout_ms
-        self._shelf.timers.schedule(
+        timeout_ms = share_timings(group_id, self._context.image, self._context.settings).session_timeout_ms
+        self._context.timers.schedule(
             session_key(group_id, member_id), timeout_ms, partial(self._end, group_id, member_id)
         )
 
     def _end(self, group_id: str, member_id: str) -> GroupDecision:
         draft = Draft()
-        group = self._shelf.groups.get(group_id)
+        group = self._context.groups.get(group_id)
         member = group.members.get(member_id) if isinstance(group, ShareGroup) else None
         if isinstance(group, ShareGroup) and member is not None:
             log.info("member.fenced", group=group_id, member=member_id, reason="its session ended")
@@ -254,7 +256,7 @@ def _assignment(assigned: Partitions) -> Assignment:
 
 
 def validate_heartbeat(request: ShareGroupHeartbeatRequest) -> None:
-    """What a heartbeat must look like before any group is asked."""
+    """The checks of a ShareGroupHeartbeat that need no group."""
     for value, name in ((request.member_id, "MemberId"), (request.group_id, "GroupId"), (request.rack_id, "RackId")):
         if value is not None and not value.strip():
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} can't be empty.")

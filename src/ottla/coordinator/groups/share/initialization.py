@@ -1,7 +1,7 @@
-"""Which share-partitions have a state with the share coordinator: asked for, there, or going.
+"""Which share-partitions have a state with the share coordinator: initializing, initialized, or deleting.
 
-A partition is given to members only once its state is there. What was asked for and not answered is asked for again
-after group.share.initialize.retry.interval.ms.
+A partition is assigned to members only once its state is initialized. A request without an answer is sent again after
+group.share.initialize.retry.interval.ms.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
+from ottla.coordinator.groups.shard_context import ShardContext
 from ottla.coordinator.groups.share.group import SharedTopic, ShareGroup
 from ottla.coordinator.groups.share.group_records import state_partitions_record
-from ottla.coordinator.groups.shelf import Shelf
 from ottla.coordinator.records import GroupKindRecord
 from ottla.metadata.image import MetadataImage
 from ottla.model.ids import Uuid
@@ -30,22 +30,22 @@ class StateRequest(NamedTuple):
     start_offsets: Mapping[Uuid, Mapping[int, int]]
 
 
-def missing(group: ShareGroup, topics: Iterable[str], shelf: Shelf) -> dict[Uuid, SharedTopic]:
-    """Partitions of these topics that nobody has asked for yet, or not lately."""
-    now_ms = shelf.clock.time_ms()
-    retry_ms = shelf.settings.group_share_initialize_retry_interval_ms
-    found: dict[Uuid, SharedTopic] = {}
+def missing(group: ShareGroup, topics: Iterable[str], context: ShardContext) -> dict[Uuid, SharedTopic]:
+    """Partitions of these topics without a state and without a recent request for a state."""
+    now_ms = context.clock.time_ms()
+    retry_ms = context.settings.group_share_initialize_retry_interval_ms
+    uninitialized: dict[Uuid, SharedTopic] = {}
     for name in topics:
-        topic = shelf.image.topics_by_name.get(name)
+        topic = context.image.topics_by_name.get(name)
         if topic is None:
             continue
-        there = _partitions(group.initialized, topic.id)
-        asked = group.initializing.get(topic.id)
-        if asked is not None and now_ms - asked.since_ms < retry_ms:
-            there |= asked.partitions
-        if len(there) < len(topic.partitions):
-            found[topic.id] = SharedTopic(name, frozenset(topic.partitions) - there, now_ms)
-    return found
+        partitions = _partitions(group.initialized, topic.id)
+        requested = group.initializing.get(topic.id)
+        if requested is not None and now_ms - requested.since_ms < retry_ms:
+            partitions |= requested.partitions
+        if len(partitions) < len(topic.partitions):
+            uninitialized[topic.id] = SharedTopic(name, frozenset(topic.partitions) - partitions, now_ms)
+    return uninitialized
 
 
 def initializing_record(group: ShareGroup, topics: Mapping[Uuid, SharedTopic], image: MetadataImage) -> GroupKindRecord:
@@ -53,63 +53,63 @@ def initializing_record(group: ShareGroup, topics: Mapping[Uuid, SharedTopic], i
     return state_partitions_record(group.group_id, _joined(group.initializing, topics), group.initialized, deleting)
 
 
-def initialized_record(group: ShareGroup, partitions: Indexes, shelf: Shelf) -> GroupKindRecord:
-    """Their states are there. A topic that was deleted while the share coordinator was asked stays away."""
-    now_ms = shelf.clock.time_ms()
-    topics = shelf.image.topics_by_id
-    there = {
-        topic_id: SharedTopic(topics[topic_id].name, each, now_ms)
-        for topic_id, each in partitions.items()
+def initialized_record(group: ShareGroup, partitions: Indexes, context: ShardContext) -> GroupKindRecord:
+    """The states are initialized. A topic that was deleted during the request to the share coordinator stays out."""
+    now_ms = context.clock.time_ms()
+    topics = context.image.topics_by_id
+    initialized = {
+        topic_id: SharedTopic(topics[topic_id].name, indexes, now_ms)
+        for topic_id, indexes in partitions.items()
         if topic_id in topics
     }
     return state_partitions_record(
         group.group_id,
         _without(group.initializing, partitions),
-        _joined(group.initialized, there),
-        _named(group.deleting, shelf.image),
+        _joined(group.initialized, initialized),
+        _named(group.deleting, context.image),
     )
 
 
-def uninitialized_record(group: ShareGroup, partitions: Indexes, shelf: Shelf) -> GroupKindRecord:
+def uninitialized_record(group: ShareGroup, partitions: Indexes, context: ShardContext) -> GroupKindRecord:
     """They could not be initialized: the next heartbeat asks again."""
     return state_partitions_record(
         group.group_id,
         _without(group.initializing, partitions),
         group.initialized,
-        _named(group.deleting, shelf.image),
+        _named(group.deleting, context.image),
     )
 
 
 def deleting_record(
-    group: ShareGroup, topics: Collection[Uuid], shelf: Shelf, *, whole_group: bool = False
+    group: ShareGroup, topics: Collection[Uuid], context: ShardContext, *, whole_group: bool = False
 ) -> GroupKindRecord:
     """The states of these topics are going."""
-    initialized = {topic_id: each for topic_id, each in group.initialized.items() if topic_id not in topics}
-    deleting = _named(group.deleting | frozenset(topics), shelf.image)
+    initialized = {topic_id: topic for topic_id, topic in group.initialized.items() if topic_id not in topics}
+    deleting = _named(group.deleting | frozenset(topics), context.image)
     initializing = {} if whole_group else group.initializing
     return state_partitions_record(group.group_id, initializing, {} if whole_group else initialized, deleting)
 
 
-def deleted_record(group: ShareGroup, topics: Collection[Uuid], shelf: Shelf) -> GroupKindRecord:
-    deleting = _named(group.deleting - frozenset(topics), shelf.image)
+def deleted_record(group: ShareGroup, topics: Collection[Uuid], context: ShardContext) -> GroupKindRecord:
+    deleting = _named(group.deleting - frozenset(topics), context.image)
     return state_partitions_record(group.group_id, group.initializing, group.initialized, deleting)
 
 
-def forgotten_record(group: ShareGroup, topics: Collection[Uuid], shelf: Shelf) -> GroupKindRecord | None:
+def forgotten_record(group: ShareGroup, topics: Collection[Uuid], context: ShardContext) -> GroupKindRecord | None:
     """The topics are gone; None when the group did not know any of them."""
-    gone = frozenset(topics)
-    if not gone & (group.initializing.keys() | group.initialized.keys() | group.deleting):
+    deleted_ids = frozenset(topics)
+    if not deleted_ids & (group.initializing.keys() | group.initialized.keys() | group.deleting):
         return None
     return state_partitions_record(
         group.group_id,
-        {topic_id: each for topic_id, each in group.initializing.items() if topic_id not in gone},
-        {topic_id: each for topic_id, each in group.initialized.items() if topic_id not in gone},
-        _named(group.deleting - gone, shelf.image),
+        {topic_id: topic for topic_id, topic in group.initializing.items() if topic_id not in deleted_ids},
+        {topic_id: topic for topic_id, topic in group.initialized.items() if topic_id not in deleted_ids},
+        _named(group.deleting - deleted_ids, context.image),
     )
 
 
 def is_assignment_due(group: ShareGroup) -> bool:
-    """Partitions have got their state since the last assignment, or lost it."""
+    """Whether partitions got or lost their state since the last assignment."""
     if not group.members or not group.initialized:
         return False
     assigned: dict[Uuid, set[int]] = {}
@@ -135,11 +135,11 @@ def _joined(older: Mapping[Uuid, SharedTopic], newer: Mapping[Uuid, SharedTopic]
 
 
 def _without(topics: Mapping[Uuid, SharedTopic], partitions: Indexes) -> dict[Uuid, SharedTopic]:
-    left = {
+    remaining = {
         topic_id: topic._replace(partitions=topic.partitions - partitions.get(topic_id, frozenset()))
         for topic_id, topic in topics.items()
     }
-    return {topic_id: topic for topic_id, topic in left.items() if topic.partitions}
+    return {topic_id: topic for topic_id, topic in remaining.items() if topic.partitions}
 
 
 def _named(topic_ids: Iterable[Uuid], image: MetadataImage) -> dict[Uuid, str]:

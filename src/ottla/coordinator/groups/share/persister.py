@@ -1,4 +1,4 @@
-"""The way from whoever needs share-partitions' state to the share coordinator: in this process, or over the wire."""
+"""The seam to the share coordinator, which is in this process or behind the wire."""
 
 from __future__ import annotations
 

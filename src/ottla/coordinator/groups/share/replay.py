@@ -1,4 +1,4 @@
-"""What the record does that only share groups have, beside those of every group that the coordinator assigns."""
+"""Replays the record that only share groups have."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class ShareReplay(AssignedReplay[ShareGroup]):
         if group is None:
             return
         group.has_state_partitions = value is not None
-        now_ms = self._shelf.clock.time_ms()
+        now_ms = self._context.clock.time_ms()
         group.initializing = {} if value is None else _topics(value.initializing_topics, now_ms)
         group.initialized = {} if value is None else _topics(value.initialized_topics, now_ms)
-        group.deleting = frozenset() if value is None else frozenset(each.topic_id for each in value.deleting_topics)
+        group.deleting = frozenset() if value is None else frozenset(topic.topic_id for topic in value.deleting_topics)
 
 
 def _topics(topics: list[Any], now_ms: int) -> dict[Any, SharedTopic]:
-    return {each.topic_id: SharedTopic(each.topic_name, frozenset(each.partitions), now_ms) for each in topics}
+    return {topic.topic_id: SharedTopic(topic.topic_name, frozenset(topic.partitions), now_ms) for topic in topics}

@@ -1,32 +1,27 @@
-"""The requests of share groups, put together: what the group machine calls."""
+"""The parts of share groups in one shard: `ShareCoordination` calls them directly."""
 
 from __future__ import annotations
 
-from functools import partial
-
-from ottla.coordinator.decisions import Draft, GroupDecision, Waiter
+from ottla.coordinator.decisions import GroupDecision, Waiter, answered
+from ottla.coordinator.groups.shard_context import ShardContext
 from ottla.coordinator.groups.share.describe import describe
 from ottla.coordinator.groups.share.forgetting import ShareForgetting
 from ottla.coordinator.groups.share.group import ShareGroup
 from ottla.coordinator.groups.share.heartbeat import ShareHeartbeat
 from ottla.coordinator.groups.share.offsets import ShareOffsets
-from ottla.coordinator.groups.shelf import Shelf
 from ottla.metadata.delta import MetadataDelta
 
 
 class ShareGroups:
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
-        self._heartbeat = ShareHeartbeat(shelf)
+    def __init__(self, context: ShardContext) -> None:
+        self._context = context
+        self._heartbeat = ShareHeartbeat(context)
         self.heartbeat = self._heartbeat.heartbeat
-        self.offsets = ShareOffsets(shelf)
-        self.forgetting = ShareForgetting(shelf)
-        self._describe = partial(describe, shelf)
+        self.offsets = ShareOffsets(context)
+        self.forgetting = ShareForgetting(context)
 
     def describe(self, group_id: str, waiter: Waiter) -> GroupDecision:
-        draft = Draft()
-        draft.answer(waiter, self._describe(group_id))
-        return draft.decide()
+        return answered(waiter, describe(self._context, group_id))
 
     def on_loaded(self) -> None:
         """Sessions begin now."""
@@ -36,8 +31,8 @@ class ShareGroups:
         self.forgetting.on_loaded()
 
     def on_metadata(self, delta: MetadataDelta) -> None:
-        """Groups that read a topic that changed look again with their next heartbeat."""
-        topics = self._shelf.image.topics_by_id
+        """Groups that read a changed topic compute their metadata hash again with their next heartbeat."""
+        topics = self._context.image.topics_by_id
         changed = {topics[topic_id].name for topic_id in delta.partitions if topic_id in topics}
         changed |= {topic.name for topic in delta.topics_deleted.values()}
         changed |= {topics[topic_id].name for topic_id in delta.topics_created if topic_id in topics}
@@ -45,4 +40,4 @@ class ShareGroups:
             group.refresh_due = group.refresh_due or delta.reloaded or any(map(group.is_subscribed_to, changed))
 
     def _groups(self) -> list[ShareGroup]:
-        return [group for group in self._shelf.groups.values() if isinstance(group, ShareGroup)]
+        return [group for group in self._context.groups.values() if isinstance(group, ShareGroup)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ottla.coordinator.settings import GroupSettings
+from ottla.coordinator.settings import GroupCoordinatorSettings
 from ottla.metadata.image import RESOURCE_BROKER, RESOURCE_GROUP, MetadataImage
 
 
@@ -14,7 +14,7 @@ class ShareTimings(NamedTuple):
     assignment_interval_ms: int
 
 
-def share_timings(group_id: str, image: MetadataImage, settings: GroupSettings) -> ShareTimings:
+def share_timings(group_id: str, image: MetadataImage, settings: GroupCoordinatorSettings) -> ShareTimings:
     """The group's own settings within the broker's limits; without one the broker's, or the cluster's if dynamic."""
     own = image.configs.get((RESOURCE_GROUP, group_id), {})
     cluster = image.configs.get((RESOURCE_BROKER, ""), {})

@@ -1,5 +1,5 @@
-"""Streams groups (KIP-1071): one application of Kafka Streams, whose tasks the coordinator hands out.
+"""Streams groups (KIP-1071): one application of Kafka Streams, whose tasks the coordinator assigns.
 
-A heartbeat goes: `validation` -> `heartbeat` -> `rebalance` (topology, group epoch, `target` with the `assignor`,
-`reconciliation` of this member) -> records. `replay` alone changes a group.
+A heartbeat goes: `validation` -> `heartbeat` -> `topology_changes` (topology, group epoch) -> `target` with the
+`assignor` -> `reconciliation` of this member -> records. Only `replay` changes a group.
 """

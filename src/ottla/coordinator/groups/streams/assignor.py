@@ -1,8 +1,8 @@
-"""The sticky assignor of Kafka 4.3: tasks stay where they are, as far as every member then has its share.
+"""The sticky assignor of Kafka 4.3: tasks stay with their members, as far as every member then has its share.
 
-Active tasks go back to who had them, then to who had their standby, then to the process with the least load; standby
-tasks to another process than the active one. Where Kafka walks a Java map or a Java heap, so does this, so that both
-servers give the same member the same tasks. Warm-up tasks are not handed out by 4.3.
+An active task goes back to its last owner, then to a member with its standby, then to the process with the least load.
+A standby task goes to a process that does not have the active task. Java's maps and heaps are walked in Java's order,
+so that both servers assign the same tasks to the same member. Kafka 4.3 assigns no warm-up tasks.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ottla.coordinator.groups.streams.java_heap import JavaHeap
-from ottla.coordinator.groups.streams.processes import Process, Task
+from ottla.coordinator.groups.streams.processes import ProcessState, Task
 from ottla.coordinator.groups.streams.tasks import NO_TASKS, TargetTasks, Tasks
 from ottla.model.java_order import strings_in_java_order
 
 
-class MemberSpec(NamedTuple):
+class StreamsMemberSpec(NamedTuple):
     process_id: str
     previous: TargetTasks
 
@@ -35,7 +35,7 @@ class _Share:
         self.per_member = _ceiling(tasks, members)
 
     def on_assigned(self, count: int) -> None:
-        """A member now has `count` tasks: one that is full leaves the rest to the others."""
+        """A member now has `count` tasks: a full member leaves the rest to the other members."""
         if count == self.per_member:
             self._members -= 1
             self._tasks -= count
@@ -43,7 +43,7 @@ class _Share:
 
 
 def assign(
-    members: Mapping[str, MemberSpec], subtopologies: Mapping[str, SubtopologySpec], standby_replicas: int
+    members: Mapping[str, StreamsMemberSpec], subtopologies: Mapping[str, SubtopologySpec], standby_replicas: int
 ) -> dict[str, TargetTasks]:
     """The target of each member, in the order of a Java map. `subtopologies` come in the order of their ids."""
     return _Assignment(members, subtopologies, standby_replicas).run()
@@ -51,25 +51,31 @@ def assign(
 
 class _Assignment:
     def __init__(
-        self, members: Mapping[str, MemberSpec], subtopologies: Mapping[str, SubtopologySpec], standby_replicas: int
+        self,
+        members: Mapping[str, StreamsMemberSpec],
+        subtopologies: Mapping[str, SubtopologySpec],
+        standby_replicas: int,
     ) -> None:
         self._members = {member_id: members[member_id] for member_id in strings_in_java_order(members)}
         self._subtopologies = subtopologies
         self._replicas = standby_replicas
-        active = sum(each.tasks for each in subtopologies.values())
-        standby = sum(each.tasks for each in subtopologies.values() if each.is_stateful) * standby_replicas
+        active = sum(subtopology.tasks for subtopology in subtopologies.values())
+        standby = (
+            sum(subtopology.tasks for subtopology in subtopologies.values() if subtopology.is_stateful)
+            * standby_replicas
+        )
         self._active_share = _Share(active, len(members))
         self._total_share = _Share(active + standby, len(members))
         self._had_active: dict[Task, str] = {}
         self._had_standby: dict[Task, list[str]] = {}
-        made: dict[str, Process] = {}
+        processes: dict[str, ProcessState] = {}
         for member_id, spec in self._members.items():
-            made.setdefault(spec.process_id, Process()).add_member(member_id)
+            processes.setdefault(spec.process_id, ProcessState()).add_member(member_id)
             self._had_active.update((task, member_id) for task in _listed(spec.previous.active))
             for task in _listed(spec.previous.standby):
                 self._had_standby.setdefault(task, []).append(member_id)
-        order = strings_in_java_order(made, initial_capacity=len(members))
-        self._processes = {process_id: made[process_id] for process_id in order}
+        order = strings_in_java_order(processes, initial_capacity=len(members))
+        self._processes = {process_id: processes[process_id] for process_id in order}
 
     def run(self) -> dict[str, TargetTasks]:
         self._assign_active()
@@ -84,15 +90,15 @@ class _Assignment:
             for member_id in self._members
         }
 
-    def _process(self, member_id: str) -> Process:
+    def _process(self, member_id: str) -> ProcessState:
         return self._processes[self._members[member_id].process_id]
 
     def _tasks(self, *, stateful_only: bool) -> list[Task]:
         return [
-            Task(subtopology, partition)
-            for subtopology, each in self._subtopologies.items()
-            if each.is_stateful or not stateful_only
-            for partition in range(each.tasks)
+            Task(subtopology_id, partition)
+            for subtopology_id, subtopology in self._subtopologies.items()
+            if subtopology.is_stateful or not stateful_only
+            for partition in range(subtopology.tasks)
         ]
 
     # Active tasks
@@ -120,21 +126,21 @@ class _Assignment:
     # Standby tasks
 
     def _assign_standby(self) -> None:
-        left: list[tuple[Task, int]] = []
+        unplaced: list[tuple[Task, int]] = []
         for task in sorted(self._tasks(stateful_only=True), key=_by_partition, reverse=True):
-            given = 0
-            while given < self._replicas and self._give_back_standby(task):
-                given += 1
-            if given < self._replicas:
-                left.append((task, self._replicas - given))
+            placed = 0
+            while placed < self._replicas and self._give_back_standby(task):
+                placed += 1
+            if placed < self._replicas:
+                unplaced.append((task, self._replicas - placed))
         heap = self._heap()
-        for task, replicas in sorted(left, reverse=True):
+        for task, replicas in sorted(unplaced, reverse=True):
             for _ in range(replicas):
                 if not self._place_standby(heap, task):
                     break
 
     def _give_back_standby(self, task: Task) -> bool:
-        """To who had the task active and lost it, or to who had its standby."""
+        """To the last owner of the active task, or to an owner of its standby."""
         member_id = self._had_active.get(task)
         if member_id is None or self._process(member_id).has(task) or not self._has_room(member_id):
             member_id = self._least_loaded(task, without_task=True)
@@ -147,7 +153,10 @@ class _Assignment:
         return self._process(member_id).counts[member_id] < self._total_share.per_member
 
     def _least_loaded(self, task: Task, *, without_task: bool = False) -> str | None:
-        """Of those who had the standby. As in Kafka, only the first one's process is asked in the end."""
+        """The least loaded of the standby's owners.
+
+        As in Kafka, only the process of the first owner counts in the end.
+        """
         candidates = self._had_standby.get(task)
         if not candidates:
             return None
@@ -162,9 +171,9 @@ class _Assignment:
                 chosen, load, count = member_id, process.load, process.counts[member_id]
         return None if without_task and first.has(task) else chosen
 
-    def _place_standby(self, heap: JavaHeap[Process], task: Task) -> bool:
+    def _place_standby(self, heap: JavaHeap[ProcessState], task: Task) -> bool:
         """On the process with the least load that does not have the task."""
-        passed: list[Process] = []
+        passed: list[ProcessState] = []
         placed = False
         while heap and not placed:
             process = heap.poll()
@@ -176,7 +185,7 @@ class _Assignment:
             heap.add(process)
         return placed
 
-    def _heap(self) -> JavaHeap[Process]:
+    def _heap(self) -> JavaHeap[ProcessState]:
         return JavaHeap(self._processes.values(), lambda process: process.load)
 
 

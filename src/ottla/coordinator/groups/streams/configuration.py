@@ -1,6 +1,6 @@
-"""A topology held against the topics of the cluster: its tasks, and the internal topics that are still missing.
+"""A topology compared with the topics of the cluster: its tasks, and its missing internal topics.
 
-Not durable: a pure function of the topology and the metadata, computed anew when either changed.
+Not durable: a pure function of the topology and the metadata, computed again when the topology or the metadata changed.
 """
 
 from __future__ import annotations
@@ -77,11 +77,12 @@ def configure(topology: StreamsTopology, image: MetadataImage) -> ConfiguredTopo
         _check_sources(topology, image)
         counts = PartitionCounts(topology, existing)
         subtopologies = {
-            each: _configured(topology.subtopologies[each], counts) for each in sorted(topology.subtopologies)
+            subtopology_id: _configured(topology.subtopologies[subtopology_id], counts)
+            for subtopology_id in sorted(topology.subtopologies)
         }
         missing = _missing(topology, subtopologies, image)
-    except TopologyProblem as unfit:
-        return ConfiguredTopology(topology.epoch, problem=unfit)
+    except TopologyProblem as error:
+        return ConfiguredTopology(topology.epoch, problem=error)
     problem = None
     if missing:
         detail = f"Internal topics are missing: {_summary([topic.name for topic in missing])}"
@@ -90,7 +91,7 @@ def configure(topology: StreamsTopology, image: MetadataImage) -> ConfiguredTopo
 
 
 def _check_sources(topology: StreamsTopology, image: MetadataImage) -> None:
-    sources = {name for each in topology.subtopologies.values() for name in each.source_topics}
+    sources = {name for subtopology in topology.subtopologies.values() for name in subtopology.source_topics}
     missing = sorted(sources - image.topics_by_name.keys())
     if missing:
         raise TopologyProblem(StatusCode.MISSING_SOURCE_TOPICS, f"Source topics {_summary(missing)} are missing.")
@@ -117,20 +118,20 @@ def _internal(topic: TopicInfo, counts: PartitionCounts) -> InternalTopic:
 def _missing(
     topology: StreamsTopology, subtopologies: Mapping[str, ConfiguredSubtopology], image: MetadataImage
 ) -> tuple[InternalTopic, ...]:
-    wanted: dict[str, InternalTopic] = {}
-    for each in subtopologies.values():
-        wanted.update(each.repartition_source_topics)
-        wanted.update(each.state_changelog_topics)
+    internal_topics: dict[str, InternalTopic] = {}
+    for subtopology in subtopologies.values():
+        internal_topics.update(subtopology.repartition_source_topics)
+        internal_topics.update(subtopology.state_changelog_topics)
     for name in strings_in_java_order(topology.required_topics):
         topic = image.topics_by_name.get(name)
-        expected = wanted.pop(name, None) if topic is not None else None
+        expected = internal_topics.pop(name, None) if topic is not None else None
         if topic is not None and expected is not None and len(topic.partitions) != expected.partitions:
             raise TopologyProblem(
                 StatusCode.INCORRECTLY_PARTITIONED_TOPICS,
                 f"Existing topic {name} has different number of partitions: expected {expected.partitions}, found "
                 f"{len(topic.partitions)}",
             )
-    return tuple(wanted[name] for name in strings_in_java_order(wanted))
+    return tuple(internal_topics[name] for name in strings_in_java_order(internal_topics))
 
 
 def _summary(topics: list[str]) -> str:

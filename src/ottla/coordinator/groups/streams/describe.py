@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ottla.coordinator.groups.shelf import Shelf
+from ottla.coordinator.decisions import GroupDecision, Waiter, answered
+from ottla.coordinator.groups.shard_context import ShardContext
 from ottla.coordinator.groups.streams.configuration import ConfiguredTopology, InternalTopic
 from ottla.coordinator.groups.streams.group import StreamsGroup
 from ottla.coordinator.groups.streams.members import StreamsMember
@@ -27,26 +28,27 @@ from ottla.protocol.generated.streams_group_topology_value import TopicInfo as S
 
 
 class StreamsDescribe:
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+    def __init__(self, context: ShardContext) -> None:
+        self._context = context
 
-    def describe(self, group_id: str) -> DescribedGroup:
-        """KafkaError when there is no such group, or when it is of another kind."""
-        group = self._shelf.group(group_id)
+    def describe(self, group_id: str, waiter: Waiter) -> GroupDecision:
+        """Raises KafkaError when the group does not exist or is of a different kind."""
+        group = self._context.group(group_id)
         if not isinstance(group, StreamsGroup):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
-        return DescribedGroup(
+        description = DescribedGroup(
             group_id=group_id,
             group_state=group.state_name,
             group_epoch=group.group_epoch,
             assignment_epoch=group.assignment_epoch,
             topology=_topology(group),
-            members=[_member(group, group.members[each]) for each in strings_in_java_order(group.members)],
+            members=[_member(group, group.members[member_id]) for member_id in strings_in_java_order(group.members)],
         )
+        return answered(waiter, description)
 
 
 def _topology(group: StreamsGroup) -> Topology | None:
-    """With the partitions of the internal topics once these are there; before that as the first member brought it."""
+    """With the partitions of the internal topics once these exist; before that as the first member sent it."""
     if group.configured is not None and group.configured.is_ready:
         return _configured(group.configured)
     return None if group.topology is None else _stored(group.topology)
@@ -57,13 +59,13 @@ def _configured(topology: ConfiguredTopology) -> Topology:
         topology.epoch,
         [
             Subtopology(
-                subtopology_id=each,
+                subtopology_id=subtopology_id,
                 source_topics=sorted(subtopology.source_topics),
                 repartition_sink_topics=sorted(subtopology.repartition_sink_topics),
                 state_changelog_topics=_internal(subtopology.state_changelog_topics),
                 repartition_source_topics=_internal(subtopology.repartition_source_topics),
             )
-            for each, subtopology in topology.subtopologies.items()
+            for subtopology_id, subtopology in topology.subtopologies.items()
         ],
     )
 
@@ -82,13 +84,13 @@ def _stored(topology: StreamsTopology) -> Topology:
         topology.epoch,
         [
             Subtopology(
-                subtopology_id=each,
-                source_topics=sorted(topology.subtopologies[each].source_topics),
-                repartition_sink_topics=sorted(topology.subtopologies[each].repartition_sink_topics),
-                state_changelog_topics=_listed(topology.subtopologies[each].state_changelog_topics),
-                repartition_source_topics=_listed(topology.subtopologies[each].repartition_source_topics),
+                subtopology_id=subtopology_id,
+                source_topics=sorted(topology.subtopologies[subtopology_id].source_topics),
+                repartition_sink_topics=sorted(topology.subtopologies[subtopology_id].repartition_sink_topics),
+                state_changelog_topics=_listed(topology.subtopologies[subtopology_id].state_changelog_topics),
+                repartition_source_topics=_listed(topology.subtopologies[subtopology_id].repartition_source_topics),
             )
-            for each in sorted(topology.subtopologies)
+            for subtopology_id in sorted(topology.subtopologies)
         ],
     )
 
@@ -127,5 +129,8 @@ def _assignment(
     active: Mapping[str, Iterable[int]], standby: Mapping[str, Iterable[int]], warmup: Mapping[str, Iterable[int]]
 ) -> Assignment:
     return Assignment(
-        *([TaskIds(each, sorted(tasks[each])) for each in sorted(tasks)] for tasks in (active, standby, warmup))
+        *(
+            [TaskIds(subtopology_id, sorted(tasks[subtopology_id])) for subtopology_id in sorted(tasks)]
+            for tasks in (active, standby, warmup)
+        )
     )

@@ -1,4 +1,4 @@
-"""Which partitions can be asked where: every member with an endpoint, and the sources of the tasks that it has."""
+"""The partitions behind each endpoint: every member with an endpoint, and the sources of the member's tasks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from ottla.protocol.generated.streams_group_heartbeat_response import Endpoint, 
 def partitions_by_endpoint(
     group: StreamsGroup, updated: StreamsMember, configured: ConfiguredTopology, image: MetadataImage
 ) -> list[EndpointToPartitions]:
-    others = [group.members[each] for each in strings_in_java_order(group.members) if each != updated.member_id]
+    others = [
+        group.members[member_id] for member_id in strings_in_java_order(group.members) if member_id != updated.member_id
+    ]
     return [
         EndpointToPartitions(
             Endpoint(*member.user_endpoint),
@@ -30,13 +32,15 @@ def partitions_by_endpoint(
 def _topic_partitions(
     tasks: Mapping[str, Iterable[int]], configured: ConfiguredTopology, image: MetadataImage
 ) -> list[TopicPartition]:
-    found = []
+    topic_partitions = []
     for subtopology in strings_in_java_order(tasks):
-        known = configured.subtopologies.get(subtopology)
-        for name in strings_in_java_order(known.all_sources) if known is not None else ():
+        configured_subtopology = configured.subtopologies.get(subtopology)
+        for name in (
+            strings_in_java_order(configured_subtopology.all_sources) if configured_subtopology is not None else ()
+        ):
             topic = image.topics_by_name.get(name)
             if topic is not None:
                 partitions = sorted(tasks[subtopology])
                 # A source with fewer partitions than the subtopology has tasks, as Kafka cuts it.
-                found.append(TopicPartition(name, partitions[: len(topic.partitions)]))
-    return found
+                topic_partitions.append(TopicPartition(name, partitions[: len(topic.partitions)]))
+    return topic_partitions

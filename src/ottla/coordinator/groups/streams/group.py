@@ -78,7 +78,8 @@ class StreamsGroup(AssignedGroup[StreamsMember, TargetTasks]):
     def validate_offset_commit(
         self, member_id: str, group_instance_id: str | None, epoch: int, *, version: int, transactional: bool = False
     ) -> PartitionCheck | None:
-        """The current member epoch, or an older one for sources of tasks that the member has had since (KIP-1251)."""
+        """The current member epoch, or an older epoch for sources of tasks that the member has had since then
+        (KIP-1251)."""
         if epoch < 0 and not self.members:
             return None
         if transactional and epoch == -1 and not member_id and group_instance_id is None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ottla.coordinator.groups.streams.members import Endpoint, MemberState, StreamsMember
+from ottla.coordinator.groups.streams.members import StreamsMember, StreamsMemberState, UserEndpoint
 from ottla.coordinator.groups.streams.tasks import ActiveTasks, AssignedTasks, TargetTasks, Tasks, tasks_from
 from ottla.coordinator.records import CoordinatorRecord, GroupKindRecord
 from ottla.env.logging import get_logger
@@ -35,8 +35,8 @@ log = get_logger(__name__)
 def group_record(
     group_id: str, epoch: int, metadata_hash: int, validated_topology_epoch: int, configs: Mapping[str, str]
 ) -> GroupKindRecord:
-    kept = [LastAssignmentConfig(key, configs[key]) for key in sorted(configs)]
-    value = StreamsGroupMetadataValue(epoch, metadata_hash, validated_topology_epoch, kept)
+    assignment_configs = [LastAssignmentConfig(key, configs[key]) for key in sorted(configs)]
+    value = StreamsGroupMetadataValue(epoch, metadata_hash, validated_topology_epoch, assignment_configs)
     return GroupKindRecord(StreamsGroupMetadataKey(group_id), value)
 
 
@@ -62,7 +62,10 @@ def member_record(group_id: str, member: StreamsMember) -> GroupKindRecord:
 
 def target_record(group_id: str, member_id: str, tasks: TargetTasks) -> GroupKindRecord:
     value = target.StreamsGroupTargetAssignmentMemberValue(
-        *([target.TaskIds(each, sorted(kind[each])) for each in sorted(kind)] for kind in tasks)
+        *(
+            [target.TaskIds(subtopology_id, sorted(kind[subtopology_id])) for subtopology_id in sorted(kind)]
+            for kind in tasks
+        )
     )
     return GroupKindRecord(StreamsGroupTargetAssignmentMemberKey(group_id, member_id), value)
 
@@ -97,10 +100,14 @@ def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
 
 
 def group_tombstones(group_id: str, member_ids: list[str]) -> list[CoordinatorRecord]:
-    """All that there may be, members before what holds them together."""
-    currents = [GroupKindRecord(StreamsGroupCurrentMemberAssignmentKey(group_id, each), None) for each in member_ids]
-    targets = [GroupKindRecord(StreamsGroupTargetAssignmentMemberKey(group_id, each), None) for each in member_ids]
-    members = [GroupKindRecord(StreamsGroupMemberMetadataKey(group_id, each), None) for each in member_ids]
+    """Tombstones for all possible records of a group, members first."""
+    currents = [
+        GroupKindRecord(StreamsGroupCurrentMemberAssignmentKey(group_id, member_id), None) for member_id in member_ids
+    ]
+    targets = [
+        GroupKindRecord(StreamsGroupTargetAssignmentMemberKey(group_id, member_id), None) for member_id in member_ids
+    ]
+    members = [GroupKindRecord(StreamsGroupMemberMetadataKey(group_id, member_id), None) for member_id in member_ids]
     return [
         *currents,
         *targets,
@@ -138,7 +145,7 @@ def with_metadata(member: StreamsMember, value: metadata.StreamsGroupMemberMetad
         rebalance_timeout_ms=value.rebalance_timeout_ms,
         topology_epoch=value.topology_epoch,
         process_id=value.process_id,
-        user_endpoint=None if endpoint is None else Endpoint(endpoint.host, endpoint.port),
+        user_endpoint=None if endpoint is None else UserEndpoint(endpoint.host, endpoint.port),
         client_tags={tag.key: tag.value for tag in value.client_tags},
     )
 
@@ -149,7 +156,7 @@ def with_assignment(member: StreamsMember, value: current.StreamsGroupCurrentMem
         member,
         member_epoch=epoch,
         previous_member_epoch=value.previous_member_epoch,
-        state=MemberState.read(value.state),
+        state=StreamsMemberState.read(value.state),
         assigned=_assigned(value.active_tasks, value.standby_tasks, value.warmup_tasks, epoch),
         pending_revocation=_assigned(
             value.active_tasks_pending_revocation,
@@ -167,7 +174,7 @@ def target_from(value: Any) -> TargetTasks:
 def _assigned(
     active: list[current.TaskIds], standby: Iterable[Any], warmup: Iterable[Any], member_epoch: int
 ) -> AssignedTasks:
-    with_epochs = {each.subtopology_id: _with_epochs(each, member_epoch) for each in active}
+    with_epochs = {tasks.subtopology_id: _with_epochs(tasks, member_epoch) for tasks in active}
     return AssignedTasks(with_epochs, tasks_from(standby), tasks_from(warmup))
 
 

@@ -1,8 +1,8 @@
 """StreamsGroupHeartbeat: join with a topology, stay, follow the assignment and leave, all in one request (KIP-1071).
 
-Epoch 0 joins, -1 leaves. A member whose epoch is not the coordinator's must give up all it has and begin anew, unless
-only an answer was lost. Everything here decides; the records that it drafts make the change, and what is not durable
-is set at the end, so that it is right even when the records are refused.
+Epoch 0 joins, -1 leaves. A member whose epoch differs from the coordinator's must give up all its tasks and join again,
+unless the member only missed the last answer. Everything here decides, and the drafted records make the change. State
+that is not durable is set at the end, so that it stays correct when the log refuses the records.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import NamedTuple
 
 from ottla.coordinator.decisions import Draft, GroupDecision, Waiter
 from ottla.coordinator.groups.assigned_group import JOIN_GROUP_EPOCH, LEAVE_GROUP_EPOCH, LEAVE_GROUP_STATIC_EPOCH
+from ottla.coordinator.groups.caller import Caller
 from ottla.coordinator.groups.classic.group import ClassicGroup
-from ottla.coordinator.groups.classic.join import Caller
-from ottla.coordinator.groups.shelf import Shelf
+from ottla.coordinator.groups.shard_context import ShardContext
 from ottla.coordinator.groups.streams.configuration import ConfiguredTopology, InternalTopic
 from ottla.coordinator.groups.streams.endpoints import partitions_by_endpoint
-from ottla.coordinator.groups.streams.fencing import Fencing
+from ottla.coordinator.groups.streams.fencing import StreamsFencing
 from ottla.coordinator.groups.streams.group import StreamsGroup
 from ottla.coordinator.groups.streams.group_records import current_record, member_record
-from ottla.coordinator.groups.streams.members import Endpoint, StreamsMember
-from ottla.coordinator.groups.streams.reconciliation import Reconciliation, Target
+from ottla.coordinator.groups.streams.members import StreamsMember, UserEndpoint
+from ottla.coordinator.groups.streams.reconciliation import StreamsReconciliation, StreamsTarget
 from ottla.coordinator.groups.streams.statuses import StatusCode
-from ottla.coordinator.groups.streams.target import TargetAssignment
+from ottla.coordinator.groups.streams.target import StreamsTargetAssignment
 from ottla.coordinator.groups.streams.tasks import TargetTasks, tasks_from
 from ottla.coordinator.groups.streams.timings import StreamsTimings, streams_timings
 from ottla.coordinator.groups.streams.topology_changes import TopologyChange, TopologyChanges, validate_tasks
@@ -45,11 +45,11 @@ class StreamsAnswer(NamedTuple):
 
 
 class StreamsHeartbeat:
-    def __init__(self, shelf: Shelf, fencing: Fencing) -> None:
-        self._shelf = shelf
+    def __init__(self, context: ShardContext, fencing: StreamsFencing) -> None:
+        self._context = context
         self._fencing = fencing
-        self._topologies = TopologyChanges(shelf)
-        self._target = TargetAssignment(shelf)
+        self._topologies = TopologyChanges(context)
+        self._target = StreamsTargetAssignment(context)
 
     def heartbeat(self, caller: Caller, request: StreamsGroupHeartbeatRequest, waiter: Waiter) -> GroupDecision:
         draft = Draft()
@@ -58,13 +58,13 @@ class StreamsHeartbeat:
         else:
             answer = self._beat(caller, request, draft)
         if request.shutdown_application:
-            # Once the heartbeat counts: one that is refused asks for nothing.
+            # Only a heartbeat that succeeds asks for the shutdown, not a refused heartbeat.
             draft.answer(partial(self._on_shutdown_requested, request.group_id, request.member_id), None)
         draft.answer(waiter, answer)
         return draft.decide()
 
     def _leave(self, request: StreamsGroupHeartbeatRequest, draft: Draft) -> StreamsAnswer:
-        group = self._shelf.group(request.group_id)
+        group = self._context.group(request.group_id)
         if not isinstance(group, StreamsGroup):
             raise _not_streams(request.group_id)
         member = group.member(request.member_id)
@@ -80,7 +80,7 @@ class StreamsHeartbeat:
         updated = _updated(member, caller, request)
         if updated != member:
             draft.records.append(member_record(group.group_id, updated))
-        timings = streams_timings(group.group_id, self._shelf.image, self._shelf.settings)
+        timings = streams_timings(group.group_id, self._context.image, self._context.settings)
         change = self._topologies.update(group, request, timings, draft, member_changed=updated != member)
         if change.configured.is_ready:
             validate_tasks(change.configured.subtopologies, owned)
@@ -99,7 +99,7 @@ class StreamsHeartbeat:
 
     def _on_shutdown_requested(self, group_id: str, member_id: str, outcome: KafkaError | None) -> None:
         """The first to ask is remembered, until the group is empty."""
-        group = self._shelf.groups.get(group_id)
+        group = self._context.groups.get(group_id)
         if outcome is not None or not isinstance(group, StreamsGroup) or group.is_empty:
             return
         if group.shutdown_requested_by is None:
@@ -108,7 +108,7 @@ class StreamsHeartbeat:
 
     def _find_or_make(self, request: StreamsGroupHeartbeatRequest, draft: Draft) -> StreamsGroup:
         group_id, joins = request.group_id, request.member_epoch == JOIN_GROUP_EPOCH
-        group = self._shelf.groups.get(group_id)
+        group = self._context.groups.get(group_id)
         if group is None and not joins:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {group_id} not found.")
         if group is None:
@@ -118,18 +118,18 @@ class StreamsHeartbeat:
             group = StreamsGroup(group_id)
         if not isinstance(group, StreamsGroup):
             raise _not_streams(group_id)
-        limit = self._shelf.settings.group_streams_max_size
+        limit = self._context.settings.group_streams_max_size
         if joins and len(group.members) >= limit:
             message = f"The streams group has reached its maximum capacity of {limit} members."
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
         return group
 
     def _reconcile(
-        self, group: StreamsGroup, member: StreamsMember, target: Target, owned: TargetTasks | None, draft: Draft
+        self, group: StreamsGroup, member: StreamsMember, target: StreamsTarget, owned: TargetTasks | None, draft: Draft
     ) -> StreamsMember:
         if member.is_reconciled_to(target.epoch):
             return member
-        updated = Reconciliation(member, target, owned, group.owners).step()
+        updated = StreamsReconciliation(member, target, owned, group.owners).step()
         if updated == member:
             return member
         draft.records.append(current_record(group.group_id, updated))
@@ -158,9 +158,9 @@ class StreamsHeartbeat:
                 group.endpoint_epoch += 1
         if group.endpoint_epoch != request.endpoint_information_epoch:
             response.partitions_by_user_endpoint = partitions_by_endpoint(
-                group, updated, change.configured, self._shelf.image
+                group, updated, change.configured, self._context.image
             )
-        if group.group_id in self._shelf.groups:
+        if group.group_id in self._context.groups:
             response.endpoint_information_epoch = group.endpoint_epoch
         return response
 
@@ -174,7 +174,7 @@ def _member(group: StreamsGroup, request: StreamsGroupHeartbeatRequest, owned: T
         return member
     is_previous = epoch < member.member_epoch and epoch == member.previous_member_epoch
     if is_previous and owned is not None and owned.are_all_in(member.assigned):
-        return member  # it did not get our last answer
+        return member  # the member missed the last answer
     compared = "greater" if epoch > member.member_epoch else "smaller"
     raise KafkaError(
         ErrorCode.FENCED_MEMBER_EPOCH,
@@ -191,7 +191,7 @@ def _owned(request: StreamsGroupHeartbeatRequest) -> TargetTasks | None:
 
 
 def _updated(member: StreamsMember, caller: Caller, request: StreamsGroupHeartbeatRequest) -> StreamsMember:
-    """The member with what the request says anew; most heartbeats say nothing."""
+    """The member with the changed fields of the request; most heartbeats change nothing."""
     changes: dict[str, object] = {"client_id": caller.client_id, "client_host": caller.client_host}
     if request.rack_id is not None:
         changes["rack_id"] = request.rack_id
@@ -204,7 +204,7 @@ def _updated(member: StreamsMember, caller: Caller, request: StreamsGroupHeartbe
     if request.client_tags is not None:
         changes["client_tags"] = {tag.key: tag.value for tag in request.client_tags}
     if request.user_endpoint is not None:
-        changes["user_endpoint"] = Endpoint(request.user_endpoint.host, request.user_endpoint.port)
+        changes["user_endpoint"] = UserEndpoint(request.user_endpoint.host, request.user_endpoint.port)
     return replace(member, **changes)  # type: ignore[arg-type]  # each value has its field's type
 
 

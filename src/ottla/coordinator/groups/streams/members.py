@@ -1,4 +1,4 @@
-"""A member of a streams group: one stream thread. A value: a change makes a new one, and only replay puts it in place."""
+"""A member of a streams group: one stream thread. A member is a value, and only replay replaces it in the group."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla.coordinator.groups.assigned_group import JOIN_GROUP_EPOCH
 from ottla.coordinator.groups.streams.tasks import NOTHING_ASSIGNED, AssignedTasks
 
 
-class MemberState(IntEnum):
+class StreamsMemberState(IntEnum):
     """The numbers stand in records."""
 
     STABLE = 1
@@ -20,15 +20,15 @@ class MemberState(IntEnum):
     UNKNOWN = 127
 
     @classmethod
-    def read(cls, value: int) -> MemberState:
-        """A state of a later Kafka: the member must begin anew."""
+    def read(cls, value: int) -> StreamsMemberState:
+        """A state of a later version of Kafka: the member must join again."""
         return cls(value) if value in _MEMBER_STATES else cls.UNKNOWN
 
 
-_MEMBER_STATES = frozenset(MemberState)
+_MEMBER_STATES = frozenset(StreamsMemberState)
 
 
-class Endpoint(NamedTuple):
+class UserEndpoint(NamedTuple):
     """Where the member answers interactive queries (application.server)."""
 
     host: str
@@ -40,7 +40,7 @@ class StreamsMember:
     member_id: str
     member_epoch: int = JOIN_GROUP_EPOCH
     previous_member_epoch: int = 0
-    state: MemberState = MemberState.STABLE
+    state: StreamsMemberState = StreamsMemberState.STABLE
     instance_id: str | None = None
     rack_id: str | None = None
     rebalance_timeout_ms: int = -1
@@ -48,18 +48,18 @@ class StreamsMember:
     client_host: str = ""
     topology_epoch: int = -1
     process_id: str = ""
-    user_endpoint: Endpoint | None = None
+    user_endpoint: UserEndpoint | None = None
     client_tags: Mapping[str, str] = field(default_factory=dict)
     assigned: AssignedTasks = NOTHING_ASSIGNED
     pending_revocation: AssignedTasks = NOTHING_ASSIGNED
 
     def is_reconciled_to(self, target_epoch: int) -> bool:
-        return self.state is MemberState.STABLE and self.member_epoch == target_epoch
+        return self.state is StreamsMemberState.STABLE and self.member_epoch == target_epoch
 
     def moved_to(
-        self, state: MemberState, member_epoch: int, assigned: AssignedTasks, pending_revocation: AssignedTasks
+        self, state: StreamsMemberState, member_epoch: int, assigned: AssignedTasks, pending_revocation: AssignedTasks
     ) -> StreamsMember:
-        """The member one step on; the epoch that it leaves is remembered, because its answer may get lost."""
+        """The member after one step; the member stores its earlier epoch, because the client may miss the answer."""
         return replace(
             self,
             state=state,
@@ -70,7 +70,7 @@ class StreamsMember:
         )
 
     def assignment_epoch(self, subtopology: str, partition: int) -> int | None:
-        """Since when the member has had this active task; None when it does not have it."""
+        """The epoch since which the member has had this active task; None when the member does not have the task."""
         for tasks in (self.assigned, self.pending_revocation):
             epoch = tasks.active.get(subtopology, {}).get(partition)
             if epoch is not None:

@@ -33,18 +33,18 @@ class TaskOwners:
 
     def take(self, member: StreamsMember) -> None:
         for tasks in (member.assigned, member.pending_revocation):
-            self.active.update(dict.fromkeys(_each(tasks.active), member.process_id))
-            for copies, wanted in ((self.standby, tasks.standby), (self.warmup, tasks.warmup)):
-                for task in _each(wanted):
+            self.active.update(dict.fromkeys(_tasks(tasks.active), member.process_id))
+            for copies, copied_tasks in ((self.standby, tasks.standby), (self.warmup, tasks.warmup)):
+                for task in _tasks(copied_tasks):
                     copies.setdefault(task, Counter())[member.process_id] += 1
 
     def release(self, member: StreamsMember) -> None:
         for tasks in (member.assigned, member.pending_revocation):
-            for task in _each(tasks.active):
+            for task in _tasks(tasks.active):
                 if self.active.get(task) == member.process_id:
                     del self.active[task]
-            for copies, given in ((self.standby, tasks.standby), (self.warmup, tasks.warmup)):
-                for task in _each(given):
+            for copies, copied_tasks in ((self.standby, tasks.standby), (self.warmup, tasks.warmup)):
+                for task in _tasks(copied_tasks):
                     _drop(copies, task, member.process_id)
 
 
@@ -59,5 +59,5 @@ def _drop(copies: _Copies, task: tuple[str, int], process_id: str) -> None:
         del copies[task]
 
 
-def _each(tasks: Mapping[str, Iterable[int]]) -> list[tuple[str, int]]:
+def _tasks(tasks: Mapping[str, Iterable[int]]) -> list[tuple[str, int]]:
     return [(subtopology, partition) for subtopology, partitions in tasks.items() for partition in partitions]

@@ -1,7 +1,8 @@
 """How many partitions the internal topics of a topology need.
 
-A repartition topic has as many as its topology says, else as many as the largest source of the subtopology that
-writes it; topics that are joined (a copartition group) have as many as each other; a changelog has one for each task.
+A repartition topic has the count of its topology. Without such a count, the topic has as many partitions as the largest
+source of the subtopology that writes to the topic. Joined topics (a copartition group) have the same count. A changelog
+has a partition for each task.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Existing: TypeAlias = Callable[[str], int | None]
 
 
 class PartitionCounts:
-    """Of the internal topics; what exists already has what it has."""
+    """The partition counts of the internal topics; an existing topic keeps its count."""
 
     def __init__(self, topology: StreamsTopology, existing: Existing) -> None:
         self._subtopologies: Collection[Subtopology] = topology.subtopologies.values()
@@ -30,8 +31,8 @@ class PartitionCounts:
         self.decided.update(self._changelogs())
 
     def of(self, topic: str) -> int | None:
-        found = self._existing(topic)
-        return self.decided.get(topic) if found is None else found
+        count = self._existing(topic)
+        return self.decided.get(topic) if count is None else count
 
     def tasks(self, subtopology: Subtopology) -> int:
         """One for each partition of the largest source."""
@@ -51,8 +52,8 @@ class PartitionCounts:
     def _repartition_topics(self) -> Mapping[str, int]:
         counts = {
             topic.name: topic.partitions
-            for each in self._subtopologies
-            for topic in each.repartition_source_topics
+            for subtopology in self._subtopologies
+            for topic in subtopology.repartition_source_topics
             if topic.partitions
         }
         while self._missing_sinks(counts):
@@ -61,7 +62,11 @@ class PartitionCounts:
                     "Failed to compute number of partitions for all repartition topics. There may be loops in the "
                     "topology that cannot be resolved."
                 )
-        if any(name not in counts for each in self._subtopologies for name in names(each.repartition_source_topics)):
+        if any(
+            name not in counts
+            for subtopology in self._subtopologies
+            for name in names(subtopology.repartition_source_topics)
+        ):
             raise _invalid(
                 "Failed to compute number of partitions for all repartition topics, because a repartition source topic "
                 "is never used as a sink topic."
@@ -69,33 +74,35 @@ class PartitionCounts:
         return counts
 
     def _missing_sinks(self, counts: Mapping[str, int]) -> bool:
-        return any(sink not in counts for each in self._subtopologies for sink in each.repartition_sink_topics)
+        return any(
+            sink not in counts for subtopology in self._subtopologies for sink in subtopology.repartition_sink_topics
+        )
 
     def _follow_sources(self, counts: dict[str, int]) -> bool:
-        """Give sinks what their subtopology's sources have, where those are known; False when that helps no one."""
-        found = False
-        for each in self._subtopologies:
-            for sink in each.repartition_sink_topics:
-                count = None if sink in counts else self._largest_source(each, counts)
+        """Give sinks the count of their subtopology's largest source; False when no sink got a count."""
+        progress = False
+        for subtopology in self._subtopologies:
+            for sink in subtopology.repartition_sink_topics:
+                count = None if sink in counts else self._largest_source(subtopology, counts)
                 if count is not None:
                     counts[sink] = count
-                    found = True
-        return found
+                    progress = True
+        return progress
 
     def _largest_source(self, subtopology: Subtopology, counts: Mapping[str, int]) -> int | None:
-        known = [counts.get(name) for name in names(subtopology.repartition_source_topics)]
-        known += [self.of(name) for name in subtopology.source_topics]
-        return max((count for count in known if count is not None), default=None)
+        source_counts = [counts.get(name) for name in names(subtopology.repartition_source_topics)]
+        source_counts += [self.of(name) for name in subtopology.source_topics]
+        return max((count for count in source_counts if count is not None), default=None)
 
     # Copartition groups
 
     def _enforce_copartitioning(self) -> None:
-        sources = [topic for each in self._subtopologies for topic in each.repartition_source_topics]
+        sources = [topic for subtopology in self._subtopologies for topic in subtopology.repartition_source_topics]
         fixed = {topic.name for topic in sources if topic.partitions}
         flexible = {topic.name for topic in sources if not topic.partitions}
-        for each in self._subtopologies:
-            for group in each.copartition_groups:
-                topics = _copartitioned(each, group)
+        for subtopology in self._subtopologies:
+            for group in subtopology.copartition_groups:
+                topics = _copartitioned(subtopology, group)
                 if topics:
                     self._enforce(topics, fixed, flexible)
 
@@ -120,10 +127,10 @@ class PartitionCounts:
 
     def _changelogs(self) -> Mapping[str, int]:
         counts: dict[str, int] = {}
-        for each in self._subtopologies:
-            if not each.source_topics and not each.repartition_source_topics:
-                raise _invalid(f"No source topics found for subtopology {each.subtopology_id}")
-            counts.update(dict.fromkeys(names(each.state_changelog_topics), self.tasks(each)))
+        for subtopology in self._subtopologies:
+            if not subtopology.source_topics and not subtopology.repartition_source_topics:
+                raise _invalid(f"No source topics found for subtopology {subtopology.subtopology_id}")
+            counts.update(dict.fromkeys(names(subtopology.state_changelog_topics), self.tasks(subtopology)))
         return counts
 
 

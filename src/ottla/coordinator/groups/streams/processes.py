@@ -13,7 +13,7 @@ class Task(NamedTuple):
     partition: int
 
 
-class Process:
+class ProcessState:
     __slots__ = ("_by_load", "_tasks", "active", "counts", "standby")
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What the records do that only streams groups have, beside those of every group that the coordinator assigns."""
+"""Replays the records that only streams groups have."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class StreamsReplay(AssignedReplay[StreamsGroup]):
 
     def _take_metadata(self, group: StreamsGroup, value: Any) -> None:
         group.validated_topology_epoch = value.validated_topology_epoch
-        group.assignment_configs = {each.key: each.value for each in value.last_assignment_configs or ()}
+        group.assignment_configs = {config.key: config.value for config in value.last_assignment_configs or ()}
 
     def _topology(self, key: Any, value: Any) -> None:
         group = self._find(key, value)

@@ -1,21 +1,21 @@
-"""The requests of streams groups, put together: what the group machine calls."""
+"""The parts of streams groups in one shard: `GroupCoordinator` calls `heartbeat` and `describe` directly."""
 
 from __future__ import annotations
 
-from ottla.coordinator.groups.shelf import Shelf
+from ottla.coordinator.groups.shard_context import ShardContext
 from ottla.coordinator.groups.streams.describe import StreamsDescribe
-from ottla.coordinator.groups.streams.fencing import Fencing
+from ottla.coordinator.groups.streams.fencing import StreamsFencing
 from ottla.coordinator.groups.streams.group import StreamsGroup
 from ottla.coordinator.groups.streams.heartbeat import StreamsHeartbeat
 from ottla.metadata.delta import MetadataDelta
 
 
 class StreamsGroups:
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
-        self._fencing = Fencing(shelf)
-        self.heartbeat = StreamsHeartbeat(shelf, self._fencing).heartbeat
-        self.describe = StreamsDescribe(shelf).describe
+    def __init__(self, context: ShardContext) -> None:
+        self._context = context
+        self._fencing = StreamsFencing(context)
+        self.heartbeat = StreamsHeartbeat(context, self._fencing).heartbeat
+        self.describe = StreamsDescribe(context).describe
 
     def on_loaded(self) -> None:
         """Sessions begin now."""
@@ -23,9 +23,11 @@ class StreamsGroups:
             self._fencing.on_loaded(group)
 
     def on_metadata(self, delta: MetadataDelta) -> None:
-        """Groups whose topology names a topic that changed look again with their next heartbeat."""
-        topics = self._shelf.image.topics_by_id
-        changed = {topics[each].name for each in (*delta.partitions, *delta.topics_created) if each in topics}
+        """Groups whose topology names a changed topic compute their metadata hash again with their next heartbeat."""
+        topics = self._context.image.topics_by_id
+        changed = {
+            topics[topic_id].name for topic_id in (*delta.partitions, *delta.topics_created) if topic_id in topics
+        }
         changed |= {topic.name for topic in delta.topics_deleted.values()}
         if not changed and not delta.reloaded:
             return
@@ -34,4 +36,4 @@ class StreamsGroups:
             group.refresh_due = group.refresh_due or delta.reloaded or not changed.isdisjoint(required)
 
     def _groups(self) -> list[StreamsGroup]:
-        return [group for group in self._shelf.groups.values() if isinstance(group, StreamsGroup)]
+        return [group for group in self._context.groups.values() if isinstance(group, StreamsGroup)]

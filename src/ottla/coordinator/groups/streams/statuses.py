@@ -1,4 +1,4 @@
-"""What an answer may say beside the assignment: why there is none yet, or that the application must stop."""
+"""The statuses of a heartbeat's response: why there is no assignment yet, or that the application must stop."""
 
 from __future__ import annotations
 

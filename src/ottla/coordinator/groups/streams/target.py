@@ -10,13 +10,13 @@ from collections.abc import Hashable, Mapping
 from functools import partial
 
 from ottla.coordinator.decisions import Draft, GroupDecision
-from ottla.coordinator.groups.shelf import Shelf
+from ottla.coordinator.groups.shard_context import ShardContext
 from ottla.coordinator.groups.streams import assignor
 from ottla.coordinator.groups.streams.configuration import ConfiguredTopology
 from ottla.coordinator.groups.streams.group import StreamsGroup
 from ottla.coordinator.groups.streams.group_records import target_epoch_record, target_record
 from ottla.coordinator.groups.streams.members import StreamsMember
-from ottla.coordinator.groups.streams.reconciliation import Target
+from ottla.coordinator.groups.streams.reconciliation import StreamsTarget
 from ottla.coordinator.groups.streams.statuses import StatusCode
 from ottla.coordinator.groups.streams.tasks import NO_TARGET, TargetTasks
 from ottla.coordinator.groups.streams.timings import StreamsTimings, streams_timings
@@ -30,9 +30,9 @@ def initial_key(group_id: str) -> Hashable:
     return ("streams-initial", group_id)
 
 
-class TargetAssignment:
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+class StreamsTargetAssignment:
+    def __init__(self, context: ShardContext) -> None:
+        self._context = context
 
     def update(
         self,
@@ -43,13 +43,14 @@ class TargetAssignment:
         timings: StreamsTimings,
         statuses: list[Status],
         draft: Draft,
-    ) -> Target:
-        """The target of `updated`: a new one when the group has moved on and the time has come, else the last."""
-        if initial_key(group.group_id) in self._shelf.timers:
+    ) -> StreamsTarget:
+        """The target of `updated`: computed when the group's epoch moved and the interval has passed, else the last
+        target."""
+        if initial_key(group.group_id) in self._context.timers:
             detail = "Assignment delayed due to the configured initial rebalance delay."
             statuses.append(Status(StatusCode.ASSIGNMENT_DELAYED, detail))
-            return Target(group.assignment_epoch, NO_TARGET)
-        last = Target(group.assignment_epoch, group.targets.get(updated.member_id, NO_TARGET))
+            return StreamsTarget(group.assignment_epoch, NO_TARGET)
+        last = StreamsTarget(group.assignment_epoch, group.targets.get(updated.member_id, NO_TARGET))
         if group.assignment_epoch >= group_epoch:
             return last
         if not self._is_due(group, timings):
@@ -58,22 +59,25 @@ class TargetAssignment:
             return last
         members = {**group.members, updated.member_id: updated}
         targets = self._compute(group, group_epoch, members, configured, timings.assignment_configs, draft)
-        return Target(group_epoch, targets[updated.member_id])
+        return StreamsTarget(group_epoch, targets[updated.member_id])
 
     def delay_first(self, group_id: str, timings: StreamsTimings) -> None:
-        """The group has nobody yet: others that start now are waited for."""
+        """The group has no members yet: wait for other threads that start now."""
         key = initial_key(group_id)
-        if timings.initial_rebalance_delay_ms > 0 and key not in self._shelf.timers:
+        if timings.initial_rebalance_delay_ms > 0 and key not in self._context.timers:
             operation = partial(self._compute_delayed, group_id)
-            self._shelf.timers.schedule(key, timings.initial_rebalance_delay_ms, operation)
+            self._context.timers.schedule(key, timings.initial_rebalance_delay_ms, operation)
 
     def _compute_delayed(self, group_id: str) -> GroupDecision:
-        """The initial delay is over. A group of which only one heartbeat came is left to its next one, as by Kafka."""
+        """The initial delay is over.
+
+        A group with only one heartbeat so far waits for the next heartbeat, as in Kafka.
+        """
         draft = Draft()
-        group = self._shelf.groups.get(group_id)
+        group = self._context.groups.get(group_id)
         if not isinstance(group, StreamsGroup) or group.is_empty or group.configured is None:
             return draft.decide()
-        timings = streams_timings(group_id, self._shelf.image, self._shelf.settings)
+        timings = streams_timings(group_id, self._context.image, self._context.settings)
         if group.group_epoch > group.assignment_epoch and self._is_due(group, timings):
             configs = group.assignment_configs
             self._compute(group, group.group_epoch, group.members, group.configured, configs, draft)
@@ -82,7 +86,7 @@ class TargetAssignment:
     def _is_due(self, group: StreamsGroup, timings: StreamsTimings) -> bool:
         if group.assignment_timestamp_ms == 0 or timings.assignment_interval_ms == 0:
             return True
-        return self._shelf.clock.time_ms() >= group.assignment_timestamp_ms + timings.assignment_interval_ms
+        return self._context.clock.time_ms() >= group.assignment_timestamp_ms + timings.assignment_interval_ms
 
     def _compute(
         self,
@@ -95,13 +99,13 @@ class TargetAssignment:
     ) -> dict[str, TargetTasks]:
         """Records for every member whose target changed, and for the epoch."""
         specs = {
-            member_id: assignor.MemberSpec(member.process_id, group.targets.get(member_id, NO_TARGET))
+            member_id: assignor.StreamsMemberSpec(member.process_id, group.targets.get(member_id, NO_TARGET))
             for member_id, member in members.items()
         }
         # A topology that is not ready has no tasks to give.
         subtopologies = {
-            each: assignor.SubtopologySpec(subtopology.tasks, subtopology.is_stateful)
-            for each, subtopology in configured.subtopologies.items()
+            subtopology_id: assignor.SubtopologySpec(subtopology.tasks, subtopology.is_stateful)
+            for subtopology_id, subtopology in configured.subtopologies.items()
             if configured.is_ready
         }
         replicas = int(configs.get("num.standby.replicas", 0))
@@ -109,6 +113,6 @@ class TargetAssignment:
         for member_id, tasks in targets.items():
             if group.targets.get(member_id) != tasks:
                 draft.records.append(target_record(group.group_id, member_id, tasks))
-        draft.records.append(target_epoch_record(group.group_id, epoch, self._shelf.clock.time_ms()))
+        draft.records.append(target_epoch_record(group.group_id, epoch, self._context.clock.time_ms()))
         log.info("target.computed", group=group.group_id, epoch=epoch, members=len(members))
         return targets

@@ -1,7 +1,7 @@
-"""Tasks: a subtopology and a partition number. A member has active tasks and, for their state, standby and warm-up ones.
+"""Tasks: a subtopology and a partition number. A member has active tasks, and standby and warm-up tasks for state.
 
-Active tasks that a member has are kept with the epoch at which it got them: an offset commit of an older epoch is
-accepted for those that it has had since then (KIP-1251).
+The active tasks of a member carry the epoch at which the member got them. An offset commit with an older member epoch
+is accepted for tasks that the member has had since that epoch (KIP-1251).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ActiveTasks: TypeAlias = Mapping[str, Mapping[int, int]]
 
 
 class TargetTasks(NamedTuple):
-    """What a member should have, and what it says it has."""
+    """The target tasks of a member, or the tasks that a member reports as owned."""
 
     active: Tasks
     standby: Tasks
@@ -43,7 +43,7 @@ class TargetTasks(NamedTuple):
 
 
 class AssignedTasks(NamedTuple):
-    """What a member has."""
+    """The tasks that a member has."""
 
     active: ActiveTasks
     standby: Tasks
@@ -67,7 +67,7 @@ NOTHING_ASSIGNED = AssignedTasks({}, {}, {})
 
 def tasks_from(listed: Iterable[Any]) -> Tasks:
     """From the `TaskIds` of any message or record."""
-    return {each.subtopology_id: frozenset(each.partitions) for each in listed}
+    return {tasks.subtopology_id: frozenset(tasks.partitions) for tasks in listed}
 
 
 def _overlap(owned: Tasks, assigned: Mapping[str, Iterable[int]]) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ottla.coordinator.settings import GroupSettings
+from ottla.coordinator.settings import GroupCoordinatorSettings
 from ottla.metadata.image import RESOURCE_BROKER, RESOURCE_GROUP, MetadataImage
 
 
@@ -21,11 +21,11 @@ class StreamsTimings(NamedTuple):
 
     @property
     def assignment_configs(self) -> dict[str, str]:
-        """What an assignment depends on beside members and topics: a change of it is a reason for a new one."""
+        """The settings of an assignment: a change of these settings causes a new assignment."""
         return {"num.standby.replicas": str(self.num_standby_replicas)}
 
 
-def streams_timings(group_id: str, image: MetadataImage, settings: GroupSettings) -> StreamsTimings:
+def streams_timings(group_id: str, image: MetadataImage, settings: GroupCoordinatorSettings) -> StreamsTimings:
     own = image.configs.get((RESOURCE_GROUP, group_id), {})
     cluster = image.configs.get((RESOURCE_BROKER, ""), {})
     interval_ms = cluster.get("group.streams.assignment.interval.ms", settings.group_streams_assignment_interval_ms)

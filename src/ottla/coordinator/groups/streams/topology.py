@@ -24,10 +24,12 @@ class StreamsTopology:
     def __init__(self, record: StreamsGroupTopologyValue) -> None:
         self.record = record
         self.epoch = record.epoch
-        self.subtopologies: Mapping[str, Subtopology] = {each.subtopology_id: each for each in record.subtopologies}
+        self.subtopologies: Mapping[str, Subtopology] = {
+            subtopology.subtopology_id: subtopology for subtopology in record.subtopologies
+        }
 
     def __eq__(self, other: object) -> bool:
-        """The order of the subtopologies says nothing."""
+        """The order of the subtopologies does not count."""
         if not isinstance(other, StreamsTopology):
             return NotImplemented
         return self.epoch == other.epoch and self.subtopologies == other.subtopologies
@@ -39,20 +41,20 @@ class StreamsTopology:
         """All that must be there before tasks are handed out, and whose changes concern the group."""
         return frozenset(
             name
-            for each in self.subtopologies.values()
+            for subtopology in self.subtopologies.values()
             for name in (
-                *each.source_topics,
-                *names(each.repartition_source_topics),
-                *names(each.state_changelog_topics),
+                *subtopology.source_topics,
+                *names(subtopology.repartition_source_topics),
+                *names(subtopology.state_changelog_topics),
             )
         )
 
     @cached_property
     def subtopology_of_source(self) -> Mapping[str, str]:
         return {
-            name: each.subtopology_id
-            for each in self.subtopologies.values()
-            for name in (*each.source_topics, *names(each.repartition_source_topics))
+            name: subtopology.subtopology_id
+            for subtopology in self.subtopologies.values()
+            for name in (*subtopology.source_topics, *names(subtopology.repartition_source_topics))
         }
 
 
@@ -61,23 +63,23 @@ def names(topics: list[TopicInfo]) -> list[str]:
 
 
 def topology_value(topology: Topology) -> StreamsGroupTopologyValue:
-    """What a heartbeat brings, as the record keeps it."""
+    """The topology of a heartbeat in the form of its record."""
     return StreamsGroupTopologyValue(
         topology.epoch,
         [
             Subtopology(
-                subtopology_id=each.subtopology_id,
-                source_topics=each.source_topics,
-                source_topic_regex=each.source_topic_regex,
-                state_changelog_topics=_infos(each.state_changelog_topics),
-                repartition_sink_topics=each.repartition_sink_topics,
-                repartition_source_topics=_infos(each.repartition_source_topics),
+                subtopology_id=subtopology.subtopology_id,
+                source_topics=subtopology.source_topics,
+                source_topic_regex=subtopology.source_topic_regex,
+                state_changelog_topics=_infos(subtopology.state_changelog_topics),
+                repartition_sink_topics=subtopology.repartition_sink_topics,
+                repartition_source_topics=_infos(subtopology.repartition_source_topics),
                 copartition_groups=[
                     CopartitionGroup(group.source_topics, group.source_topic_regex, group.repartition_source_topics)
-                    for group in each.copartition_groups
+                    for group in subtopology.copartition_groups
                 ],
             )
-            for each in topology.subtopologies
+            for subtopology in topology.subtopologies
         ],
     )
 

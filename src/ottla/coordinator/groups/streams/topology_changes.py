@@ -1,7 +1,7 @@
-"""What a heartbeat does to a group's topology and epoch: initialise the one, move the other on.
+"""What a heartbeat changes of a group's topology and epoch: initialises the topology, moves the epoch.
 
-The group's epoch moves when a member came or changed, when topics of the topology changed, when the topology became
-valid or stopped being so, and when the settings that an assignment depends on changed.
+The group's epoch moves when a member joined or changed, or when topics of the topology changed. The epoch also moves
+when the topology became valid or invalid, and when settings of the assignment changed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ottla.coordinator.decisions import Draft
 from ottla.coordinator.groups.group import GroupKind
-from ottla.coordinator.groups.shelf import Shelf
+from ottla.coordinator.groups.shard_context import ShardContext
 from ottla.coordinator.groups.streams.configuration import ConfiguredSubtopology, ConfiguredTopology, configure
 from ottla.coordinator.groups.streams.group import StreamsGroup
 from ottla.coordinator.groups.streams.group_records import group_record, topology_record
@@ -35,16 +35,19 @@ class TopologyChange:
     metadata_hash: int
 
     def apply(self) -> None:
-        """Set what is not durable. The records of this heartbeat may still be refused: the topics are looked at again
-        until their hash is in the log."""
+        """Set the state that is not durable.
+
+        The log may still refuse the records of this heartbeat: the group hashes the topics again until their hash is in
+        the log.
+        """
         self.group.configured, self.group.configured_hash = self.configured, self.metadata_hash
         if self.group.topology is not None and self.metadata_hash == self.group.metadata_hash:
             self.group.refreshed()
 
 
 class TopologyChanges:
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+    def __init__(self, context: ShardContext) -> None:
+        self._context = context
 
     def update(
         self,
@@ -59,8 +62,8 @@ class TopologyChanges:
         metadata_hash = group.metadata_hash
         configured = group.configured
         if group.topology is None or configured is None or group.refresh_due:
-            image = self._shelf.image
-            metadata_hash = self._shelf.topic_hashes.group_hash(topology.required_topics, image)
+            image = self._context.image
+            metadata_hash = self._context.topic_hashes.group_hash(topology.required_topics, image)
             if group.topology is None or configured is None or metadata_hash != group.configured_hash:
                 configured = configure(topology, image)
         validated_epoch = topology.epoch if configured.is_ready else _NOT_VALIDATED
@@ -77,32 +80,32 @@ class TopologyChanges:
                 group_record(group.group_id, epoch, metadata_hash, validated_epoch, timings.assignment_configs)
             )
             log.info("group.epoch_bumped", group=group.group_id, epoch=epoch)
-            self._shelf.rebalances[GroupKind.STREAMS] += 1
+            self._context.rebalances[GroupKind.STREAMS] += 1
         return TopologyChange(group, epoch, configured, metadata_hash)
 
 
 def validate_tasks(subtopologies: Mapping[str, ConfiguredSubtopology], owned: TargetTasks | None) -> None:
-    """KafkaError when the member says that it owns a task that the topology does not have."""
+    """Raises KafkaError when the member reports a task that the topology does not have."""
     for tasks in owned or ():
         for subtopology, partitions in tasks.items():
-            known = subtopologies.get(subtopology)
-            if known is None:
+            configured = subtopologies.get(subtopology)
+            if configured is None:
                 raise _invalid(f"Subtopology {subtopology} does not exist in the topology.")
             for partition in sorted(partitions):
-                if not 0 <= partition < known.tasks:
+                if not 0 <= partition < configured.tasks:
                     raise _invalid(
                         f"Task {partition} for subtopology {subtopology} is invalid. Number of tasks for this "
-                        f"subtopology: {known.tasks}"
+                        f"subtopology: {configured.tasks}"
                     )
 
 
-def _topology(group: StreamsGroup, brought: Topology | None, draft: Draft) -> StreamsTopology:
-    """The group's topology; the first member's becomes it."""
-    if brought is None:
+def _topology(group: StreamsGroup, sent: Topology | None, draft: Draft) -> StreamsTopology:
+    """The group's topology: the topology of the first member."""
+    if sent is None:
         if group.topology is None:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the group has no topology")
         return group.topology
-    value = topology_value(brought)
+    value = topology_value(sent)
     topology = StreamsTopology(value)
     if topology.epoch < 0 or len(topology.subtopologies) != len(value.subtopologies):
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the topology has a negative epoch or a subtopology twice")

@@ -1,4 +1,4 @@
-"""What a StreamsGroupHeartbeat must look like before any group is asked, in the order in which Kafka looks."""
+"""The checks of a StreamsGroupHeartbeat that need no group, in Kafka's order."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def validate_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
     elif epoch < LEAVE_GROUP_STATIC_EPOCH:
         raise _invalid(f"MemberEpoch is {epoch}, but must be greater than or equal to -2.")
     tasks = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
-    if any(each is not None for each in tasks) and any(each is None for each in tasks):
+    if any(task_ids is not None for task_ids in tasks) and any(task_ids is None for task_ids in tasks):
         raise _invalid("If one task-type is non-null, all must be non-null.")
     if epoch != JOIN_GROUP_EPOCH and request.topology is not None:
         raise _invalid("Topology can only be provided when (re-)joining.")
 
 
 def _refuse_unsupported(request: StreamsGroupHeartbeatRequest) -> None:
-    """What the schema has and Kafka 4.3 does not serve yet."""
+    """Refuse fields of the schema that Kafka 4.3 does not serve yet."""
     if request.instance_id is not None:
         raise _invalid("Static membership is not yet supported.")
     if request.task_offsets is not None:
@@ -39,7 +39,9 @@ def _refuse_unsupported(request: StreamsGroupHeartbeatRequest) -> None:
         raise _invalid("TaskEndOffsets are not supported yet.")
     if request.warmup_tasks:
         raise _invalid("WarmupTasks are not supported yet.")
-    if request.topology is not None and any(each.source_topic_regex for each in request.topology.subtopologies):
+    if request.topology is not None and any(
+        subtopology.source_topic_regex for subtopology in request.topology.subtopologies
+    ):
         raise _invalid("Regular expressions for source topics are not supported yet.")
 
 

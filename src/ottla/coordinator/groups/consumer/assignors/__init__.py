@@ -1,7 +1,7 @@
-"""Server-side assignors: pure functions from what members want and had to what each should have.
+"""Server-side assignors: pure functions from subscriptions and earlier targets to new targets.
 
-They follow Kafka's own step by step, its order of members included (`ottla.model.java_order`), so that a group
-gets the same assignment from either server.
+The assignors follow Kafka's step by step, with Kafka's order of members (`ottla.model.java_order`). A group therefore
+gets the same assignment from both servers.
 """
 
 from __future__ import annotations

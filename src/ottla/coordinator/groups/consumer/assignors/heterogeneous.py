@@ -1,8 +1,8 @@
-"""The uniform assignor where members want different topics.
+"""The uniform assignor for members with different subscriptions.
 
-Topics with the most partitions for each subscriber come first, as they leave the least choice. What nobody has goes to
-the least loaded subscriber; then, topic by topic and a few rounds at most, partitions move from the most loaded
-subscribers to the least loaded until they differ by one at most, or nothing moves any more.
+Topics with the most partitions for each subscriber come first, as they leave the least choice. A partition without an
+owner goes to the least loaded subscriber. Then, topic by topic, partitions move from the most loaded subscribers to the
+least loaded. The rounds end when loads differ by at most one partition, when nothing moves, or at the limit.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class _Heterogeneous:
                     last_moved = topic_id
 
     def _balance_topic(self, topic_id: Uuid, loads: _Loads) -> int:
-        """Move partitions of one topic between its subscribers; how many moved."""
+        """Move partitions of one topic between its subscribers; returns how many moved."""
         if loads.start(self._subscribers[topic_id]) <= 1:
             return 0
         owned: dict[int, list[int]] = {}
@@ -128,7 +128,7 @@ class _Loads:
         self._most_start = self._most_end = self._most_size = self._next_most = 0
 
     def start(self, members: list[int]) -> int:
-        """Begin anew; the difference between the most and the least loaded."""
+        """Start the next round; returns the difference between the most and the least loaded subscriber."""
         self._members = sorted(members, key=lambda index: (self._sizes[index], index))
         least, most = self._sizes[self._members[0]], self._sizes[self._members[-1]]
         self._least_end, self._least_size, self._next_least = 0, least - 1, 0
@@ -164,7 +164,7 @@ class _Loads:
         return member
 
     def exclude_most(self) -> None:
-        """The last one given has nothing to move: do not offer it again."""
+        """The last subscriber has nothing to move: do not offer that subscriber again."""
         at = self._next_most + 1
         self._most_end -= 1
         self._members[at], self._members[self._most_end] = self._members[self._most_end], self._members[at]

@@ -37,9 +37,11 @@ def assign_range(spec: GroupSpec) -> Assignment:
             subscribers[topic_id] = subscribers.get(topic_id, 0) + 1
     topics = {topic_id: _Topic(spec.partition_counts[topic_id], count) for topic_id, count in subscribers.items()}
     assignment: Assignment = {}
-    for member_id in sorted(spec.members, key=lambda each: _order(spec, each)):
-        taken = {topic_id: topics[topic_id].take() for topic_id in spec.members[member_id].topics}
-        assignment[member_id] = {topic_id: partitions for topic_id, partitions in taken.items() if partitions}
+    for member_id in sorted(spec.members, key=lambda candidate_id: _order(spec, candidate_id)):
+        partitions_by_topic = {topic_id: topics[topic_id].take() for topic_id in spec.members[member_id].topics}
+        assignment[member_id] = {
+            topic_id: partitions for topic_id, partitions in partitions_by_topic.items() if partitions
+        }
     return assignment
 
 

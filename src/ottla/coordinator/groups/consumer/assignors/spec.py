@@ -1,4 +1,4 @@
-"""What an assignor is given, and what it gives."""
+"""The input and the output of an assignor."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from ottla.coordinator.groups.consumer.members import TargetPartitions
 from ottla.model.ids import Uuid
 
 Assignment: TypeAlias = dict[str, TargetPartitions]
-"""member id -> what it should have; a member that is missing gets nothing."""
+"""member id -> target; a missing member gets nothing."""
 
 
 @dataclass(frozen=True, slots=True)
-class MemberSpec:
+class ConsumerMemberSpec:
     instance_id: str | None
     topics: frozenset[Uuid]
     """Subscribed topics that exist."""
     target: TargetPartitions
-    """What it should have had so far."""
+    """The member's last target."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSpec:
-    members: Mapping[str, MemberSpec]
+    members: Mapping[str, ConsumerMemberSpec]
     """In the order in which to treat them."""
     partition_counts: Mapping[Uuid, int]
     """Of every topic that a member wants."""

@@ -1,6 +1,6 @@
-"""The uniform assignor: everybody gets as many partitions as the others, give or take one, and keeps what it had.
+"""The uniform assignor: members get equal numbers of partitions, plus or minus one, and keep their partitions.
 
-Where all members want the same topics that is a matter of quotas; where they do not, see `heterogeneous`.
+Quotas do this where all members have the same subscription; `heterogeneous` serves the other groups.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _Homogeneous:
         }
 
     def _never_assigned(self) -> list[tuple[Uuid, int]]:
-        """Partitions that no member was to have: new ones, and those of members that have gone."""
+        """Partitions in no member's target: new partitions, and partitions of members that left."""
         assigned: dict[Uuid, set[int]] = {}
         for member in self._spec.members.values():
             for topic_id, partitions in member.target.items():
@@ -53,7 +53,7 @@ class _Homogeneous:
         ]
 
     def _keep(self, member_id: str, members_left: int) -> None:
-        """The member keeps what it had up to its quota; what is above goes back."""
+        """The member keeps its partitions up to its quota and gives back the rest."""
         quota = self._quota
         has_extra = self._extras > 0
         if has_extra:
@@ -64,13 +64,13 @@ class _Homogeneous:
             if topic_id not in self._topics:
                 continue
             ordered = partitions_in_java_order(old[topic_id])
-            kept, over = ordered[:quota], ordered[quota:]
-            quota -= len(kept)
+            retained, over = ordered[:quota], ordered[quota:]
+            quota -= len(retained)
             self._unassigned += [(topic_id, partition) for partition in over]
-            if kept:
-                target[topic_id] = set(kept)
+            if retained:
+                target[topic_id] = set(retained)
         if quota > 0 and has_extra and members_left > self._extras:
-            # Others are left to take the extra ones: this member need not be filled up.
+            # Enough members remain for the extra partitions: this member need not be filled up.
             quota -= 1
             has_extra = False
         if quota > 0:
@@ -80,8 +80,8 @@ class _Homogeneous:
         self._targets[member_id] = target
 
     def _hand_out(self) -> None:
-        left = iter(self._unassigned)
+        unassigned = iter(self._unassigned)
         for member_id, quota in self._unfilled:
             target = self._targets[member_id]
-            for _, (topic_id, partition) in zip(range(quota), left, strict=False):
+            for _, (topic_id, partition) in zip(range(quota), unassigned, strict=False):
                 target.setdefault(topic_id, set()).add(partition)

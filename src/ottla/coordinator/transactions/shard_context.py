@@ -1,6 +1,6 @@
 """What the parts of the transaction machine share: the transactional ids, and the seams.
 
-Nobody but `TransactionMachine.replay` changes what is on the shelf.
+Only `TransactionMachine.replay` changes `transactions`.
 """
 
 from __future__ import annotations
@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from ottla.coordinator.decisions import Answer, Waiter
+from ottla.coordinator.decisions import CoordinatorAnswer
 from ottla.coordinator.transactions.metadata import TransactionMetadata
 from ottla.coordinator.transactions.records import TransactionRecord, value_version
-from ottla.coordinator.transactions.settings import TransactionSettings
+from ottla.coordinator.transactions.settings import TransactionCoordinatorSettings
 from ottla.env.seams import Clock
 from ottla.model.decision import Decision
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import ProducerId
 
-TransactionDecision: TypeAlias = Decision[TransactionRecord, list[Answer]]
+TransactionDecision: TypeAlias = Decision[TransactionRecord, list[CoordinatorAnswer]]
 TakeProducerId: TypeAlias = Callable[[], ProducerId | None]
-"""An id that nobody had; None while the controller is asked for more."""
+"""An unused producer id; None while the controller is asked for more ids."""
 
 
 class ProducerIdNeeded(KafkaError):
@@ -29,10 +29,10 @@ class ProducerIdNeeded(KafkaError):
         super().__init__(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "Producer ids are being fetched; try again")
 
 
-class Shelf:
+class TransactionShardContext:
     def __init__(
         self,
-        settings: TransactionSettings,
+        settings: TransactionCoordinatorSettings,
         clock: Clock,
         take_producer_id: TakeProducerId,
         transaction_version: Callable[[], int],
@@ -47,10 +47,10 @@ class Shelf:
         self.transactions: dict[str, TransactionMetadata] = {}
 
     def new_producer_id(self) -> ProducerId:
-        taken = self._take_producer_id()
-        if taken is None:
+        producer_id = self._take_producer_id()
+        if producer_id is None:
             raise ProducerIdNeeded
-        return taken
+        return producer_id
 
     def owned_by(self, transactional_id: str, producer_id: ProducerId) -> TransactionMetadata:
         metadata = self.transactions.get(transactional_id)
@@ -60,7 +60,3 @@ class Shelf:
 
     def record(self, metadata: TransactionMetadata) -> TransactionRecord:
         return TransactionRecord(metadata.transactional_id, metadata, value_version(self.transaction_version()))
-
-
-def answered(waiter: Waiter, response: object, *records: TransactionRecord) -> TransactionDecision:
-    return Decision([Answer(waiter, response)], list(records))

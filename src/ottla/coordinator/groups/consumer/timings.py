@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ottla.coordinator.settings import GroupSettings
+from ottla.coordinator.settings import GroupCoordinatorSettings
 from ottla.metadata.image import RESOURCE_BROKER, RESOURCE_GROUP, MetadataImage
 
 
@@ -19,7 +19,7 @@ class ConsumerTimings(NamedTuple):
     consumer_assignment_interval_ms: int
 
 
-def consumer_timings(group_id: str, image: MetadataImage, settings: GroupSettings) -> ConsumerTimings:
+def consumer_timings(group_id: str, image: MetadataImage, settings: GroupCoordinatorSettings) -> ConsumerTimings:
     own = image.configs.get((RESOURCE_GROUP, group_id), {})
     cluster = image.configs.get((RESOURCE_BROKER, ""), {})
     return ConsumerTimings(
@@ -29,7 +29,7 @@ def consumer_timings(group_id: str, image: MetadataImage, settings: GroupSetting
     )
 
 
-def _setting(name: str, own: Mapping[str, str], cluster: Mapping[str, str], settings: GroupSettings) -> int:
+def _setting(name: str, own: Mapping[str, str], cluster: Mapping[str, str], settings: GroupCoordinatorSettings) -> int:
     attribute = name.replace(".", "_")
     value = own.get(f"consumer.{name}")
     if value is not None:

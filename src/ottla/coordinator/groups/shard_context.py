@@ -1,6 +1,6 @@
 """What the parts of the group machine share: the groups themselves, and the seams (time, timers, randomness).
 
-Nobody but `GroupMachine.replay` puts a group on the shelf or takes one off.
+Only `GroupMachine.replay` adds a group to `groups` or removes a group.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Protocol
 
 from ottla.coordinator.decisions import TimedOperation
 from ottla.coordinator.groups.classic.group import ClassicGroup
+from ottla.coordinator.groups.consumer.timings import ConsumerTimings, consumer_timings
 from ottla.coordinator.groups.group import Group, GroupKind
-from ottla.coordinator.groups.group_timings import ConsumerTimings, consumer_timings
 from ottla.coordinator.groups.topic_hashes import TopicHashes
-from ottla.coordinator.settings import GroupSettings
+from ottla.coordinator.settings import GroupCoordinatorSettings
 from ottla.env.seams import Clock, RandomSource
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
@@ -23,7 +23,7 @@ from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import new_uuid, uuid_to_str
 
 _MAX_TIMINGS = 10_000
-"""Groups whose timings are remembered; they are cheap to compute anew."""
+"""The limit of remembered group timings; computing the timings of a group again is cheap."""
 
 
 class OperationTimers(Protocol):
@@ -36,10 +36,10 @@ class OperationTimers(Protocol):
     def __contains__(self, key: Hashable) -> bool: ...
 
 
-class Shelf:
+class ShardContext:
     def __init__(
         self,
-        settings: GroupSettings,
+        settings: GroupCoordinatorSettings,
         clock: Clock,
         random: RandomSource,
         timers: OperationTimers,
@@ -50,14 +50,14 @@ class Shelf:
         self.random = random
         self.timers = timers
         self.rebalances: Counter[GroupKind] = Counter() if rebalances is None else rebalances
-        """Of every shard of the node, since it started: classic groups that have settled, new epochs of the others."""
+        """Counted over all shards since the node started: rebalances of classic groups, new epochs of other groups."""
         self.groups: dict[str, Group] = {}
         self.image = MetadataImage()
-        """The committed metadata; the machine is told of each change."""
+        """The committed metadata; `on_metadata` replaces the image at each change."""
         self.image_version = 0
         """The metadata offset of the image."""
         self.new_topics_version = -1
-        """The last one that brought a new topic."""
+        """The metadata offset of the last new topic."""
         self.topic_hashes = TopicHashes()
         self._timings: dict[str, ConsumerTimings] = {}
 
@@ -73,7 +73,7 @@ class Shelf:
         if delta.configs or delta.reloaded:
             self._timings.clear()
 
-    def group_config(self, group_id: str) -> ConsumerTimings:
+    def consumer_timings(self, group_id: str) -> ConsumerTimings:
         timings = self._timings.get(group_id)
         if timings is None:
             if len(self._timings) > _MAX_TIMINGS:
@@ -82,7 +82,7 @@ class Shelf:
         return timings
 
     def classic(self, group_id: str) -> ClassicGroup | None:
-        """The group if it is a classic one."""
+        """The group if it is a classic group."""
         group = self.groups.get(group_id)
         return group if isinstance(group, ClassicGroup) else None
 
@@ -93,11 +93,11 @@ class Shelf:
         return group
 
     def new_uuid_text(self) -> str:
-        """A member id as Kafka makes it for members of consumer groups that bring none."""
+        """A member id in Kafka's form for members of consumer groups that send none."""
         return uuid_to_str(new_uuid(self.random.token_bytes))
 
     def new_member_id(self, prefix: str) -> str:
-        """The client id (or the instance id) and a random UUID: who reads a list of members can tell them apart."""
+        """The client id (or the instance id) and a random UUID: a reader of a list of members recognises the client."""
         return f"{prefix}-{uuid.UUID(bytes=self.random.token_bytes(16), version=4)}"
 
 
