@@ -46,6 +46,10 @@ PROTOBUF = [
     extend P { optional double ext = 100 [(my.opt) = { a: 1 b { c: 'x' } }]; }""",
     'edition = "2023"; message Q { float f = 1; }',
 ]
+MAX_CHARACTERS = 1_000_000
+"""What the registry takes (`schema_max_bytes`)."""
+MAX_HOLDERS = 20_000
+"""Objects and arrays of one document: copies of copies would take minutes to write, and be refused by their length."""
 _NASTY: list[Any] = [
     None, True, False, 0, -1, 1, 2**31, 2**63, 10**300, 10**400, 1e308, 0.1, "", "a", "#", "#/", "$ref", "\ud800", "x" * 3000,
     "(a*)*b", "^(a+)+$", "\\p{L}{500}", "[", "(?=a)\\1", "\x00", "..", ".a", "a..b", "null", "union", [], {}, [[]], [{}],
@@ -71,12 +75,19 @@ class Mutations:
         tree = copy.deepcopy(self._chance.choice(AVRO if kind == "AVRO" else JSON_SCHEMAS))
         if kind == "JSON" and self._chance.random() < 0.4:
             tree = MadeUp(self._chance).document()
-        old = json.dumps(tree)
+        old = new = json.dumps(tree)
+        plain = self._chance.random() < 0.9
         for _ in range(self._chance.randint(1, 4)):
-            if len(json.dumps(tree)) > 50_000:
+            try:
+                tree = self._mutated_tree(tree)
+                if any(islice(_holders(tree), MAX_HOLDERS, None)):
+                    break
+                mutated = json.dumps(tree, ensure_ascii=plain)
+            except RecursionError:
+                break  # too deep to be copied or written: the one before is what is left
+            if len(mutated) > MAX_CHARACTERS:
                 break
-            tree = self._mutated_tree(tree)
-        new = json.dumps(tree, ensure_ascii=self._chance.random() < 0.9)
+            new = mutated
         return kind, old, self._mutated_text(new) if self._chance.random() < 0.2 else new
 
     def _protobuf(self) -> tuple[str, str]:
