@@ -13,6 +13,7 @@ import pytest
 from ottla.registry.schema_work import SchemaThread
 from ottla.registry.schemas import json_patterns
 from ottla.registry.schemas.budget import Budget, TooComplex
+from ottla.registry.schemas.json_documents import Side
 from ottla.registry.schemas.parse import parse_schema
 from ottla.registry.schemas.parsed import Dependency, SchemaProblem
 from tests.registry.instances import RegistryThread, call, register, until
@@ -188,6 +189,78 @@ def test_many_references_are_one_budget() -> None:
     text = json.dumps({"definitions": {f"d{i}": {"type": "string"} for i in range(2_000)}})
     with pytest.raises(TooComplex):
         parse_schema("JSON", "{}", [Dependency(f"r{i}", text) for i in range(500)])
+
+
+BRANCHES = [{"minLength": i} for i in range(500)]
+WIDE: dict[str, dict[str, Any]] = {
+    "required": {"type": "object", "required": [f"n{i}" for i in range(2000)]},
+    "items": {"type": "array", "items": [True] * 2000},
+    "dependencies": {"type": "object", "dependencies": {f"n{i}": ["a"] for i in range(2000)}},
+    "members": {"type": "object", "properties": {f"n{i}": {"type": "string"} for i in range(20)},
+                "patternProperties": {f"^x{i}": {"type": "string"} for i in range(40)}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_what_is_walked_for_each_branch_is_counted_for_each_branch(name: str) -> None:
+    """A list that a parent has is part of each of its branches: 500 times 2,000 names in a page of text."""
+    old = {**WIDE[name], "anyOf": BRANCHES}
+    with pytest.raises(TooComplex):
+        verdict("JSON", old, {**old, "anyOf": [*BRANCHES, {"maxLength": 7}]})
+
+
+def test_a_member_that_fits_at_once_costs_nothing_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = 0
+    make = Side.__init__
+
+    def counted(self: Side, *arguments: Any) -> None:
+        nonlocal made
+        made += 1
+        make(self, *arguments)
+
+    monkeypatch.setattr(Side, "__init__", counted)
+    old = {"allOf": [{"type": "string"}, *({"maxLength": i} for i in range(500))]}
+    compatible, spent = verdict("JSON", old, {"allOf": [{"type": ["string", "number"]} for _ in range(500)]})
+    assert compatible
+    assert made < 2 * spent
+
+
+def test_long_ids_are_refused_before_anything_is_joined_with_them() -> None:
+    """jsonschema-rs joins each `$ref` with the `$id`, and nothing else runs meanwhile: two minutes in 450 kB."""
+    with pytest.raises(SchemaProblem, match="id of more than"):
+        parse_schema("JSON", json.dumps({"$id": "http://x/" + "a/" * 2000, "allOf": [{"$ref": "b"}]}))
+    nested_ids: Any = {"$ref": "b"}
+    for _ in range(30):
+        nested_ids = {"$id": "a" * 100 + "/", "not": nested_ids}
+    with pytest.raises(SchemaProblem, match="id of more than"):
+        parse_schema("JSON", json.dumps({"$id": "http://x/", "not": nested_ids}))
+
+
+def test_names_of_protobuf_types_are_counted_by_their_length_and_depth() -> None:
+    fields = "".join(f"X f{i} = {i + 1};" for i in range(100))
+    text = f"message X {{ }} message {'M' * 20_000} {{ {'message a {' * 20} {fields} {'}' * 21}"
+    with pytest.raises(TooComplex):
+        parse_schema("PROTOBUF", text)
+
+
+def avro_table(types: list[Any]) -> str:
+    return json.dumps({"type": "record", "name": "T", "fields": [{"name": f"f{i}", "type": each}
+                                                               for i, each in enumerate(types)]})  # fmt: skip
+
+
+def test_one_avro_record_compared_with_many_is_counted_by_its_fields_and_its_aliases_once() -> None:
+    fields = [{"name": f"g{i}", "type": "int", "default": 0} for i in range(1000)]
+    empty = [{"type": "record", "name": f"n{i}.R", "fields": []} for i in range(500)]
+    wide = avro_table([{"type": "record", "name": "R", "fields": fields}, *["R"] * 499])
+    with pytest.raises(TooComplex):
+        verdict("AVRO", avro_table(empty), wide)
+    aliases = [f"A{i}" for i in range(5000)]
+    other = [{"type": "record", "name": f"W{i}", "fields": []} for i in range(100)]
+    named = avro_table([{"type": "record", "name": "R", "aliases": aliases, "fields": []}, *["R"] * 99])
+    reader, writer = (parse_schema("AVRO", text) for text in (named, avro_table(other)))
+    budget = Budget()
+    assert reader.incompatibilities(writer, budget)
+    assert len(aliases) < budget.spent < 2 * len(aliases)
 
 
 # Over HTTP

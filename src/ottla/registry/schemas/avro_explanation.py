@@ -38,6 +38,7 @@ class Explanation:
         self._explained: dict[_Pair, Incompatibility] = {}
         self._quiet = False
         self._branches: dict[int, dict[str, list[Any]]] = {}
+        self._alias_names: dict[int, set[str]] = {}
 
     def holds(self, reader: Any, writer: Any) -> bool:
         """Whether the reader reads the writer; nobody wants to know why not."""
@@ -96,12 +97,23 @@ class Explanation:
             self._budget.spend(len(union.schemas))
             known = self._branches[id(union)] = {}
             for branch in union.schemas:
-                names = {branch.name, *(f":{alias}" for alias in _aliases(branch))} if branch.type in _NAMED else {""}
+                names = {branch.name, *(f":{alias}" for alias in self._aliases(branch))} if branch.type in _NAMED else {""}
                 for name in names:
                     known.setdefault(name, []).append(branch)
         if writer.type not in _NAMED:
             return known.get("", [])
         return [*known.get(writer.name, []), *known.get(f":{writer.fullname}", [])]
+
+    def _aliases(self, schema: Any) -> set[str]:
+        """Full names, put together once for each schema."""
+        known = self._alias_names.get(id(schema))
+        if known is None:
+            namespace = schema.fullname.rpartition(".")[0]
+            aliases = _listed(schema.props.get("aliases"))
+            self._budget.spend(len(aliases))
+            known = {alias if "." in alias or not namespace else f"{namespace}.{alias}" for alias in aliases}
+            self._alias_names[id(schema)] = known
+        return known
 
     def _from_union(self, reader: Any, writer: Any, path: str) -> list[Incompatibility]:
         found = []
@@ -115,7 +127,7 @@ class Explanation:
 
     def _named(self, reader: Any, writer: Any, path: str) -> list[Incompatibility]:
         found = []
-        if reader.name != writer.name and writer.fullname not in _aliases(reader):
+        if reader.name != writer.name and writer.fullname not in self._aliases(reader):
             text = f"the name {reader.fullname} at path {path}name differs from {writer.fullname} without an alias"
             found.append(_reason("NAME_MISMATCH", f"{path}name", text))
         if reader.type == "fixed":
@@ -134,11 +146,12 @@ class Explanation:
 
     def _fields(self, reader: Any, writer: Any, path: str) -> list[Incompatibility]:
         found = []
-        self._budget.spend(len(writer.fields))
+        self._budget.spend(len(writer.fields) + len(reader.fields))
         by_name = {candidate.name: candidate for candidate in writer.fields}
         for index, field in enumerate(reader.fields):
             at = f"{path}fields/{index}/"
             names = (field.name, *_listed(field.props.get("aliases")))
+            self._budget.spend(len(names) // 4)
             written = next((by_name[name] for name in names if name in by_name), None)
             if written is not None:
                 found.extend(self.compare(field.type, written.type, f"{at}type/"))
@@ -150,13 +163,6 @@ class Explanation:
 
 def _listed(names: Any) -> list[str]:
     return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
-
-
-def _aliases(schema: Any) -> set[str]:
-    """Full names."""
-    namespace = schema.fullname.rpartition(".")[0]
-    aliases = _listed(schema.props.get("aliases"))
-    return {alias if "." in alias or not namespace else f"{namespace}.{alias}" for alias in aliases}
 
 
 def _name(schema: Any) -> str:

@@ -16,6 +16,8 @@ from ottla.registry.schemas.json_text import dump_json
 from ottla.registry.schemas.parsed import SchemaProblem
 
 _VALUES = frozenset({"enum", "const", "default", "examples"})
+_MAX_ID = 2048
+"""Characters of an `$id`, joined with those around it: each `$ref` is joined with it, here and by jsonschema-rs."""
 _ANYTHING: dict[str, Any] = {}
 _NOTHING: dict[str, Any] = {"not": {}}
 
@@ -55,7 +57,9 @@ class Documents:
             return
         own = schema.get("$id", schema.get("id"))
         if isinstance(own, str):
-            base = urljoin(base, own[:4096])
+            base = urljoin(base, own[: _MAX_ID + 1])
+            if len(base) > _MAX_ID:
+                raise SchemaProblem(f"an $id of more than {_MAX_ID} characters, with those around it")
             self._ids.setdefault(base.rstrip("#"), schema)
         home = _home(schema, home)
         anchor = schema.get("$anchor")

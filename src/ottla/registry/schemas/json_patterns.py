@@ -27,9 +27,10 @@ class Patterns:
 
     def matches(self, pattern: str, name: str) -> bool:
         """Whether the expression is found in the name; TooComplex when that cannot be said within the limit."""
+        self._budget.spend()
         known = self._known.get((pattern, name))
         if known is None:
-            self._budget.spend(2 + (len(pattern) + len(name)) // CHARACTERS_A_STEP)
+            self._budget.spend(1 + (len(pattern) + len(name)) // CHARACTERS_A_STEP)
             known = self._known[pattern, name] = self._match(pattern, name)
         return known
 

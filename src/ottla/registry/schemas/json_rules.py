@@ -10,7 +10,7 @@ counts as shown until something that relies on it is refuted.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ottla.registry.schemas.budget import Budget
@@ -142,6 +142,7 @@ class Comparison:
         if any(keyword in reader.schema for keyword in REFERENCES):
             self.add("KEYWORD_CHANGED", path, "what a dynamic reference means here depends on the way to it")
             return
+        self.budget.spend(_breadth(writer.schema) + _breadth(reader.schema))
         if self._finite(writer, reader, path):
             return
         if not _LISTING.isdisjoint(reader.schema):
@@ -210,8 +211,9 @@ class Comparison:
 
     # Combinations
 
-    def _members(self, side: Side) -> list[Side]:
-        return [side.at(member) for member in side.schema.get("allOf", ())]
+    def _members(self, side: Side) -> Iterator[Side]:
+        """One by one: whoever has found the right one does not pay for the rest."""
+        return (side.at(member) for member in side.schema.get("allOf", ()))
 
     def _member(self, writer: Side, part: Side, path: str) -> None:
         """A member of the reader's allOf: it must follow from the writer as a whole or from one of its own members."""
@@ -289,6 +291,11 @@ class Comparison:
         for name in sorted(new.keys() - KNOWN):
             if name.startswith("$") and old.get(name) != new[name]:
                 self.add("KEYWORD_CHANGED", f"{path}{name}", f"{name} is not understood and has changed")
+
+
+def _breadth(schema: dict[str, Any]) -> int:
+    """What its lists and tables hold: `required`, `items`, `anyOf` are walked for each pair that is compared."""
+    return sum(len(value) for value in schema.values() if isinstance(value, list | dict))
 
 
 def _beside(side: Side, target: Side, beside: dict[str, Any]) -> Side:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ottla.registry.schemas.budget import Budget
+from ottla.registry.schemas.budget import CHARACTERS_A_STEP, Budget
 from ottla.registry.schemas.parsed import Incompatibility, SchemaProblem
 from ottla.registry.schemas.proto_names import Types, is_scalar, resolve
 from ottla.registry.schemas.proto_tree import Enum, Field, Message, ProtoFile
@@ -146,7 +146,7 @@ class _Comparison:
         return None
 
     def _kind(self, name: str, scope: str, side: Resolved) -> _Kind:
-        self._budget.spend(1 + scope.count("."))
+        self._budget.spend(1 + scope.count(".") * (1 + len(scope) // CHARACTERS_A_STEP))
         if is_scalar(name):
             return _Kind("scalar", _GROUPS[name])
         try:

@@ -12,7 +12,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 
 from ottla.registry.records import PROTOBUF
-from ottla.registry.schemas.budget import Budget, given_or_new
+from ottla.registry.schemas.budget import CHARACTERS_A_STEP, Budget, given_or_new
 from ottla.registry.schemas.json_text import one_line
 from ottla.registry.schemas.parsed import Dependency, Incompatibility, SchemaProblem, Validator
 from ottla.registry.schemas.proto_descriptor import to_descriptor
@@ -70,7 +70,8 @@ class ProtobufSchema:
         types: dict[str, Message | Enum] = {}
         for tree in (*self._imported.values(), self.tree):
             for name, each in tree.types():
-                scopes = 1 + name.count(".")
+                # Each field's type is looked for in every scope of the name, and a name may be as long as the file.
+                scopes = 1 + name.count(".") * (1 + len(name) // CHARACTERS_A_STEP)
                 budget.spend(scopes * (1 + len(each.fields) if isinstance(each, Message) else 1))
                 types[name] = each
         return types
