@@ -32,6 +32,11 @@ subjects = ["orders*", ":.team:orders*"]
 users = ["rita"]
 role = "viewer"
 subjects = ["orders*"]
+
+[[grant]]
+users = ["star"]
+role = "admin"
+subjects = ["*"]
 """
 HIDDEN = "salaries-value"
 MARK = "grossPay"
@@ -48,7 +53,7 @@ def as_(user: str) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def registry(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RegistryThread]:
     folder: Path = tmp_path_factory.mktemp("rights")
-    people = {"ann": "admin", "bob": "read", "rita": "read", "eve": "write"}
+    people = {"ann": "admin", "bob": "read", "rita": "read", "eve": "write", "star": "read"}
     (folder / "users").write_text("".join(f"{name}:{role}:{hash_password('p')}\n" for name, role in people.items()))
     (folder / "rules").write_text(RULES)
     settings = {"users_file": str(folder / "users"), "access_rules": str(folder / "rules")}
@@ -128,6 +133,34 @@ def test_a_schema_may_refer_only_to_what_its_author_sees(registry: RegistryThrea
         status, said = ask(registry, "bob", "POST", path, refers)
         assert status == 403, said
         assert MARK not in said
+
+
+@pytest.mark.parametrize("junk", [b"1e999", b'"\xff"'])
+def test_a_body_is_read_once_for_the_rights_and_for_the_handler(registry: RegistryThread, junk: bytes) -> None:
+    """A field that nobody knows is skipped by the handler, and was an unreadable body to the check of the rights."""
+    schema = json.dumps(json.dumps({"type": "record", "name": "O", "fields": [{"name": "r", "type": "R"}]})).encode()
+    refers = json.dumps([{"name": "R", "subject": HIDDEN, "version": 1}]).encode()
+    body = b'{"junk":' + junk + b',"schema":' + schema + b',"references":' + refers + b"}"
+    for path in ("/subjects/orders-junk/versions", "/subjects/orders-value", "/compatibility/subjects/orders-value/versions"):
+        status, said = ask(registry, "bob", "POST", path, body)
+        assert (status, json.loads(said)["error_code"]) == (403, 40301), path
+
+
+def test_ids_are_of_the_whole_registry(registry: RegistryThread) -> None:
+    """An imported 2^31-1 would leave no id for anybody."""
+    assert ask(registry, "bob", "PUT", "/mode/orders-import", {"mode": "IMPORT"})[0] == 200
+    body = {"schema": '"int"', "id": 2**31 - 1, "version": 1}
+    assert ask(registry, "bob", "POST", "/subjects/orders-import/versions", body)[0] == 403
+    assert ask(registry, "bob", "POST", "/subjects/orders-after/versions", {"schema": record("A", "a")})[0] == 200
+
+
+def test_a_pattern_for_every_subject_does_not_reach_what_holds_for_everybody(registry: RegistryThread) -> None:
+    for setting in ("config", "mode"):
+        body = {"compatibility": "NONE", "mode": "READONLY"}
+        assert ask(registry, "star", "PUT", f"/{setting}/:.:", body)[0] == 403
+        assert ask(registry, "star", "DELETE", f"/{setting}/:.:")[0] == 403
+        assert ask(registry, "star", "PUT", f"/{setting}/any", {"compatibility": "NONE", "mode": "READWRITE"})[0] == 200
+    assert ask(registry, "ann", "GET", "/mode")[1] == '{"mode": "READWRITE"}'
 
 
 def test_nobody_without_a_grant_is_let_in(registry: RegistryThread) -> None:

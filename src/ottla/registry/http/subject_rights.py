@@ -7,13 +7,11 @@ new schema refers to must be visible too: messages about them would show what th
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
-
+from ottla.registry.decisions import RegisterRequest
 from ottla.registry.errors import RegistryError
 from ottla.registry.http.answers import Request
 from ottla.registry.http.subjects import subject_of
+from ottla.registry.state import GLOBAL
 from ottla.registry.subjects import context_of, in_context
 from ottla.security.grants import SUBJECT, GrantedUser, Rights
 
@@ -36,22 +34,25 @@ def check_rights(request: Request, user: object, role: str) -> None:
 
 def _on_subject(request: Request, rights: Rights, role: str) -> None:
     subject = subject_of(request)
-    if not rights.may(role, SUBJECT, subject):
+    # `:.:` is the default context as a whole: a pattern of subjects, be it `*`, does not reach what holds for everybody.
+    if not rights.may(role, *(() if subject == GLOBAL else (SUBJECT, subject))):
         raise RegistryError(_DENIED, f"User is denied operation {role} on subject {subject}")
-    for reference in _references(request.body):
-        named = in_context(context_of(subject), reference)
+    body = _body(request)
+    for reference in body.references or ():
+        named = in_context(context_of(subject), reference.subject)
         if not rights.sees(SUBJECT, named):
             raise RegistryError(
                 _DENIED, f"User is denied operation read on subject {named}, which the schema refers to"
             )
+    if (body.id or 0) > 0 and not rights.may(role):
+        text = f"the role {role} on the whole registry is needed to choose an id: subjects share them"
+        raise RegistryError(_DENIED, f"User is denied operation: {text}")
 
 
-def _references(body: bytes) -> list[str]:
-    """Of a schema in a request; a body that cannot be read is refused by the handler, with the reason."""
+def _body(request: Request) -> RegisterRequest:
+    """Of a schema, read as its handler reads it: what one reader takes and the other does not would slip through. A body
+    that cannot be read is refused by the handler, with the reason."""
     try:
-        found: Any = msgspec.json.decode(body) if body else {}
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return []
-    listed = found.get("references") if isinstance(found, dict) else None
-    rows = listed if isinstance(listed, list) else []
-    return [str(row["subject"]) for row in rows if isinstance(row, dict) and isinstance(row.get("subject"), str)]
+        return request.decode(RegisterRequest)
+    except RegistryError:
+        return RegisterRequest()
