@@ -141,7 +141,11 @@ def test_a_body_is_read_once_for_the_rights_and_for_the_handler(registry: Regist
     schema = json.dumps(json.dumps({"type": "record", "name": "O", "fields": [{"name": "r", "type": "R"}]})).encode()
     refers = json.dumps([{"name": "R", "subject": HIDDEN, "version": 1}]).encode()
     body = b'{"junk":' + junk + b',"schema":' + schema + b',"references":' + refers + b"}"
-    for path in ("/subjects/orders-junk/versions", "/subjects/orders-value", "/compatibility/subjects/orders-value/versions"):
+    for path in (
+        "/subjects/orders-junk/versions",
+        "/subjects/orders-value",
+        "/compatibility/subjects/orders-value/versions",
+    ):
         status, said = ask(registry, "bob", "POST", path, body)
         assert (status, json.loads(said)["error_code"]) == (403, 40301), path
 

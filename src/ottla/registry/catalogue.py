@@ -72,14 +72,15 @@ class Catalogue:
             raise SchemaProblem(f"references nested more than {_MAX_DEPTH} deep")
         for reference in references:
             budget.spend()
+            if reference.name in into:
+                continue
             value = self._find(context, reference, deleted=deleted)
             target = (value.subject, value.version)
             if target in above:
                 raise SchemaProblem(f"the references go in a circle through {reference.subject} {reference.version}")
-            if reference.name not in into:
-                inner = context_of(value.subject)
-                self._collect(inner, value.references, into, (*above, target), budget, deleted=deleted)
-                into[reference.name] = Dependency(reference.name, value.schema)
+            inner = context_of(value.subject)
+            self._collect(inner, value.references, into, (*above, target), budget, deleted=deleted)
+            into.setdefault(reference.name, Dependency(reference.name, value.schema))
             if len(into) > MAX_REFERENCES:
                 raise SchemaProblem(f"more than {MAX_REFERENCES} references")
 

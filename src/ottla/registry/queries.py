@@ -190,14 +190,13 @@ class Queries:
             values = [self.version(subject, only)]
             level = level.removesuffix("_TRANSITIVE")
         group = config.get("compatibilityGroup")
-        if group:
-            mine = _property(metadata, group)
-            values = [value for value in values if _property(value.metadata, group) == mine]
-        earlier = [(value.version, self.catalogue.stored(value)) for value in needed(level, values)]
-        return level, work.findings(level, source, earlier)
+        if isinstance(group, str) and group:
+            mine = metadata_property(metadata, group)
+            values = [value for value in values if metadata_property(value.metadata, group) == mine]
+        return level, work.findings(level, source, needed(level, values), self.catalogue.stored)
 
 
-def _property(metadata: JsonObject | None, name: str) -> Any:
+def metadata_property(metadata: JsonObject | None, name: str) -> Any:
     properties = (metadata or {}).get("properties") or {}
     return properties.get(name) if isinstance(properties, dict) else None
 

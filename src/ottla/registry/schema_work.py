@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, TypeVar
 
-from ottla.registry.compatibility import Finding, against, needed
+from ottla.registry.compatibility import Finding, against
 from ottla.registry.errors import RegistryError, invalid_schema
+from ottla.registry.records import SchemaValue
 from ottla.registry.schemas.budget import MAX_REQUEST_STEPS, Budget
 from ottla.registry.schemas.parse import parse_schema
 from ottla.registry.schemas.parsed import Dependency, ParsedSchema, SchemaProblem
@@ -24,7 +25,9 @@ MAX_PARSED_STEPS = 5_000_000
 """Of all schemas that are kept parsed: their memory goes with it."""
 MAX_WAITING = 500
 """Requests that wait for the thread; further ones are told to come again."""
-_AT_ONCE = 100
+MAX_WAITING_OF_A_CLIENT = 200
+_AT_ONCE = 10
+"""Versions that are looked up and compared before the request asks again."""
 _NEW = "new"
 """The form of the job that checks what only a new schema must keep."""
 _Answer = TypeVar("_Answer")
@@ -56,26 +59,43 @@ class Unprepared(Exception):
         self.jobs = jobs
 
 
+class _Client:
+    def __init__(self) -> None:
+        self.turn = asyncio.Lock()
+        self.waiting = 0
+
+
 class SchemaThread:
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="schemas")
         self._parsed: OrderedDict[Source, tuple[ParsedSchema, int]] = OrderedDict()
         self._kept_steps = 0
         self._waiting = 0
+        self._turn = asyncio.Lock()
+        self._clients: dict[str, _Client] = {}
 
-    async def run(self, job: Job, budget: Budget) -> str | list[Finding]:
-        """RegistryError: 42201 with the reason when a schema is none, or needs too many steps."""
-        if self._waiting >= MAX_WAITING:
+    async def run(self, job: Job, budget: Budget, client: str = "") -> str | list[Finding]:
+        """RegistryError: 42201 with the reason when a schema is none, or needs too many steps.
+
+        Clients take turns: however many jobs one of them has, a job of another waits for one of each."""
+        own = self._clients.get(client) or _Client()
+        if self._waiting >= MAX_WAITING or own.waiting >= MAX_WAITING_OF_A_CLIENT:
             raise RegistryError(429, "Too many schemas are being checked. Try again later.")
+        self._clients[client] = own
         self._waiting += 1
+        own.waiting += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, job, budget)
+            async with own.turn, self._turn:
+                return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, job, budget)
         except SchemaProblem as problem:
             raise invalid_schema(str(problem), job.source.schema_type) from problem
         except RecursionError as error:
             raise invalid_schema("nested too deep", job.source.schema_type) from error
         finally:
             self._waiting -= 1
+            own.waiting -= 1
+            if not own.waiting:
+                del self._clients[client]
 
     def stop(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -116,10 +136,12 @@ class SchemaThread:
 class Work:
     """What one request wants to know of schemas. Its steps are limited as a whole."""
 
-    def __init__(self, thread: SchemaThread) -> None:
+    def __init__(self, thread: SchemaThread, client: str = "") -> None:
         self._thread = thread
+        self._client = client
         self._budget = Budget(MAX_REQUEST_STEPS)
         self._done: dict[Job, str | list[Finding]] = {}
+        self._earlier: dict[int, tuple[SchemaValue, Source]] = {}
 
     def text(self, source: Source, form: str = "canonical") -> str:
         """The schema in the form `canonical`, `normalized` or `serialized`; Unprepared when it is not known yet."""
@@ -132,11 +154,17 @@ class Work:
         """RegistryError, after Unprepared, for what is refused at registration only."""
         self.text(source, _NEW)
 
-    def findings(self, level: str, source: Source, earlier: Sequence[tuple[int, Source]]) -> list[Finding]:
-        """`earlier` in order of version. All findings of the newest version that has any."""
+    def findings(
+        self, level: str, source: Source, earlier: Sequence[SchemaValue], stored: Callable[[SchemaValue], Source]
+    ) -> list[Finding]:
+        """`earlier` in order of version. All findings of the newest version that has any. What an earlier version refers
+        to is `stored`, looked up once a request and for a few versions a turn of the loop."""
         missing: list[Job] = []
-        for version, other in reversed(needed(level, earlier)):
-            job = Job(level, source, version, other)
+        for value in reversed(earlier):
+            other = self._earlier.get(id(value))
+            if other is None:
+                other = self._earlier[id(value)] = (value, stored(value))
+            job = Job(level, source, value.version, other[1])
             found = self._done.get(job)
             if found is None:
                 missing.append(job)
@@ -150,7 +178,7 @@ class Work:
 
     async def do(self, jobs: Sequence[Job]) -> None:
         for job in jobs:
-            found = self._done[job] = await self._thread.run(job, self._budget)
+            found = self._done[job] = await self._thread.run(job, self._budget, self._client)
             if job.other is not None and found:
                 return
 

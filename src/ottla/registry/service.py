@@ -45,12 +45,13 @@ class Registry:
         self._election: Election | None = None
         self.peers = Peers.of(settings)
         self._writer: Peer | None = None
+        self._search: asyncio.Future[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.forwards = ThreadPoolExecutor(FORWARD_THREADS, thread_name_prefix="forward")
 
-    def work(self) -> Work:
-        """For what one request asks of schemas."""
-        return Work(self.schemas)
+    def work(self, client: str) -> Work:
+        """For what one request of this client asks of schemas."""
+        return Work(self.schemas, client)
 
     async def start(self) -> None:
         """Ready to answer: what was in the topic has been read."""
@@ -133,9 +134,16 @@ class Registry:
     async def find_writer(self, *, again: bool = False) -> Peer | None:
         """The elected writer, and whether its address is to be believed."""
         if self._writer is None or again:
-            found = await asyncio.to_thread(writer_id, self.settings)
-            self._writer = None if found is None else self.peers.read(found)
+            if self._search is None:
+                self._search = asyncio.ensure_future(self._find_writer())
+                self._search.add_done_callback(lambda _: setattr(self, "_search", None))
+            await asyncio.shield(self._search)
         return self._writer
+
+    async def _find_writer(self) -> None:
+        """One search for all requests that wait: each takes a client of its own and a thread that logins need too."""
+        found = await asyncio.to_thread(writer_id, self.settings)
+        self._writer = None if found is None else self.peers.read(found)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)

@@ -5,10 +5,13 @@ Inside the registry a subject is always the qualified name; the default context'
 
 from __future__ import annotations
 
+import re
+
 from ottla.registry.errors import invalid_subject
 
 DEFAULT_CONTEXT = "."
 _MAX_SUBJECT_LENGTH = 4096
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def context_of(subject: str) -> str:
@@ -35,7 +38,7 @@ def qualified(context: str, name: str) -> str:
 
 def normal(subject: str) -> str:
     """One spelling for one subject: `:.:a` is `a`. Refuses what could not be written down again."""
-    if len(subject) > _MAX_SUBJECT_LENGTH or any(ord(letter) < 32 or ord(letter) == 127 for letter in subject):
+    if len(subject) > _MAX_SUBJECT_LENGTH or _CONTROL.search(subject):
         raise invalid_subject(subject[:64])
     if subject.startswith(":."):
         return qualified(context_of(subject), local_name(subject))

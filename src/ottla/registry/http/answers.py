@@ -14,7 +14,8 @@ JSON_V1 = "application/vnd.schemaregistry.v1+json"
 CONTENT_TYPES = (
     JSON_V1, "application/vnd.schemaregistry+json", "application/json", "application/octet-stream",
 )  # fmt: skip
-MAX_BODY_BYTES = 16 << 20
+MAX_BRACKETS = 500_000
+"""Objects and arrays of a body, those in the text of its schema included: each takes memory, and time on the loop."""
 _Body = TypeVar("_Body")
 
 
@@ -32,6 +33,8 @@ class Request:
     """What the wildcards of the route matched."""
     context: str | None = None
     """Of /contexts/CONTEXT/..."""
+    client: str = ""
+    """Whose turn it is when schemas are checked: the user, or the address where there are none."""
     sees: Callable[[str], bool] = lambda _: True
     """Whether the user may know of a subject; see `subject_rights.py`."""
 
@@ -50,6 +53,8 @@ class Request:
 
     def decode(self, kind: type[_Body]) -> _Body:
         """The body; 400 with the reason when it is not JSON, 422 when it is not of this shape."""
+        if self.body.count(b"[") + self.body.count(b"{") > MAX_BRACKETS:
+            raise RegistryError(413, f"The request body has more than {MAX_BRACKETS} objects and arrays")
         try:
             return msgspec.json.decode(self.body or b"{}", type=kind)
         except msgspec.ValidationError as error:

@@ -12,23 +12,25 @@ from urllib.parse import parse_qsl, unquote
 from ottla.client.audit.events import FACTS
 from ottla.env.logging import get_logger
 from ottla.registry.errors import RegistryError
-from ottla.registry.http.answers import CONTENT_TYPES, JSON_V1, MAX_BODY_BYTES, Answer, Request, failure
+from ottla.registry.http.answers import CONTENT_TYPES, JSON_V1, Answer, Request, failure
+from ottla.registry.http.bodies import Bodies, Receive
 from ottla.registry.http.forwarding import FORWARDED, OFFSET, Elected, forward
 from ottla.registry.http.routes import Route, find_route
 from ottla.registry.http.subject_rights import check_rights
 from ottla.registry.service import Registry
+from ottla.security.web import ANYBODY, client_of
 from ottla.security.web_hosts import headers_of
 from ottla.security.web_users import WebUser
 
 log = get_logger(__name__)
 Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class RegistryApp:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
+        self._bodies = Bodies(registry.settings.schema_max_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -44,8 +46,13 @@ class RegistryApp:
         await _send(found, headers, scope["method"], send)
 
     async def _answer(self, scope: Scope, headers: dict[str, str], receive: Receive) -> Answer:
+        if scope["method"] not in {"POST", "PUT", "DELETE"}:
+            return await self._answer_to(scope, headers, b"")
+        async with self._bodies.read(receive) as body:
+            return await self._answer_to(scope, headers, body)
+
+    async def _answer_to(self, scope: Scope, headers: dict[str, str], body: bytes) -> Answer:
         method: str = scope["method"]
-        body = await _read_body(receive) if method in {"POST", "PUT", "DELETE"} else b""
         if body and method in {"POST", "PUT"}:
             _check_content_type(headers.get("content-type"))
         request = _request(scope, headers, body)
@@ -56,6 +63,7 @@ class RegistryApp:
         user: WebUser = scope["user"]
         if not user.may(route.role):
             raise RegistryError(403, "Forbidden")
+        request.client = client_of(scope) if user is ANYBODY else user.name
         check_rights(request, user, route.role)
         return await self._carry_out(route, request)
 
@@ -82,22 +90,6 @@ def _request(scope: Scope, headers: dict[str, str], body: bytes) -> Request:
     target = f"{raw}?{query}" if query else raw
     values = dict(parse_qsl(query, keep_blank_values=True))
     return Request(scope["method"], path, values, headers, body, target)
-
-
-async def _read_body(receive: Receive) -> bytes:
-    chunks: list[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise RegistryError(400, "The client went away")
-        chunk = message.get("body", b"")
-        size += len(chunk)
-        if size > MAX_BODY_BYTES:
-            raise RegistryError(413, f"The request body is larger than {MAX_BODY_BYTES} bytes")
-        chunks.append(chunk)
-        if not message.get("more_body", False):
-            return b"".join(chunks)
 
 
 def _check_content_type(header: str | None) -> None:

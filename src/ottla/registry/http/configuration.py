@@ -90,7 +90,7 @@ async def check_all(registry: Registry, request: Request) -> Answer:
 
 async def _check(registry: Registry, request: Request, version: str | None) -> Answer:
     subject, body = subject_of(request), body_of(registry, request)
-    work = registry.work()
+    work = registry.work(request.client)
     if version in {"latest", "-1"} and not registry.state.versions(subject):
         # Nothing to be incompatible with.
         version = None

@@ -86,14 +86,17 @@ async def _catch_up(registry: Registry, found: Answer) -> None:
 
 def _send(settings: RegistrySettings, url: str, request: Request) -> Answer:
     parts = urlsplit(url)
-    timeout = settings.timeout_s
+    timeout, host = (
+        settings.timeout_s,
+        parts.hostname or "",
+    )  # as `peers.py` has compared them, nothing else of the text
     if parts.scheme == "https":
         context = ssl.create_default_context(cafile=settings.forward_ca)
         connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-            parts.netloc, timeout=timeout, context=context
+            host, parts.port, timeout=timeout, context=context
         )
     else:
-        connection = http.client.HTTPConnection(parts.netloc, timeout=timeout)
+        connection = http.client.HTTPConnection(host, parts.port, timeout=timeout)
     headers = {"Content-Type": JSON_V1, FORWARDED: "true"}
     if settings.forward_user:
         headers["Authorization"] = "Basic " + base64.b64encode(settings.forward_user.encode()).decode()

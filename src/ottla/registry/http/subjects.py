@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.registry.decisions import DeleteSubject, DeleteVersion, Register, RegisterRequest, read
 from ottla.registry.errors import invalid_schema, schema_not_found, schema_too_large, subject_not_found
 from ottla.registry.http.answers import Answer, Request, answer
-from ottla.registry.queries import page, shown
+from ottla.registry.queries import metadata_property, page, shown
 from ottla.registry.records import SchemaValue
 from ottla.registry.service import Registry
 from ottla.registry.state import guid_of
@@ -30,7 +30,7 @@ async def text_of(registry: Registry, request: Request, value: SchemaValue) -> s
     """The schema in the format that is asked for."""
     if request.query.get("format") != "serialized":
         return value.schema
-    work, source = registry.work(), registry.queries.catalogue.stored(value)
+    work, source = registry.work(request.client), registry.queries.catalogue.stored(value)
     return await work.answer(lambda: work.text(source, "serialized"))
 
 
@@ -46,7 +46,7 @@ async def look_up(registry: Registry, request: Request) -> Answer:
     subject, body = subject_of(request), body_of(registry, request)
     if not registry.state.versions(subject, deleted=request.flag("deleted")):
         raise subject_not_found(subject)
-    work, deleted = registry.work(), request.flag("deleted")
+    work, deleted = registry.work(request.client), request.flag("deleted")
 
     def ask() -> SchemaValue:
         normalize = request.flag("normalize")
@@ -59,7 +59,7 @@ async def look_up(registry: Registry, request: Request) -> Answer:
 
 async def register(registry: Registry, request: Request) -> Answer:
     subject, body = subject_of(request), body_of(registry, request)
-    decision = Register(subject, body, registry.work(), normalize=request.flag("normalize"))
+    decision = Register(subject, body, registry.work(request.client), normalize=request.flag("normalize"))
     value = await registry.writer.carry_out(decision)
     return answer({"id": value.id, "version": value.version, "guid": guid_of(value)})
 
@@ -95,8 +95,7 @@ async def latest_with_metadata(registry: Registry, request: Request) -> Answer:
     if not values:
         raise subject_not_found(subject)
     for value in reversed(values):
-        properties = (value.metadata or {}).get("properties") or {}
-        if key is None or properties.get(key) == wanted:
+        if key is None or metadata_property(value.metadata, key) == wanted:
             return answer(shown(value, schema=await text_of(registry, request, value)))
     raise schema_not_found()
 

@@ -97,7 +97,9 @@ class Explanation:
             self._budget.spend(len(union.schemas))
             known = self._branches[id(union)] = {}
             for branch in union.schemas:
-                names = {branch.name, *(f":{alias}" for alias in self._aliases(branch))} if branch.type in _NAMED else {""}
+                names = (
+                    {branch.name, *(f":{alias}" for alias in self._aliases(branch))} if branch.type in _NAMED else {""}
+                )
                 for name in names:
                     known.setdefault(name, []).append(branch)
         if writer.type not in _NAMED:
