@@ -318,3 +318,11 @@ def test_a_subject_may_hold_a_slash_and_a_percent(url: str, subject: str) -> Non
     name = f"{subject}/a%b c"
     assert register(url, name, RECORD)[0] == 200
     assert name in call(url, "GET", "/subjects")[1]
+
+
+def test_settings_and_metadata_of_another_shape_are_no_server_error(url: str, subject: str) -> None:
+    assert call(url, "PUT", f"/config/{subject}", {"compatibilityGroup": ["a"], "compatibility": "NONE"})[0] == 200
+    for field in ("a", "b"):
+        schema = {"type": "record", "name": "R", "fields": [{"name": field, "type": "int"}]}
+        assert register(url, subject, schema, metadata={"properties": "x"})[0] == 200
+    assert call(url, "GET", f"/subjects/{subject}/metadata?key=a&value=b")[0] == 404

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -13,6 +14,8 @@ from urllib.parse import urlsplit
 import pytest
 from confluent_kafka import Consumer
 
+from ottla.registry.http.answers import Request
+from ottla.registry.http.forwarding import _send
 from ottla.registry.peers import Peer, Peers
 from ottla.registry.settings import RegistrySettings, RegistryStartError
 from ottla.testing import Broker
@@ -143,6 +146,26 @@ def test_a_signature_holds_for_one_address_and_one_group() -> None:
     assert not Peers(secret=b"0123456789abcdef", group_id="h").read(name).trusted
     assert not Peers(secret=b"another secret of us", group_id="g").read(name).trusted
     assert not Peers().read(name).trusted
+
+
+@pytest.mark.parametrize("name", ["http://[::1].evil.example:8081", "http://::1@[::1]:8081", "http://[::1]:8081/x"])
+def test_a_request_goes_to_the_address_that_was_compared(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Two readers of one text: to urlsplit the first name is ::1, and http.client would have asked for the whole of it."""
+    asked: list[tuple[str, int]] = []
+
+    def connect(self: HTTPConnection) -> None:
+        asked.append((self.host, self.port))
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(HTTPConnection, "connect", connect)
+    peer = Peers(listed=["http://[::1]:8081"]).read(name)
+    if peer.trusted:
+        request = Request(
+            "POST", ("subjects",), {}, {"authorization": ANN["Authorization"]}, b"{}", "/subjects/a/versions"
+        )
+        with pytest.raises(ConnectionRefusedError):
+            _send(RegistrySettings(bootstrap_servers="127.0.0.1:1"), peer.url, request)
+    assert set(asked) <= {("::1", 8081)}
 
 
 def test_the_version_before_reads_a_signed_address_as_the_address() -> None:

@@ -90,7 +90,9 @@ def test_references_of_earlier_versions_are_looked_up_a_few_a_turn_and_once(monk
     references = wide_references(state)
     for version in range(1, VERSIONS + 1):
         text = json.dumps({"type": "record", "name": f"R{version}", "fields": []})
-        state.replay(*schema_record(SchemaValue("s", version, 200 + version, False, references=references, schema=text)))
+        state.replay(
+            *schema_record(SchemaValue("s", version, 200 + version, False, references=references, schema=text))
+        )
     state.configs["s"] = {"compatibilityLevel": "BACKWARD_TRANSITIVE"}
     queries = Queries(state, Catalogue(state))
     found: list[str] = []
