@@ -119,6 +119,8 @@ def test_references_of_earlier_versions_are_looked_up_a_few_a_turn_and_once(monk
 
 def test_a_long_name_is_checked_by_the_engine_not_letter_by_letter() -> None:
     class Watched(str):
+        __slots__ = ()
+
         def __iter__(self) -> Any:
             raise AssertionError("read in Python, letter by letter, for each reference of a schema")
 
