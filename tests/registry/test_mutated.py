@@ -69,6 +69,12 @@ def test_a_thousand_mutated_schemas() -> None:
     assert found["refused"] > 100
 
 
+def test_seeds_that_failed_once() -> None:
+    """Names in patternProperties that are no expression; imports and types of a descriptor with a line break in them."""
+    for seed in (5007, 8588, 13469, 509350):
+        check_seeds(range(seed, seed + 1))
+
+
 def test_mutated_schemas_over_http_are_never_a_server_error(url: str) -> None:
     for seed in range(5000, 5060):
         kind, old, new = Mutations(seed).pair()

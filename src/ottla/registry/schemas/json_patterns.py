@@ -12,6 +12,7 @@ from typing import Any
 import jsonschema_rs
 
 from ottla.registry.schemas.budget import CHARACTERS_A_STEP, Budget, TooComplex
+from ottla.registry.schemas.parsed import SchemaProblem
 
 OPTIONS = jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000, size_limit=1 << 18, dfa_size_limit=1 << 18)
 """For every validator: steps of one expression on one text, and bytes of one expression."""
@@ -38,7 +39,10 @@ class Patterns:
         validator = self._compiled.get(pattern)
         if validator is None:
             self._budget.spend(STEPS_A_PATTERN)
-            validator = jsonschema_rs.Draft7Validator({"pattern": pattern}, pattern_options=OPTIONS)
+            try:
+                validator = jsonschema_rs.Draft7Validator({"pattern": pattern}, pattern_options=OPTIONS)
+            except ValueError as error:  # a name in patternProperties, which not every draft checks
+                raise SchemaProblem(f"{pattern[:100]!r} is no regular expression") from error
             self._compiled[pattern] = validator
         if validator.is_valid(name):
             return True

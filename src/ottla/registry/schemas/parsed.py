@@ -10,6 +10,9 @@ from typing import Any, NamedTuple, Protocol
 class SchemaProblem(Exception):
     """The text is no schema of its language; one line that says why."""
 
+    def __init__(self, text: str) -> None:
+        super().__init__(" ".join(text.split()) if "\n" in text or "\r" in text else text)
+
 
 @dataclass(frozen=True, slots=True)
 class Incompatibility:
