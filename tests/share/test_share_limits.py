@@ -9,7 +9,7 @@ import pytest
 from ottla.broker.share import fetching, sessions
 from ottla.broker.share.fetching import ShareFetch
 from ottla.broker.share.sessions import SessionKey, ShareSessions
-from ottla.coordinator.share.in_flight import InFlight, Limits
+from ottla.coordinator.share.in_flight import InFlight, InFlightLimits
 from ottla.model.errors import ErrorCode, KafkaError
 from ottla.model.ids import Uuid
 from ottla.protocol.generated.share_fetch_request import ShareFetchRequest
@@ -52,7 +52,7 @@ class Log:
 
     leader_epoch = 0
     error = None
-    limits = Limits(5, 100)
+    limits = InFlightLimits(5, 100)
 
     def __init__(self, size: int) -> None:
         self.size = size
