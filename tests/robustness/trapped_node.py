@@ -164,11 +164,11 @@ def _trap_assignments() -> None:
     flush, on_response = DirectoryAssignments._flush, DirectoryAssignments._on_response
 
     def trapped_flush(self: DirectoryAssignments) -> None:
-        LINE.check("assign", " ".join(str(partition.topic_partition) for partition in self._waiting), BEFORE)
+        LINE.check("assign", " ".join(str(partition.topic_partition) for partition in self._pending), BEFORE)
         flush(self)
 
     def trapped_response(self: DirectoryAssignments, response: Any) -> None:
-        LINE.check("assigned", " ".join(str(partition.topic_partition) for partition in self._sent), BEFORE)
+        LINE.check("assigned", " ".join(str(partition.topic_partition) for partition in self._in_flight), BEFORE)
         on_response(self, response)
 
     DirectoryAssignments._flush = trapped_flush  # type: ignore[method-assign]
