@@ -87,6 +87,15 @@ def test_a_stolen_token_is_not_renewed_or_ended_by_others(broker: Broker) -> Non
         assert alice.ask(ExpireDelegationTokenRequest(made.hmac, -1), 2).error_code == 0
 
 
+def until_listed(session: Session, token_id: str, expiry_ms: int) -> None:
+    """The controller answers when a change is committed; the broker follows later. The test's own time limit ends this."""
+    while True:
+        tokens = session.ask(DescribeDelegationTokenRequest(None), 3).tokens
+        if any(token.token_id == token_id and token.expiry_timestamp == expiry_ms for token in tokens):
+            return
+        time.sleep(0.005)
+
+
 @pytest.mark.timeout(180)
 def test_a_token_makes_no_tokens_and_ends_when_it_is_told(broker: Broker) -> None:
     """A session by token asks nothing about tokens (KIP-48), and an expired one logs nobody in before it is removed."""
@@ -94,6 +103,7 @@ def test_a_token_makes_no_tokens_and_ends_when_it_is_told(broker: Broker) -> Non
     with Session(port).plain("alice", "a") as alice:
         made = alice.ask(CreateDelegationTokenRequest(None, None, [], -1), 3)
         password = b64encode(bytes(made.hmac)).decode()
+        until_listed(alice, made.token_id, made.expiry_timestamp_ms)
         with Session(port) as session:
             assert session.scram("SCRAM-SHA-256", made.token_id, password, token=True).error_code == 0
             for request in (
@@ -105,6 +115,7 @@ def test_a_token_makes_no_tokens_and_ends_when_it_is_told(broker: Broker) -> Non
             assert session.scram("SCRAM-SHA-256", made.token_id, password).error_code != 0
         ended = alice.ask(ExpireDelegationTokenRequest(made.hmac, 0), 2)
         assert ended.error_code == 0
+        until_listed(alice, made.token_id, ended.expiry_timestamp_ms)
         while time.time() * 1000 <= ended.expiry_timestamp_ms + 1:
             pass
         with Session(port) as session:

@@ -211,10 +211,6 @@ class ControllerRuntime:
         if self.failure is not None:
             return
         records = fence_stale_brokers(self.state) if self.active else []
-        if self.active and self.state.image.delegation_tokens:
-            from ottla.controller.delegation_tokens import expired_tokens
-
-            records += expired_tokens(self.state)
         if self.active and not records:
             records = self._periodic.due()
         if records:

@@ -138,7 +138,7 @@ class OttlaSettings(Settings):
     )
     ottla_response_max_queued_bytes: int = setting(
         LONG, 268_435_456, at_least(1_048_576),
-        "Memory of answers that clients have not read yet; above it the one that has waited longest loses its connection.",
+        "Memory of answers that clients have not read; above it the oldest one loses its connection.",
         undeclared=True,
     )
     ottla_schema_registry_url: str | None = setting(
