@@ -30,7 +30,7 @@ ROUTES = {
 }
 
 
-@pytest.mark.parametrize("name", ROUTES)
+@pytest.mark.parametrize("name", [pytest.param("clean-static", marks=pytest.mark.soak), "killed-dynamic"])
 def test_one_directory_for_both(name: str, kafka_tool: Callable[..., Result], tmp_path: Path) -> None:
     """One test for all, because the way is what takes the time."""
     route, dynamic, kill = ROUTES[name]

@@ -83,8 +83,18 @@ def image_topics(image: MetadataImage) -> dict[str, tuple[str, int]]:
     return {t.name: (uuid_to_str(t.id), len(t.partitions)) for t in image.topics_by_name.values()}
 
 
-@pytest.mark.parametrize("stop", ["clean", "kill"])
-@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+STOPS = pytest.mark.parametrize(
+    ("dynamic", "stop"),
+    [
+        pytest.param(False, "clean", id="static-clean"),
+        pytest.param(False, "kill", id="static-kill", marks=pytest.mark.soak),
+        pytest.param(True, "clean", id="dynamic-clean", marks=pytest.mark.soak),
+        pytest.param(True, "kill", id="dynamic-kill"),
+    ],
+)
+
+
+@STOPS
 def test_kafka_starts_on_our_directory(tmp_path: Path, kafka_tool: Tool, *, dynamic: bool, stop: str) -> None:
     kafka = kafka_in(tmp_path, dynamic=dynamic)
     node = our_node(kafka, dynamic=dynamic, **(SNAPSHOTS_OFTEN if stop == "clean" else {}))
@@ -112,8 +122,7 @@ def test_kafka_starts_on_our_directory(tmp_path: Path, kafka_tool: Tool, *, dyna
     assert "ERROR" not in kafka.log_tail(), kafka.log_tail()
 
 
-@pytest.mark.parametrize("stop", ["clean", "kill"])
-@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@STOPS
 def test_we_start_on_a_directory_of_kafka(tmp_path: Path, kafka_tool: Tool, *, dynamic: bool, stop: str) -> None:
     kafka = kafka_in(tmp_path, dynamic=dynamic, **SNAPSHOTS_OFTEN)
     if dynamic:
