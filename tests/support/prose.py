@@ -16,7 +16,7 @@ _FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _CODE = re.compile(r"`[^`]+`")
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
-_ABBREVIATION = re.compile(r"\b(e\.g|i\.e|etc|vs|cf|No|v\d+|\d+)\.(?=\s)")
+_ABBREVIATION = re.compile(r"\b(e\.g|i\.e|vs|cf)\.(?=\s)")
 _END = re.compile(r"(?<=[.!?])[\"')*_]*\s+")
 _WORD = re.compile(r"[\w'\u2019+%/.-]+")
 
@@ -36,7 +36,7 @@ def markdown_paragraphs(text: str) -> Iterator[str]:
     for block in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.)\s)|\n(?=\|)|\n(?=#)", text):
         if block.lstrip().startswith("|"):
             yield from (cell for cell in re.split(r"(?<!\\)\|", _CODE.sub("code", block)) if re.search(r"[a-z]", cell))
-        else:
+        elif not block.startswith("Machine: "):  # facts of a benchmark, generated
             yield re.sub(r"^\s*(?:[-*>#]+|\d+\.)\s+", "", block)
 
 
