@@ -131,7 +131,7 @@ def missing_modules(text: str) -> list[str]:
         missing += [f"{folder}/{name}" for name in names if not any((ROOT / folder).rglob(name))]
     _, _, paths = text.partition("## Seven paths")
     for step in re.findall(r"`(\w+/[\w/]+)`", paths.partition("## Rules")[0]):
-        if not any(SOURCES.rglob(f"{step}.py")) and not any(SOURCES.rglob(step)):
+        if not (ROOT / step).exists() and not any(SOURCES.rglob(f"{step}.py")) and not any(SOURCES.rglob(step)):
             missing.append(step)
     return missing
 

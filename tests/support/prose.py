@@ -32,7 +32,7 @@ def sentences(text: str) -> Iterator[str]:
 
 def markdown_paragraphs(text: str) -> Iterator[str]:
     """Paragraphs, list items and cells of tables."""
-    text = _COMMENT.sub("", _FENCE.sub("", text))
+    text = re.sub(r"^(#+ .*)$", r"\1\n", _COMMENT.sub("", _FENCE.sub("", text)), flags=re.MULTILINE)
     for block in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.)\s)|\n(?=\|)|\n(?=#)", text):
         if block.lstrip().startswith("|"):
             yield from (cell for cell in re.split(r"(?<!\\)\|", _CODE.sub("code", block)) if re.search(r"[a-z]", cell))
