@@ -114,7 +114,7 @@ def _event(value: bytes | None) -> Event:
 
 
 def _written(sinks: Sequence[Sink], events: list[Event], stopping: threading.Event) -> bool:
-    """Every destination has them; False when it was told to stop before."""
+    """Writes the events to every destination, with retries. Returns False if `stopping` is set before all have them."""
     for sink in sinks:
         told = False
         while True:

@@ -1,6 +1,6 @@
 """The way to the brokers, step by step: address, DNS, TCP, TLS, protocol, SASL, then what the brokers advertise.
 
-Each step says what is wrong in the words of that step; the next one is tried only when it held.
+Each step reports its own faults. The doctor tries the next step only if the step before succeeded.
 """
 
 from __future__ import annotations

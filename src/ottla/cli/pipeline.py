@@ -242,7 +242,7 @@ def status(name: str, output: str, state: str | None) -> None:
 
 
 def _line(one: dict[str, Any]) -> str:
-    """A connector that reads no topic has no lag to tell."""
+    """One row of the list; the lag is left out for a connector that reads no topic."""
     lag = "" if one.get("lag") is None else f"  lag {one['lag']:,}"
     return f"{one['name']:<24} {one['state']:<10} {one.get('rows') or 0:>12,} rows{lag}"
 
@@ -309,7 +309,7 @@ def serve(
     allow_open: bool,
     **web: Any,
 ) -> None:
-    r"""Tell the console over HTTP what runs here.
+    r"""Serve the state of local pipelines to the console, over HTTP.
 
     \b
     Examples:

@@ -1,7 +1,7 @@
 """Named profiles: where a cluster is and how to speak to it, kept in one JSON file of the user's config folder.
 
 Precedence: a flag, then an environment variable (OTTLA_BOOTSTRAP_SERVERS, OTTLA_REGISTRY, OTTLA_PROFILE), then the
-profile in use, then 127.0.0.1:9092. The file is readable by its owner only: it may hold a password.
+profile in use, then 127.0.0.1:9092 as the default. The file is readable by its owner only: it may hold a password.
 """
 
 from __future__ import annotations

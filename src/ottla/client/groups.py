@@ -1,7 +1,7 @@
 """Groups: which there are, who is in them, and what they have committed; classic and consumer protocol alike.
 
-A group is described with ConsumerGroupDescribe and, where that says it is another kind of group (or the broker does not
-know the call), with DescribeGroups, as Kafka's admin client does.
+A group is described with ConsumerGroupDescribe. If the answer is that the group is of a different kind, or the broker
+does not support the call, then DescribeGroups follows, as in Kafka's admin client.
 """
 
 from __future__ import annotations

@@ -30,9 +30,9 @@ class FoundOffset(NamedTuple):
 def list_offsets(
     cluster: Cluster, wanted: Mapping[Partition, int], *, read_committed: bool = False, patience_s: float | None = None
 ) -> dict[Partition, FoundOffset | KafkaError]:
-    """By timestamp or one of the names above; what a leader refuses is its error.
+    """Offsets by timestamp or one of the names above; a partition that its leader refuses has the error.
 
-    Leaders that moved are asked anew, for as long as a call may take or the caller's patience lasts.
+    Partitions whose leader moved are asked again, for up to `patience_s` (default: `api_timeout_ms`).
     """
 
     def ask(some: Mapping[Partition, int]) -> dict[Partition, FoundOffset | KafkaError]:
@@ -129,7 +129,7 @@ def no_such_name(topic: str, partition: int) -> KafkaError:
 def delete_records(cluster: Cluster, before: Mapping[Partition, int]) -> dict[Partition, int | KafkaError]:
     """Delete up to these offsets (-1: up to the high watermark); the new low watermark of each, or its error.
 
-    Leaders that moved, or were just made, are asked anew.
+    Partitions whose leader moved, or was just elected, are asked again.
     """
     return _asked_anew(cluster, before, lambda some: _delete_records(cluster, some))
 

@@ -50,7 +50,7 @@ def list_topics(cluster: Cluster, call: str = "listTopics") -> list[MetadataResp
 
 
 def describe_topics(cluster: Cluster, names: Iterable[str], limit: int = _CHUNK) -> list[TopicInfo]:
-    """With eligible leader replicas where the broker tells them; KafkaError for the first topic that it refuses."""
+    """With eligible leader replicas if the broker reports them. Raises KafkaError for the first refused topic."""
     from ottla.protocol.generated.describe_topic_partitions_request import (
         Cursor,
         DescribeTopicPartitionsRequest,

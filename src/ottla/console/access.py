@@ -121,7 +121,7 @@ class AccessControl:
                 return None
             session.identity = await self.provider_calls.run(lambda: provider.refresh(identity))
         except ConsoleError as error:
-            if error.status != _UNAVAILABLE:  # a provider that is away or busy has said nothing about this person
+            if error.status != _UNAVAILABLE:  # a provider that is away or busy has not refused this person
                 self.sessions.end(token)
             return None
         finally:
@@ -195,8 +195,11 @@ class AccessControl:
     # Sessions
 
     async def login(self, name: str, password: str, address: str) -> str | None:
-        """The session cookie, or None; the caller waits `failed_login_s` before it says so. Raises ConsoleError when the
-        address has failed too often or the users file cannot be read."""
+        """Returns the session cookie, or None if the login fails.
+
+        The caller waits `failed_login_s` before it reports a failed login.
+        Raises ConsoleError if the address has failed too often or the users file cannot be read.
+        """
         try:
             user = await self._web.check(name, password, address)
         except TooManyFailures as error:
@@ -206,7 +209,7 @@ class AccessControl:
         return self.sessions.begin(name) if user is not None and self.rules.user(user) is not None else None
 
     def login_as(self, identity: Identity) -> str:
-        """The session cookie of a user of the provider; ConsoleError for one whom no grant names."""
+        """Returns the session cookie of a user of the provider. Raises ConsoleError for a user whom no grant names."""
         if self._is_local(identity.name):
             raise ConsoleError(
                 f"{identity.name} is a name of the users file; log in with its password, or ask the administrator to "

@@ -23,7 +23,7 @@ MAX_SESSIONS_OF_ONE = 100
 class LoginSession:
     name: str
     until: float
-    """Seconds since 1970; a new login is needed then, whatever the provider says."""
+    """Seconds since 1970. After that the user must log in again, also when the provider would still accept the user."""
     identity: Identity | None = None
     """None: a user of the users file."""
     renewing: asyncio.Task[Identity | None] | None = None

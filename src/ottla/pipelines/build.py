@@ -156,7 +156,7 @@ def dead_letters(frame: DataFrame) -> DataFrame:
 
 
 def _newest(spark: SparkSession, port: Topic, settings: RunSettings) -> DataFrame:
-    """KTable: read anew for each micro-batch that joins it."""
+    """KTable: the newest value of each key, read again for each micro-batch that joins the table."""
     rows = decoded_topic(spark, port, settings, streaming=False).where("error is null and key is not null")
     newest = rows.groupBy("topic", "partition", "key").agg(
         F.max_by(F.struct("value", "offset", "timestamp"), "offset").alias("newest")

@@ -1,7 +1,8 @@
 """Pipelines and connectors that run by themselves: each with a status file, a log and a process id.
 
-A state directory holds, for each pipeline, NAME.json (how it was started), NAME.status.json (what it last said of
-itself) and NAME.log; NAME.options.json has the options that `ps` should not show. A process that is gone without having said goodbye is `dead`.
+A state directory holds, for each pipeline, NAME.json (how it was started), NAME.status.json (its last status) and
+NAME.log. NAME.options.json has the options that `ps` should not show. A pipeline is `dead` if its process ended without
+writing a final status.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """What a request writes: the next record, or nothing more, or an error. Pure: the writer appends and replays.
 
-A decision is made on the state as it is and holds only if its record is the next one of the log; the writer sees to
-that (`writer.py`), asks again when it was not, and asks again after each record until there is nothing more to write.
+A decision uses the current state and is valid only if its record becomes the next record of the log. The writer
+(`writer.py`) checks that, and asks for a new decision if a different record came first. The writer also asks again
+after each record, until there is nothing more to write.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ MAX_PARSED = 1000
 MAX_PARSED_STEPS = 5_000_000
 """Of all schemas that are kept parsed: their memory goes with it."""
 MAX_WAITING = 500
-"""Requests that wait for the thread; further ones are told to come again."""
+"""Requests that wait for the thread; the registry refuses further requests with status 429."""
 MAX_WAITING_OF_A_CLIENT = 200
 _AT_ONCE = 10
 """Versions that are looked up and compared before the request asks again."""

@@ -1,4 +1,4 @@
-"""Run an instance: bind, read the topic, serve until told to stop. `serve` is the whole of `ottla registry`."""
+"""Run an instance: bind, read the topic, serve until a signal stops it. `serve` is the whole of `ottla registry`."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def bind(host: str, port: int) -> socket.socket:
 async def serve(
     settings: RegistrySettings, on_started: Callable[[str], None], *, until_stdin_closes: bool = False
 ) -> None:
-    """Until SIGTERM or SIGINT, or the end of whoever holds the other end of the standard input."""
+    """Runs until SIGTERM or SIGINT; with `until_stdin_closes` also until the standard input closes."""
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,4 +1,4 @@
-"""What an instance is told at its start."""
+"""The settings of an instance, read at its start."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ class RegistryState:
     # Repair
 
     def record_for(self, key_bytes: bytes) -> tuple[bytes, bytes | None]:
-        """The record that says what is true of a key now: written over one that lost a race (`topic.py`)."""
+        """The record with the current value of a key, to write over a record that lost a race (`log.py`)."""
         key = decode_key(key_bytes)
         subject = key.subject or GLOBAL
         if key.keytype == SCHEMA:

@@ -21,11 +21,11 @@ _NEGATIVE = re.compile(r"-\d+")
 
 
 class OptionError(Exception):
-    """What cannot be parsed; each tool says it in its own way."""
+    """The arguments cannot be parsed; each tool prints this error in Kafka's words for that tool."""
 
 
 class Exit(Exception):
-    """The tool ends here, with everything said."""
+    """The tool ends with this exit code; everything is already printed."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)

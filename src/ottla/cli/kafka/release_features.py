@@ -1,4 +1,4 @@
-"""Which features a release has, as kafka-storage and kafka-features both tell it."""
+"""The features of a release, for kafka-storage and kafka-features."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def mapping_lines(text: str | None) -> list[str]:
 
 
 class LevelWords(NamedTuple):
-    """How a tool says that `feature=level` is none, or no level of that feature; kafka-storage has words of its own."""
+    """A tool's error texts for a wrong `feature=level` or an unknown level; those of kafka-storage differ."""
 
     no_equals: str = "Can't parse feature=level string {text}: equals sign not found."
     no_number: str = "Can't parse feature=level string {text}: unable to parse {level} as a short."

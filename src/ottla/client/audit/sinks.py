@@ -1,7 +1,8 @@
 """Where audit events go: `topic[:NAME]`, `file:PATH`, `syslog+udp://HOST:PORT`, `syslog+tcp://...`, `syslog+unix:PATH`.
 
-A sink's `write` returns when the events are there as far as the destination can tell: on the disk (fsync), acknowledged by
-the broker (acks=all), handed to the system for syslog, which acknowledges nothing. It raises OSError otherwise.
+A sink's `write` returns once the events are stored: after fsync for a file, after the acknowledgement of all replicas
+(acks=all) for a topic. Syslog acknowledges nothing, so `write` returns once the operating system has the message.
+Otherwise `write` raises OSError.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Sink(Protocol):
 
 
 class FileSink:
-    """A JSON line each, for the owner only. A file that was moved away (logrotate) is made anew."""
+    """One JSON line per event, in a file for its owner only. A file that logrotate moved away is created again."""
 
     def __init__(self, path: str) -> None:
         self.name = f"file:{path}"

@@ -1,8 +1,8 @@
 """Partitioned Parquet files in a folder or an S3 bucket.
 
 Folders are named as Hive's are (COLUMN=VALUE, escaped; no value is __HIVE_DEFAULT_PARTITION__), so Spark, DuckDB and pyarrow
-read the values back. A piece of work is one file per partition value, named by application and version: repeated work writes the same names
-again, so a reader never sees a row twice, and an object appears whole or not at all.
+read the values back. A piece of work is one file per partition value, named by application and version. Repeated work
+writes the same names again, so a reader never sees a row twice. An object appears whole or not at all.
 """
 
 from __future__ import annotations

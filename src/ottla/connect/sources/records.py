@@ -59,7 +59,7 @@ def _json(text: str) -> Any:
 
 
 class _Lines:
-    """Lines for the csv module, which asks for as many as a row has; `ended` tells whether it asked in vain."""
+    """Lines for the csv module, which reads as many as a row has; `ended` is true after the last whole line."""
 
     def __init__(self, file: BinaryIO, *, take_last: bool) -> None:
         self._file = file

@@ -2,8 +2,8 @@
 
 - The console's own principal needs CreateTokens on `User:NAME` (KIP-373) or to be a super user; the cluster needs
   `delegation.token.secret.key` and a listener with SCRAM. What the person may do is then the cluster's decision.
-- The console never acts as its own principal (the cluster gives everybody a token for oneself, whatever the ACLs say)
-  and never as `User:ANONYMOUS` or `User:*`: a person of such a name would have rights that are nobody's.
+- The console never acts as its own principal: the cluster gives every principal a token for itself, without an ACL.
+- The console never acts as `User:ANONYMOUS` or `User:*`: no person owns these names, but ACLs may name them.
 - A token lives for `TOKEN_LIFE_S` and is replaced before it ends. It never leaves this process.
 - At most `MAX_ACTING` people have connections at once; those that nobody uses are closed after `IDLE_S`.
 """
@@ -162,6 +162,6 @@ def _until_known(settings: ClientSettings) -> None:
                 raise ConsoleError(f"no broker accepts the delegation token: {error}", status=503) from error
         except BadSettings as error:
             raise ConsoleError(str(error), status=500) from error
-        except (ClientError, KafkaError):  # a broker that is away: the question that comes next says so
+        except (ClientError, KafkaError):  # a broker that is away: the next call reports it
             return
         time.sleep(_AGAIN_S)

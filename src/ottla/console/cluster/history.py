@@ -37,7 +37,7 @@ class Ring:
             self.values = self.values[:half:2] + self.values[half:]
 
     def rates(self) -> tuple[list[float], list[float]]:
-        """Growth a second between one point and the next; a topic made anew counts from 0."""
+        """Growth per second between neighbouring points; 0 where the value falls, as when a topic is created again."""
         times, rates = [], []
         for i in range(1, len(self.times)):
             apart = self.times[i] - self.times[i - 1]

@@ -1,7 +1,7 @@
-"""Looks at the cluster every few seconds, so that pages answer from what is known instead of asking while one waits.
+"""Samples the cluster every few seconds, so that pages answer from the last snapshot and not from calls to brokers.
 
-A look that fails keeps the last snapshot and says why; pages show both. A page that has just changed something asks for
-a fresh look.
+A sample that fails keeps the last snapshot and stores the reason; pages show both. A page that has just changed
+something asks for a new sample.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A search that is complete: it reads every record of its span once, says how far it is, and misses none.
+"""A search that is complete: it reads every record of its span once, reports its progress, and misses none.
 
 It runs in a thread of its own, can be paused, resumed and cancelled, and keeps at most MAX_HITS messages (it goes on
 counting). Nobody who looks at it changes it: a page that reloads finds the same search.
@@ -84,7 +84,7 @@ class Search:
                 self._read(reader)
         except ConsoleError as error:
             self.error, self.state = error.message, "failed"
-        except Exception as error:  # noqa: BLE001 - a supervisor: a search that dies says why on its page
+        except Exception as error:  # noqa: BLE001 - a supervisor: the page shows why a search failed
             self.error, self.state = f"{type(error).__name__}: {error}", "failed"
         finally:
             self.ended = time.monotonic()

@@ -55,7 +55,7 @@ class Tail:
                 self._follow(reader)
         except ConsoleError as error:
             self.error = error.message
-        except Exception as error:  # noqa: BLE001 - a supervisor: the page says why the tail ended
+        except Exception as error:  # noqa: BLE001 - a supervisor: the page shows why the tail ended
             self.error = f"{type(error).__name__}: {error}"
         finally:
             self.reading.set()

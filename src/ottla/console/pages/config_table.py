@@ -65,7 +65,7 @@ async def until_changed(
 
 
 def _documents(kind: str) -> dict[str, str]:
-    """What our own table of settings says of each name; it is Kafka's set of names."""
+    """The text for each setting, from our own table of settings; the names are Kafka's."""
     from ottla.env.config.broker.config import BrokerSettings
     from ottla.env.config.topic import TopicConfig
 

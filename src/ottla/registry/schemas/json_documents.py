@@ -1,7 +1,7 @@
 """The documents of one JSON Schema: its own and those that it refers to, and how `$ref` finds its way among them.
 
-A `Side` is a schema in its place: the document that its `$ref` start from, and the draft that says what its keywords
-mean. Keywords that the draft does not have are taken out here, so that no rule sees them.
+A `Side` is a schema in its place: the document that its `$ref` start from, and the draft that defines its keywords.
+Keywords that the draft does not have are taken out here, so that no rule sees them.
 """
 
 from __future__ import annotations

@@ -212,7 +212,7 @@ class Comparison:
     # Combinations
 
     def _members(self, side: Side) -> Iterator[Side]:
-        """One by one: whoever has found the right one does not pay for the rest."""
+        """One by one: a caller that has found the right member does not pay for the rest."""
         return (side.at(member) for member in side.schema.get("allOf", ()))
 
     def _member(self, writer: Side, part: Side, path: str) -> None:

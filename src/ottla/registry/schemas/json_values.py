@@ -1,6 +1,7 @@
 """Whether a sub-schema accepts one value: for writers that list their values.
 
-A sub-schema means what the draft of its document says: a list in `items` is draft 7's, and no schema at all in 2020-12.
+The draft of its document defines what a sub-schema means: a list in `items` is valid in draft 7, and no schema in the
+draft 2020-12 at all.
 """
 
 from __future__ import annotations
