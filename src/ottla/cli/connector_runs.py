@@ -36,7 +36,7 @@ class Outage:
         self._away = threading.Event()
         self._looking = threading.Lock()
         self.begun = 0
-        """How many there were so far, with the one that goes on."""
+        """The number of outages since the start, including the current one."""
 
     @property
     def goes_on(self) -> bool:
@@ -129,7 +129,7 @@ class ConnectorRun:
         return run_connector(self._config, self._client, once=once, stopping=self._told_to_stop, progress=progress)
 
     def _wait(self, pause: float, outage: Outage) -> None:
-        """The pause, and as long as nobody is there."""
+        """Waits for the pause, and for the end of an outage."""
         until = time.monotonic() + pause
         while not self._told_to_stop() and (time.monotonic() < until or outage.goes_on):
             time.sleep(_LOOK_S)

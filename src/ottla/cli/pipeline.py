@@ -405,7 +405,7 @@ def _run(file: str, pipelines: list[Pipeline], options: dict[str, Any]) -> None:
                     reporter(work)
                     call = _both(display, reporter)
                     work.once(call) if options.get("once") else work.continuously(call)
-                except BaseException as problem:  # it goes on up; the status file must say so first
+                except BaseException as problem:  # raised again below; the status file must show the failure first
                     reporter.end("failed", str(problem))
                     raise
             reporter.end("finished" if options.get("once") else "stopped")

@@ -61,7 +61,7 @@ def plan_drain(brokers: Iterable[BrokerInfo], current: Assignment, node: int) ->
 
 
 def plan_balance(brokers: Iterable[BrokerInfo], current: Assignment) -> Assignment:
-    """Moves after which no broker has two replicas, or two preferred leaders, more than another where that can be."""
+    """Moves that even out the load: where possible, counts of replicas and preferred leaders differ by at most one."""
     load = _Load(brokers, current)
     target = dict(current)
     _spread_replicas(load, target)

@@ -18,7 +18,7 @@ _SOON_S = 5.0
 _ASKED_ANEW = frozenset(
     {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.OFFSET_NOT_AVAILABLE}
 )
-"""A leader that moved, was just made, or does not know yet how far the one before it had committed (KIP-207)."""
+"""The leader moved, was just elected, or does not have the high watermark of the leader before it yet (KIP-207)."""
 
 
 class FoundOffset(NamedTuple):

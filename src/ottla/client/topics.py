@@ -176,7 +176,7 @@ class Reassignment:
 def list_reassignments(
     cluster: Cluster, partitions: Mapping[str, Sequence[int]] | None = None
 ) -> dict[tuple[str, int], Reassignment]:
-    """Under way now, of these partitions or of all; none where the broker does not let us ask."""
+    """Reassignments that are under way, of these partitions or of all; empty if the broker does not allow the call."""
     from ottla.protocol.generated.list_partition_reassignments_request import (
         ListPartitionReassignmentsRequest,
         ListPartitionReassignmentsTopics,

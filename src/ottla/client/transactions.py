@@ -51,7 +51,7 @@ def describe_transaction(cluster: Cluster, transactional_id: str) -> tuple[int, 
 
 
 def describe_producers(cluster: Cluster, topic: str, partition: int, broker: int | None = None) -> list[ProducerState]:
-    """Active producers of a partition, as its leader (or the broker that is named) knows them."""
+    """Active producers of a partition, as its leader (or `broker`) reports them."""
     from ottla.protocol.generated.describe_producers_request import DescribeProducersRequest, TopicRequest
     from ottla.protocol.generated.describe_producers_response import DescribeProducersResponse
 

@@ -64,7 +64,7 @@ def _parsed(text: str) -> Any:
 
 
 class _Writer:
-    """Knows, per topic, the schema in use and its id."""
+    """Keeps, per topic, the schema in use and its id."""
 
     def __init__(self, registry: str, side: str, *, given: str | None, latest: bool) -> None:
         self._registry = registry

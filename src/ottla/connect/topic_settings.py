@@ -71,7 +71,7 @@ class TopicSettings:
         }
 
     def _changes(self, there: Mapping[str, Any], here: Mapping[str, Any]) -> dict[str, str | None]:
-        """The new value of each setting that differs; None for one that is taken back."""
+        """The new value of each setting that differs; None for a setting that is removed."""
         wanted = self._wanted(there)
         changes: dict[str, str | None] = {
             name: value for name, value in wanted.items() if name not in here or here[name].value != value

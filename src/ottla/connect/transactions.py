@@ -45,7 +45,7 @@ class Transactions:
         self._clock = clock
         self._sender = self._new_sender()
         self._unsafe = False
-        """The next transaction needs a new epoch: one is open, or a request of the last one may have been repeated."""
+        """The next transaction needs a new epoch: a transaction is open, or a request may have been repeated."""
         self._was_slow = False
 
     def renew(self) -> bool:

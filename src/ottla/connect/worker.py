@@ -231,7 +231,7 @@ class _SinkRun:
 
     def _put(self, partition: TopicPartition, start: int, end: int) -> int:
         if not self._tells:
-            # A sink that cannot say what it has is given its piece whole, under the name of the piece's first offset.
+            # A sink that does not store its last work gets the whole piece, from the piece's first offset.
             start = start // self._flush * self._flush
         plan = FetchPlan(
             topic=partition.topic,

@@ -1,9 +1,9 @@
 """Who may use the console, and what keeps other pages from using it for them.
 
 - Without a users file everybody who reaches the port is an administrator, as with the broker's port.
-- With one, or with an OpenID provider (`oidc.py`), people log in; the cookie is HttpOnly and SameSite=Strict and names a
-  session that is kept here (`sessions.py`). Roles: viewer, operator, admin, everywhere or on what grants name.
-  Users, passwords, tokens and roles are `ottla.security.web`'s; a program shows basic or bearer credentials.
+- With a users file, or with an OpenID provider (`oidc.py`), people log in. The cookie is HttpOnly and SameSite=Strict
+  and names a session in this process (`sessions.py`). Roles: viewer, operator, admin, everywhere or on what grants
+  name. Users, passwords, tokens and roles are `ottla.security.web`'s; a program shows basic or bearer credentials.
 - Every request that changes something carries the session's CSRF token and comes from our own origin.
 - Requests name a host that we serve: a foreign name resolved to this address (DNS rebinding) is refused.
 """
@@ -153,7 +153,7 @@ class AccessControl:
             return False
 
     def csrf(self, request: Request) -> str:
-        """Bound to the session cookie or the credentials, or to this process where nobody logs in."""
+        """A token bound to the session cookie or the credentials; without a login, bound to this process only."""
         shown = (request.cookies.get(COOKIE, ""), request.headers.get("authorization", ""))
         bound = "\0".join(shown) if self.login_needed else ""
         return hmac.new(self._secret, b"csrf:" + bound.encode(), hashlib.sha256).hexdigest()

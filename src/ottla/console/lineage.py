@@ -24,7 +24,7 @@ from ottla.env.http_request import open_request
 from ottla.model.peer_text import cut
 
 OWN_CLIENT_ID = "ottla-console"
-"""What this console reads for its pages is nobody's flow."""
+"""The lineage leaves out this client id: the console reads topics for its own pages."""
 HTTP_LISTENER = "ottla.http.listener"
 _CERTIFICATES = ("ottla.http.tls.certificate", "ottla.http.tls.key")
 _TIMEOUT_S = 2.0

@@ -16,7 +16,7 @@ from ottla.console.oidc import Identity
 SESSION_S = 12 * 3600.0
 MAX_SESSIONS = 10_000
 MAX_SESSIONS_OF_ONE = 100
-"""Of one name: a person who logs in again and again ends no session of anybody else."""
+"""Sessions of one name: a person who logs in again and again ends no session of other people."""
 
 
 @dataclass(slots=True, kw_only=True)

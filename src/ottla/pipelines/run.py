@@ -61,7 +61,7 @@ class Running:
     again_at: float = 0.0
     rows: int = 0
     seen_at: str = ""
-    """When the last trigger began that was counted; one that found nothing bears the number of the next batch."""
+    """The start of the last counted trigger; a trigger without records has the number of the next batch."""
     last_error: str = ""
     progress: dict[str, Any] = field(default_factory=dict)
 

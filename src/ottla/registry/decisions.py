@@ -196,7 +196,7 @@ class DeleteSubject:
         if self.subject in queries.state.modes:
             return Step(mode_record(self.subject, None))
         if self._gone[-1] != 0:
-            # Once: the record that soft deleted the versions has nothing left to say.
+            # Once: the record that soft deleted the versions is no longer needed.
             self._gone = [*self._gone, 0]
             return Step(delete_subject_tombstone(self.subject))
         return Step(answer=self._gone[:-1])

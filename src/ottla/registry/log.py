@@ -41,7 +41,7 @@ class SchemasLog:
 
     @property
     def seen(self) -> int:
-        """What a record must carry to be valid as the next one."""
+        """The value of the header `ottla.seen` that makes the next record valid."""
         return self.last_applied + 1
 
     def apply(self, messages: list[Message], end: int | None = None) -> None:

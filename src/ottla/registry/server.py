@@ -44,7 +44,7 @@ class RegistryServer:
         try:
             access = web_access(settings)
             self._audit = AuditTrail.open("registry", settings.audit, client_config(settings, "ottla-registry-audit"))
-            # Whoever is let in is a reader at least; what else a request needs is the role of its route.
+            # Every admitted user has at least the role read; RegistryApp checks the role of the route.
             config = uvicorn.Config(
                 self._audit.around(
                     access.protect(

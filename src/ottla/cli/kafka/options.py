@@ -113,7 +113,7 @@ class Options:
                 self._parser.usage(f'Missing required argument "{self._parser.option(name).label}"')
 
     def refuse(self, used: str, others: Iterable[str]) -> None:
-        """The help and exit code 1 when `used` stands together with one of the others."""
+        """Prints the help with exit code 1 if `used` is given together with one of `others`."""
         if used in self._given:
             for other in others:
                 if other in self._given:

@@ -25,7 +25,7 @@ from ottla.metadata.features import (
 _ORDER = (KRAFT_VERSION, TRANSACTION_VERSION, GROUP_VERSION, ELR_VERSION, SHARE_VERSION, STREAMS_VERSION)
 _KRAFT_ONE_SINCE = 21  # 3.9
 _UNRELEASED = "4.4-IV0"
-"""Kafka 4.3.1 knows this name already, and lists it."""
+"""Kafka 4.3.1 already lists this name."""
 
 
 class ReleaseError(Exception):
@@ -33,7 +33,7 @@ class ReleaseError(Exception):
 
 
 def release_levels(text: str | None) -> dict[str, int]:
-    """Every feature's level in a release, metadata.version first; ReleaseError for one that is not known."""
+    """Every feature's level in a release, metadata.version first. Raises ReleaseError for an unknown release."""
     level = LATEST_METADATA_VERSION if text is None else metadata_version_from_str(text)
     if level is None:
         listed = ", ".join([*METADATA_VERSIONS.values(), _UNRELEASED])

@@ -70,7 +70,7 @@ class FileSink:
             there = os.stat(self._path)
             if (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino):
                 return
-        # First the new one: a number that was given back belongs to somebody else's file soon.
+        # Opens the new file first: the system may soon reuse the number of a closed descriptor for a different file.
         moved, self._descriptor = self._descriptor, self._open()
         os.close(moved)
 

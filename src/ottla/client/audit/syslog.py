@@ -19,7 +19,7 @@ _AUTHPRIV = 10
 _WARNING, _INFO = 4, 6
 _TIMEOUT_S = 5.0
 _MAX_MESSAGE = 60_000
-"""Bytes: a datagram has at most 65,507, and one that the system refuses for its size would be tried again for ever."""
+"""Bytes. A datagram has at most 65,507; a larger datagram would be refused and retried for ever."""
 
 
 class SyslogSink:

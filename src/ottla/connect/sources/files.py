@@ -60,7 +60,7 @@ class FileSource(Source):
         return found
 
     def _files(self, places: Place, names: dict[str, str]) -> list[str]:
-        """Those that are named, and before them those that were, and have another name now."""
+        """Files that match the pattern; before them, files that matched once and were renamed since."""
         if os.path.isdir(self._pattern):
             named = sorted(
                 one.path for one in os.scandir(self._pattern) if one.is_file() and not one.name.startswith(".")

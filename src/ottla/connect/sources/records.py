@@ -45,7 +45,7 @@ def _lines(file: BinaryIO, form: str, begin: int, *, take_last: bool) -> Iterato
             yield text, begin
         elif text.strip():
             value = _json(text)
-            # Half a JSON object is none, so one that can be read is whole with or without its newline.
+            # Half a JSON object cannot be parsed, so an object that can be parsed is whole, also without its newline.
             if not whole and not isinstance(value, dict):
                 return
             yield value, begin

@@ -33,7 +33,7 @@ _RENEW_AFTER_S = 1200.0
 IDLE_S = 600.0
 _CLIENTS = 2
 _KNOWN_S = 15.0
-"""For brokers to hear of a token that was just made."""
+"""How long brokers may need to learn of a new token."""
 _AGAIN_S = 0.1
 _MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 MECHANISM = "SCRAM-SHA-256"
@@ -94,7 +94,7 @@ class ActingUsers:
         """The console's own principal, once a token has named its requester."""
         self._users: OrderedDict[str, Acting] = OrderedDict()
         self._making: dict[str, asyncio.Future[Acting]] = {}
-        """Tokens on their way: requests of one person that come together share one."""
+        """Tokens that are being created: concurrent requests of one person share a token."""
 
     async def of(self, name: str) -> Acting:
         """ConsoleError when the cluster gives no token for this person."""
@@ -149,7 +149,7 @@ class ActingUsers:
 
 
 def _until_known(settings: ClientSettings) -> None:
-    """Log in with a new token at every broker: a broker may hear of it a moment after it was made."""
+    """Log in with a new token at every broker: a broker may learn of a token a moment after its creation."""
     deadline = time.monotonic() + _KNOWN_S
     while True:
         try:

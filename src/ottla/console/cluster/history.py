@@ -20,7 +20,7 @@ MAX_TOPICS = 5_000
 
 
 class Ring:
-    """Times and values, oldest first; one in two old points goes when it is full, so that it reaches far back."""
+    """Times and values, oldest first. A full ring drops every second old point, so that it reaches far back."""
 
     __slots__ = ("times", "values")
 

@@ -1,7 +1,7 @@
 """A live tail: a thread reads from the end; the page gets what a person can read, and true counts of the rest.
 
-Memory is bounded by the client's queue and by what waits for the page; messages that nobody could have read in time are
-counted, not kept.
+Memory is bounded by the client's queue and by what waits for the page. Messages beyond what a person can read in time
+are counted, not kept.
 """
 
 from __future__ import annotations

@@ -171,7 +171,7 @@ class WireReader:
                 self._fetch_from(leader, partitions)
         except TableError as error:
             raise _said(error) from error
-        except ClientError:  # a broker went away: its partitions have another leader soon
+        except ClientError:  # a broker went away: its partitions soon have a new leader
             self._cluster.close()
             self._leaders.clear()
             time.sleep(_AGAIN_S)

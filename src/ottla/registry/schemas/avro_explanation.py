@@ -13,7 +13,7 @@ from ottla.registry.schemas.budget import Budget
 from ottla.registry.schemas.parsed import Incompatibility
 
 MAX_FOUND = 100
-"""Reasons that are listed; the verdict needs one."""
+"""At most this many reasons are listed; the first one already decides the verdict."""
 
 _PROMOTIONS = {
     "long": {"int"},
@@ -41,7 +41,7 @@ class Explanation:
         self._alias_names: dict[int, set[str]] = {}
 
     def holds(self, reader: Any, writer: Any) -> bool:
-        """Whether the reader reads the writer; nobody wants to know why not."""
+        """Whether the reader can read the writer, without the reasons."""
         quiet, self._quiet = self._quiet, True
         try:
             return not self.compare(reader, writer, "")

@@ -52,7 +52,7 @@ class AvroSchema:
         return Explanation(given_or_new(budget)).compare(self.schema, writer.schema, "/")
 
     def check_new(self) -> None:
-        """As Confluent: a schema that is registered has good defaults; one that was imported or stored may not."""
+        """As Confluent: a new schema must have valid defaults; an imported or stored schema may have wrong ones."""
         try:
             problem = invalid_default(self.schema)
         except RecursionError as error:

@@ -89,7 +89,7 @@ def _own(schema: dict[str, Any], into: Evaluated, budget: Budget, *, sure: bool)
 
 
 def _in_place(side: Side, *, sure: bool) -> list[Side | None]:
-    """The schemas for the same place: those that always apply, or all. None stands for one that is not known."""
+    """The schemas for the same place: those that always apply, or all. None stands for an unknown schema."""
     schema = side.schema
     targets = side.targets()
     found: list[Side | None] = [] if sure and len(targets) > 1 else list(targets)
