@@ -18,10 +18,10 @@ _FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _CODE = re.compile(r"`[^`]+`")
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
-_INDENTED = re.compile(r"^ {2,}.*\n?", re.MULTILINE)
 _ABBREVIATION = re.compile(r"\b(e\.g|i\.e|etc|vs|cf|No|v\d+|\d+)\.(?=\s)")
 _END = re.compile(r"(?<=[.!?])[\"')*_]*\s+")
 _WORD = re.compile(r"[\w'\u2019+%/.-]+")
+_INDENTED = re.compile(r"^ {2,}.*\n?", re.MULTILINE)
 
 
 def sentences(text: str) -> Iterator[str]:
