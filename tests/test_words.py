@@ -61,7 +61,6 @@ NOT_YET: set[str] = {
     "docs/systems.md",
     "docs/transactions.md",
     "env",
-    "log",
     "model",
     "payloads",
     "pipelines",

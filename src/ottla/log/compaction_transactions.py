@@ -1,8 +1,8 @@
 """Which transactional batches and markers a pass of compaction may drop.
 
-Batches of aborted transactions go. A marker stays as long as a batch of its transaction was met before it; from then
-on it is treated as a tombstone (it gets a delete horizon, KIP-534). One object follows one pass over the log, batch by
-batch, in order.
+Batches of aborted transactions are removed. A marker stays if the pass has met a batch of its transaction before the
+marker. A marker without such a batch is treated as a tombstone: it gets a delete horizon (KIP-534). One object follows
+one pass over the log, batch by batch, in order.
 """
 
 from __future__ import annotations

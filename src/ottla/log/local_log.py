@@ -1,6 +1,6 @@
 """The segments of one partition as one log: finding, reading, rolling, syncing and dropping them.
 
-Knows offsets and bytes, nothing of producers, leaders or watermarks (that is `partition_log`). There is always an
+This module handles offsets and bytes; producers, leaders and watermarks belong to `partition_log`. There is always an
 active segment, the last one, and only it grows. OSError passes through; `PartitionLog` turns it into the directory's
 failure.
 """
@@ -119,11 +119,11 @@ class LocalLog:
         self.recovery_point = recovery_point
         self.last_flushed_ms: TimestampMs = 0
         self.discarded = False
-        """Taken out of the node: its folder is about to go, and whoever still works on it must stop."""
+        """The log has left the node, and its folder is about to be removed: work on the log must stop."""
         self.being_moved = False
         """A copy is made in another directory; compaction waits until the copy serves or is given up."""
         self.cleaned_up_to: Offset = 0
-        """Compaction has cleaned everything below: what `cleaner-offset-checkpoint` says of this very log."""
+        """Compaction has cleaned everything below this offset; `cleaner-offset-checkpoint` stores it."""
         self.uncleanable = False
         """Compaction has given up on the log: something in it cannot be read."""
         self.cleaning_refused = 0

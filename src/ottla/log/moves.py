@@ -1,11 +1,11 @@
 """Moves of logs between the directories of a node, on disk: the copies, and how a copy takes the partition's name.
 
-A promotion is a sequence of renames and syncs in which a kill, a power cut or an OSError at any place leaves one whole
-log that the next start finds:
+A promotion is a sequence of renames and syncs. A kill, a power cut or an OSError at any step leaves one whole log that
+the next start finds:
 
-1. everything of the copy is synced, and the target's checkpoints have its offsets;
-2. `topic-partition.<hex>-future` becomes `topic-partition` in the target, and the target directory is synced;
-3. the log in the source becomes `topic-partition.<hex>-delete`, and the source's checkpoints lose its entries.
+1. All files of the copy are synced, and the target's checkpoints hold its offsets.
+2. `topic-partition.<hex>-future` becomes `topic-partition` in the target, and the target directory is synced.
+3. The log in the source becomes `topic-partition.<hex>-delete`, and the source's checkpoints lose its entries.
 
 Before 2 the source has the log. Between 2 and 3 both have it, and are equal (`found_logs` chooses). From 2 on only the
 copy grows. An error up to 2 leaves the source serving, an error in 3 leaves the target serving.

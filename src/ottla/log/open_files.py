@@ -1,7 +1,7 @@
 """A bound on open segment files.
 
-Segments open their `.log` when they need it and ask the pool for room; the pool closes those that have not been used
-for longest, by the clock algorithm: a use costs one attribute write. A file that a reader still sends from stays
+Segments open their `.log` when they need it and ask the pool for room. The pool closes the files that have not been
+used for longest, by the clock algorithm: a use costs one attribute write. A file that a reader still sends from stays
 open until the reader lets go of it: the last reference closes it.
 """
 

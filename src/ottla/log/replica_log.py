@@ -153,7 +153,7 @@ class ReplicaLog(LocalLog):
         return self._epochs
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset] | None:
-        """The largest epoch <= `epoch` in the log and where it ends; None when the log cannot tell."""
+        """The largest epoch <= `epoch` in the log and its end offset; None when the epoch cache has no answer."""
         found = self._epochs.end_offset_for(epoch, self.log_end_offset)
         return found if found[1] != NO_EPOCH_OFFSET else None
 
@@ -230,11 +230,13 @@ class ReplicaLog(LocalLog):
     def _plan(self, end: Offset, *paths: str) -> FlushPlan:
         """With all that is unsynced, and `paths`. OSError when it cannot be made; then the next one has the same."""
         plan = self._flush_plan(end, list(dict.fromkeys([*self._unsynced_paths(), *paths])))
-        self._epochs.dirty = False  # either the plan is synced, or `flush_failed` is told
+        self._epochs.dirty = False  # the plan is synced, or `flush_failed` is called
         return plan
 
     def flushed(self, plan: FlushPlan, now_ms: TimestampMs) -> None:
-        """`plan.sync()` came back; when the log was truncated meanwhile, the plan says nothing about what it has now."""
+        """`plan.sync()` returned. The recovery point stays if the log was truncated meanwhile: the plan does not cover
+        the new content.
+        """
         if plan.generation == self._generation:
             self.recovery_point = max(self.recovery_point, plan.offset)
         self.last_flushed_ms = now_ms
@@ -328,7 +330,7 @@ class ReplicaLog(LocalLog):
         self._finish_cut(self._cut)
 
     def _finish_cut(self, cut: _Cut) -> None:
-        """The files follow what the log already says of itself. Each step may be repeated."""
+        """Change the files to match the state of the log in memory. Each step may be repeated."""
         if cut.everything:
             self._empty_segments(cut)
         else:

@@ -123,7 +123,7 @@ class Segment:
             raise
 
     def shared_file(self, *, create: bool = False) -> SharedFile:
-        """The open `.log`; whoever sends from it keeps the SharedFile until done."""
+        """The open `.log`; a reader that sends from the file keeps the SharedFile until it is done."""
         shared = self._shared
         if shared is None:
             shared = self._shared = SharedFile(self._storage.open(self.path(LOG_SUFFIX), create=create))
@@ -339,7 +339,9 @@ class Segment:
             self.offset_index.append(last_offset, position)
 
     def _first_ending_at(self, offset: Offset, start: int, known: Offset) -> int | None:
-        """From the batch at `start`, which the index says ends at `known` (-1: the index said nothing)."""
+        """The position of the first batch from `start` on that ends at or after `offset`. By the index, the batch at
+        `start` ends at `known` (-1: the index has no entry).
+        """
         for position, header in self.headers_from(start):
             if known >= 0 and not self.base_offset <= header.base_offset <= known:
                 raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.path(INDEX_SUFFIX)} does not fit its log")
@@ -378,7 +380,7 @@ class Segment:
             for at, header in self.headers_from(start):
                 size = header.batch_length + LOG_OVERHEAD
                 if at + size > limit:
-                    self.remember(header.base_offset, at)  # where whoever reads on will ask
+                    self.remember(header.base_offset, at)  # the next read starts here
                     break
                 end, next_offset = at + size, header.base_offset + header.last_offset_delta + 1
         except KafkaError:

@@ -163,7 +163,8 @@ class _Errors:
 def recompress(
     walked: WalkedRecords, header: BatchHeader, config: TopicConfig, codec: int, timestamp_type: int, now_ms: int
 ) -> bytearray:
-    """The batch anew with consecutive offsets, counted in time from its first record, in `codec`."""
+    """The batch rebuilt in `codec`, with consecutive offsets and the timestamp of its first record as base timestamp.
+    """
     level = {
         GZIP: config.compression_gzip_level,
         LZ4: config.compression_lz4_level,
@@ -190,7 +191,9 @@ def recompress(
 
 
 def _check_buildable(walked: WalkedRecords, header: BatchHeader) -> None:
-    """What is wrong only where a batch is built anew, as in Kafka: the exceptions of its builder have no code of their own."""
+    """Refuse what Kafka's builder refuses when it rebuilds a batch: the builder's exceptions have no error code of
+    their own.
+    """
     if header.base_timestamp + walked.min_delta < NO_TIMESTAMP:
         problem = "A record has a negative timestamp"
     elif header.producer_id == _NO_PRODUCER:
