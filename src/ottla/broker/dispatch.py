@@ -79,7 +79,7 @@ class Route:
             raise CloseConnection(f"{type(response).__name__} v{version} cannot be written") from error
 
     def failure(self, request: Any, error: KafkaError) -> Any:
-        """This API's response that says only the error; per-item errors are the handlers' own business."""
+        """This API's response that carries only the error; the handlers set per-item errors."""
         response = self.response()
         if hasattr(response, "error_code"):
             response.error_code = int(error.code)

@@ -195,7 +195,7 @@ class SaslGate:
 
 
 def _out_of_turn(api_key: int, version: int, correlation_id: int) -> list[Any] | None:
-    """The two other requests of a login are told that it is not their turn; anything else just loses its connection."""
+    """The two other requests of a login get ILLEGAL_SASL_STATE; any other request (None) closes the connection."""
     code = int(ErrorCode.ILLEGAL_SASL_STATE)
     answer: Message
     if api_key == ApiKey.SASL_HANDSHAKE:

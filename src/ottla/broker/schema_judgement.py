@@ -1,7 +1,7 @@
 """The records of one batch held against their schemas: what a worker thread does for validation at the log.
 
-Nothing here touches a partition or the loop. A batch that cannot be read, takes too long, or whose schema fails in an
-unforeseen way is refused as a whole (`Misfits.failure`): what could not be checked is never appended.
+Nothing here touches a partition or the loop. A batch is refused as a whole (`Misfits.failure`) if it cannot be read,
+takes too long, or its schema fails in an unforeseen way. A batch that could not be checked is never appended.
 """
 
 from __future__ import annotations

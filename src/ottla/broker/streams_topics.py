@@ -1,7 +1,7 @@
 """Internal topics of Kafka Streams applications: created by the broker when a group's topology lacks them.
 
-Not waited for: the heartbeat that found them missing is answered, a later one finds them there. What could not be
-created is not tried again for a while, and the members are told why meanwhile.
+The heartbeat that finds topics missing does not wait for their creation; a later heartbeat finds the topics. A topic
+that could not be created is not retried for a while. Meanwhile the members' heartbeats return the reason.
 """
 
 from __future__ import annotations

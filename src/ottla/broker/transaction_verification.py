@@ -23,7 +23,7 @@ OnVerified = Callable[[Mapping[TopicPartition, ErrorCode]], None]
 
 
 class TransactionSupportedOperation(Enum):
-    """What the version of a request says of its client."""
+    """What a client supports, by the version of its request."""
 
     DEFAULT_ERROR = "knows INVALID_TXN_STATE only"
     GENERIC_ERROR_SUPPORTED = "knows TRANSACTION_ABORTABLE"

@@ -1,4 +1,4 @@
-"""What the verification of a transactional write says of a partition: the guard to append with, or why not to."""
+"""The result of verifying a transactional write to a partition: the guard to append with, or the refusal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UNANSWERED = frozenset(
 
 
 class UnverifiedError(KafkaError):
-    """`shown` is what the Produce response says beside the code; Kafka says something in some cases only."""
+    """`shown` is the message of the Produce response beside the code; Kafka sends a message in some cases only."""
 
     def __init__(self, code: ErrorCode, shown: str | None = None) -> None:
         super().__init__(code, shown or "")

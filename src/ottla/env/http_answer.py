@@ -1,7 +1,7 @@
 """The body of an HTTP answer, whole or not at all.
 
 `http.client` returns the first part of a body as if it were all of it when the server dies in the middle: `12` of `123`
-is a number too. Whoever asks must treat such an answer as none: what the server did is not known.
+is a number too. The caller must treat such an answer as no answer: what the server did is not known.
 """
 
 from __future__ import annotations

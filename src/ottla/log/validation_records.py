@@ -163,8 +163,7 @@ class _Errors:
 def recompress(
     walked: WalkedRecords, header: BatchHeader, config: TopicConfig, codec: int, timestamp_type: int, now_ms: int
 ) -> bytearray:
-    """The batch rebuilt in `codec`, with consecutive offsets and the timestamp of its first record as base timestamp.
-    """
+    """The batch rebuilt in `codec`, with consecutive offsets and its first record's timestamp as base timestamp."""
     level = {
         GZIP: config.compression_gzip_level,
         LZ4: config.compression_lz4_level,

@@ -165,8 +165,9 @@ class _RecursiveError(Exception):
 
 
 class _Growth:
-    """Of a type that does not contain itself: depth, and a line (values at no bytes, values per byte) that bounds the
-    number of values in a payload of n bytes."""
+    """Depth and growth of a type that does not contain itself. The growth is a line (values at no bytes, values per
+    byte): an upper bound for the number of values in a payload of n bytes.
+    """
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[int, int, float]] = {}

@@ -150,7 +150,9 @@ def create_topics(context: RequestContext, request: Any, handle: Handle) -> Any:
 
 
 def delete_topics(context: RequestContext, request: Any, handle: Handle) -> Any:
-    """DELETE on the cluster or the topic. Who may not describe a topic does not learn whether it exists."""
+    """DELETE on the cluster or the topic. A principal that may not describe a topic cannot find out whether the topic
+    exists.
+    """
     from ottla.protocol.generated.delete_topics_response import DeletableTopicResult
 
     if on_cluster(context, Operation.DELETE):
@@ -158,7 +160,9 @@ def delete_topics(context: RequestContext, request: Any, handle: Handle) -> Any:
     denied: list[Any] = []
 
     def visible(name: str) -> bool:
-        """Whether the handler may answer for it: it is deletable, or it may be said that it does not exist."""
+        """Whether the handler may answer for the topic: the principal may delete it, or may describe it and it does not
+        exist.
+        """
         if context.allowed(Operation.DELETE, Resource.TOPIC, name):
             return True
         described = context.allowed(Operation.DESCRIBE, Resource.TOPIC, name)

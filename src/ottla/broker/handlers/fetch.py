@@ -40,7 +40,7 @@ _LAST = {
     int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION): 2,
     int(ErrorCode.TOPIC_AUTHORIZATION_FAILED): 2,
 }
-"""What is told behind everything that was read, and in which order."""
+"""Partitions with these errors come after all others in the response, in this order."""
 _ISOLATION_LEVELS = (0, 1)
 _NO_RECORDS = b""
 _BYTES_OF_AN_ELEMENT = 256
@@ -78,7 +78,7 @@ def open_context(context: RequestContext, request: FetchRequest, *, privileged: 
 
 
 def _refused(context: RequestContext, request: FetchRequest, code: ErrorCode) -> FetchResponse:
-    """The whole request; versions without topic ids say it for each partition too."""
+    """Refuse the whole request; versions without topic ids carry the error for each partition too."""
     response = FetchResponse(error_code=int(code), session_id=request.session_id)
     if context.version < FIRST_TOPIC_ID_VERSION:
         response.responses = [

@@ -67,7 +67,7 @@ def handle(
                 partitions.append(later[-1].response)
             except KafkaError as error:
                 partitions.append(ListOffsetsPartitionResponse(item.partition_index, int(error.code)))
-        if partitions:  # a topic is told once, and not without partitions
+        if partitions:  # a topic appears once, and only with partitions
             topics.setdefault(topic.name, ListOffsetsTopicResponse(topic.name, [])).partitions += partitions
     response = ListOffsetsResponse(topics=list(topics.values()))
     return _searched(context, request, response, later) if later else response
@@ -102,7 +102,7 @@ async def _search_on(
     item: ListOffsetsPartition,
     large: LargeSearchError,
 ) -> ListOffsetsPartitionResponse:
-    """Each batch is walked elsewhere; then the log is looked at anew, for it may have changed."""
+    """A worker walks each batch; then the search looks at the log again, because the log may have changed."""
     walks = context.broker.walks
     if walks is None:
         raise RuntimeError("a large search without walkers")
@@ -165,7 +165,7 @@ def _offset(
 ) -> tuple[int, int, int]:
     """(timestamp, offset, leader epoch) of what is asked for; offset -1 when there is no such record."""
     log, version = partition.log, context.version
-    # A latest offset never goes back: a new leader that does not know yet how far the old one committed says so.
+    # A latest offset never goes back: a new leader refuses to answer until it knows how far the old leader committed.
     unknown_end = request.replica_id == _CONSUMER and partition.high_watermark_lags
     if timestamp == LATEST:
         if unknown_end:

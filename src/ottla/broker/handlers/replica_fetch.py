@@ -126,8 +126,10 @@ class ReplicaFetch(Fetch):
 
 
 class ParkedReplicaFetch(ParkedFetch):
-    """Woken when the log grows. High watermarks that have moved meanwhile, because the other followers are there, are told
-    soon too: a look after some milliseconds costs nothing under load, when records come before it."""
+    """A waiting fetch of a follower, woken when the log grows. After some milliseconds (`LOOK_MS`) the fetch also
+    checks whether other followers have moved a high watermark, and answers then. Under load the check costs nothing,
+    because records arrive before it.
+    """
 
     __slots__ = ("_looks", "_max_wait_ms")
 
@@ -148,10 +150,10 @@ class ParkedReplicaFetch(ParkedFetch):
         self._timer = self._timers.call_later(self._look_ms(self._looks) - waited_ms, self._on_timeout)
 
     def _moved(self) -> bool:
-        """Whether a high watermark is another than what the follower's session was told."""
+        """Whether a high watermark differs from the last one that the follower's session got."""
         session = self._fetch.fetch_context.session
         if session is None:
-            return True  # it was told nothing yet
+            return True  # no response had a high watermark yet
         told = sum([cached.high_watermark for cached in session.partitions.values()])
         return told != sum([partition.high_watermark for partition in self._partitions])
 

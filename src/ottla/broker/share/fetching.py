@@ -1,7 +1,7 @@
-"""A share fetch: acquire what is free of the member's partitions, or wait until something is, or until the time is up.
+"""A share fetch: acquire free records of the member's partitions, or wait until there are some or the time is up.
 
-Nothing is acquired, and no record is read, before there is `min_bytes` to give: a wait holds no records, and what
-happens to one partition makes nobody look at the others.
+No record is acquired or read before `min_bytes` are available. So a waiting fetch holds no records, and a change in one
+partition causes no look at the other partitions.
 """
 
 from __future__ import annotations

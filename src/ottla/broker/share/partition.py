@@ -119,7 +119,7 @@ class SharePartition:
         self._watchers.clear()
 
     def retire(self) -> None:
-        """Forget it when nothing is left to be written; whoever comes first reads the state again."""
+        """Fence the share-partition when nothing is left to be written; its next user reads the state again."""
         self.retiring = True
         if self.in_flight is not None and not self._writing and not self._queue:
             self.fence(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
@@ -148,7 +148,8 @@ class SharePartition:
 
     def acknowledge(self, member_id: str, acknowledgements: Sequence[Acknowledgement], done: Done) -> None:
         if self.in_flight is None:
-            # Nothing has been given out yet, so nothing can be acknowledged: Kafka's word too, whoever is first.
+            # No record has been given out yet, so none can be acknowledged: Kafka answers the same, even to the first
+            # request.
             done(self.error or KafkaError(ErrorCode.INVALID_RECORD_STATE, BATCH_NOT_FOUND))
             return
         try:

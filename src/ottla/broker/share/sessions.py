@@ -36,7 +36,7 @@ class ShareSession:
         self.connection = connection
         self.epoch = 1
         self.partitions: dict[Place, bool] = dict.fromkeys(places, False)
-        """Whether the next response has to speak of the partition, also without news."""
+        """Whether the next response must include the partition, also without news."""
 
     def update(self, added: Iterable[Place], forgotten: Iterable[Place]) -> None:
         for place in added:
@@ -48,7 +48,7 @@ class ShareSession:
         self.epoch = 1 if self.epoch == _MAX_EPOCH else self.epoch + 1
 
     def is_told(self, place: Place, *, records: bool, error: bool) -> bool:
-        """Whether a response speaks of the partition; remembers what was told."""
+        """Whether the response includes the partition. After an error, the next response includes the partition too."""
         due = self.partitions.get(place, False)
         if place in self.partitions:
             self.partitions[place] = error

@@ -1,7 +1,7 @@
-"""Validators: what a parsed value may be. Each answers None or Kafka's own words for the refusal.
+"""Validators: what a parsed value may be. Each returns None or a refusal in Kafka's own words.
 
-A check carries two facts beside its verdict: `accepts`, what it lets through in words for people, and `unique`, whether
-duplicates are dropped from the list before it is asked (as Kafka does).
+A check carries two facts beside its verdict. `accepts` describes the accepted values for people. `unique` means that
+duplicates are dropped from a list before the check (as in Kafka).
 """
 
 from __future__ import annotations
