@@ -113,7 +113,7 @@ class Connection:
         job.then(done)
 
     def refuse(self, reason: str) -> None:
-        """Disconnect the peer and say why, once."""
+        """Disconnect the peer and log the reason, once."""
         log.warning("connection.refused", peer=f"{self.client_host}:{self.client_port}", reason=reason)
         self.peer.close()
 

@@ -20,7 +20,7 @@ log = get_logger(__name__)
 Allocate = Callable[[AllocateProducerIdsRequest], Awaitable[AllocateProducerIdsResponse]]
 
 _AHEAD = 100
-"""Ids that are left when the next block is asked for: a tenth of a block, as in Kafka."""
+"""Ids that are left when the next block is requested: a tenth of a block, as in Kafka."""
 _PATIENCE_S = 2.0
 """How long a client's request waits for an id; after that the client gets an error to retry."""
 
@@ -34,7 +34,7 @@ class ProducerIds:
         self._fetching: asyncio.Future[None] | None = None
 
     def take(self) -> ProducerId | None:
-        """An id that nobody had; None while the controller is asked for a new block."""
+        """An unused id; None while a new block is requested from the controller."""
         if not self._ids:
             self._ids, self._next_ids = self._next_ids, range(0)
         if len(self._ids) <= _AHEAD and not self._next_ids:

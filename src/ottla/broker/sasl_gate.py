@@ -39,7 +39,7 @@ class State(Enum):
     FIRST = auto()
     """ApiVersions or SaslHandshake."""
     HANDSHAKE = auto()
-    """SaslHandshake: ApiVersions is asked once."""
+    """SaslHandshake: ApiVersions was answered already."""
     AUTHENTICATE = auto()
     COMPLETE = auto()
     FAILED = auto()
@@ -81,7 +81,7 @@ class SaslGate:
         return True
 
     def on_api_versions(self) -> None:
-        """Answered without an error: it is not asked a second time."""
+        """ApiVersions was answered without an error: a second ApiVersions request is refused."""
         if self.state is State.FIRST:
             self.state = State.HANDSHAKE
 

@@ -33,7 +33,9 @@ class StreamsTopics:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def create(self, context: RequestContext, topics: Iterable[CreatableTopic], remember_ms: int) -> None:
-        """Those that nobody is creating and that did not just fail; as the client, whose right to it was checked."""
+        """Create the topics that are not being created and did not just fail. The request runs as the client, whose
+        right was checked.
+        """
         failed = self.errors([topic.name for topic in topics])
         wanted = [topic for topic in topics if topic.name not in failed and topic.name not in self._in_flight]
         if wanted:

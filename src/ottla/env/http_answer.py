@@ -25,6 +25,6 @@ def read_answer(answer: HTTPResponse, limit: int) -> bytes:
 
 
 def _has_an_end(answer: HTTPResponse) -> bool:
-    """Whether the headers say where the body ends. Those that were cut off look like headers that do not."""
+    """Whether the headers determine where the body ends. Headers that were cut off look like headers that do not."""
     closes = "close" in (answer.getheader("Connection") or "").lower()
     return answer.length is not None or answer.chunked or closes or answer.version < 11

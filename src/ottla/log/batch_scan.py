@@ -15,7 +15,7 @@ from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.records_header import HEADER_BYTES, LOG_OVERHEAD, MAGIC_V2, BatchHeader, parse_header
 
 LOOKUP_BYTES = 4096
-"""An index entry is at most about this far from the batch it is asked for."""
+"""A lookup in the index returns a position at most about this many bytes before the batch."""
 WALK_BYTES = 1 << 20
 _OLD_HEADER_BYTES = 26
 """Offset, size, CRC, magic, attributes and the lengths of key and value."""

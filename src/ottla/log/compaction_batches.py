@@ -42,7 +42,7 @@ class LastBatch(NamedTuple):
 
 
 class BatchRules(NamedTuple):
-    """What a pass knows before it reads the first batch."""
+    """The inputs of a pass that exist before it reads the first batch."""
 
     offset_map: OffsetMap
     transactions: CleanedTransactions

@@ -59,7 +59,7 @@ def _damaged(segment: Segment, position: int) -> KafkaError:
 
 @dataclass(slots=True)
 class _Bounds:
-    """What a batch must not exceed to be believed."""
+    """Limits of a plausible batch."""
 
     limit: Offset
     """Where the next segment begins."""

@@ -17,7 +17,7 @@ from ottla.log.file_names import LEADER_EPOCH_CHECKPOINT
 from ottla.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
 
 NO_EPOCH_OFFSET = -1
-"""The end offset of an epoch that the log does not know."""
+"""The end offset of an epoch that the cache has no entry for."""
 
 
 class EpochCache:

@@ -33,5 +33,5 @@ def write_erasure_notes(storage: Storage, directory: str, notes: Sequence[str]) 
 
 
 def notes_below(notes: Iterable[str], partition: int, end: Offset) -> tuple[str, ...]:
-    """Those that speak of nothing at or after `end`."""
+    """The notes whose erasures end at or below `end`."""
     return tuple(text for text in notes if Erasure.parse(text).ends.get(partition, 0) <= end)

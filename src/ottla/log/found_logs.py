@@ -83,7 +83,7 @@ def _rank(log: PartitionLog, assignment: Assignment) -> tuple[object, ...]:
 
 def _may_serve(future: PartitionLog, log: PartitionLog | None, assignment: Assignment) -> bool:
     if future.topic_id == ZERO_UUID or future.log_dir.offline:
-        return False  # the power went before its first sync: whose copy it is nobody knows
+        return False  # a power cut before its first sync: the topic of the copy is unknown
     if log is None:
         return assignment.topic_id in (ZERO_UUID, future.topic_id)
     return log.topic_id == future.topic_id and log.log_dir is not future.log_dir

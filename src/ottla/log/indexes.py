@@ -249,9 +249,9 @@ class TimeIndex(_Index):
         self._latest = self.last_entry()[0]
 
     def maybe_append(self, timestamp: TimestampMs, offset: Offset) -> int:
-        """Entries only rise: an older timestamp or one that is known already adds nothing.
+        """Entries only rise: a timestamp at or below the latest entry adds nothing.
 
-        Returns the size with one more entry and the one that rolling or closing adds.
+        Returns the size of the index with two more entries: the next entry, and the entry that rolling or closing adds.
         """
         tail = self._tail
         if timestamp > self._latest:

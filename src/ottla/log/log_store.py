@@ -187,7 +187,7 @@ class LogStore:
                 clean=clean,
                 recovery_point=recovery_points.get(partition, 0),
                 log_start_offset=log_starts.get(partition, 0),
-                # Where nobody knows any more what was synced, every hole is taken for compaction's, as Kafka does.
+                # Without the recovery points every gap is taken for a gap of compaction, as in Kafka.
                 compacted_up_to=EVERYTHING if lost else compacted.get(partition, 0),
                 producer_id_expiration_ms=self.producer_id_expiration_ms,
             )
@@ -242,7 +242,9 @@ class LogStore:
         *,
         directory: str | None = None,
     ) -> PartitionLog:
-        """A new log in `directory`, else in the directory with the fewest partitions that takes it: a full one has few."""
+        """A new log in `directory`, by default in the directory with the fewest partitions that accepts it. A full
+        directory may have few partitions.
+        """
         if partition in self._logs:
             raise ValueError(f"{partition} has a log already")
         *preferred, last = self._by_load() if directory is None else [self.directory(directory)]
@@ -376,8 +378,9 @@ class LogStore:
         return [log for log in self.online_logs() if log.flush_due(now_ms)]
 
     def removals(self, now_ms: TimestampMs) -> Iterator[Removal]:
-        """Deleted segments and partitions whose delay is over: each is for a thread, before the next one is asked for.
-        Keys that could not be destroyed at once go first."""
+        """Deleted segments and partitions whose delay is over. The caller runs each removal, in a thread if it likes,
+        before it takes the next. Keys that could not be destroyed at once are destroyed first.
+        """
         self._keys.destroy_remaining()
         for log_dir in self.online_directories():
             yield from log_dir.removals(now_ms)
@@ -467,7 +470,9 @@ class LogStore:
                 log_dir.fail(error)
 
     def abandon(self) -> None:
-        """A start that failed: let go of everything as it is, unmarked, so that the next start recovers."""
+        """After a failed start: release everything unchanged and without a clean marker, so that the next start
+        recovers.
+        """
         for log in self._all_logs():
             log.forget()
         self._release_locks()

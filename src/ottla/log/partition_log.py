@@ -321,7 +321,7 @@ class PartitionLog(SegmentExchange):
     # ------------------------------------------------------------------------------------------------ as a copy
 
     def skip_to(self, offset: Offset, now_ms: TimestampMs) -> None:
-        """Let the log end at `offset` without a batch there, in a new segment: compaction removed what it ended with."""
+        """End the log at `offset` without a batch there, in a new segment: compaction removed the last batches."""
         if offset <= self.log_end_offset:
             return
         self._check_usable()
@@ -358,8 +358,9 @@ class PartitionLog(SegmentExchange):
         self.flushed(plan, now_ms)
 
     def promote(self, replaced: PartitionLog) -> None:
-        """Take the partition's name after `prepare_promotion`. KafkaError leaves the copy a copy, or its directory
-        offline: a name that may not be on disk is worth nothing."""
+        """Take the partition's name after `prepare_promotion`. After KafkaError, the copy is still a copy, or its
+        directory is offline, because the new name may not be on disk.
+        """
         before = self.directory
         self.rename_directory(f"{self.log_dir.path}/{self.topic_partition}")
         try:

@@ -130,8 +130,9 @@ class ReplicaLog(LocalLog):
         return self._first_unstable
 
     def advance_high_watermark(self, offset: Offset) -> bool:
-        """Move the high watermark to `offset`, within the log; True when it changed. It may go back only by
-        truncation or a new leader's word."""
+        """Move the high watermark to `offset`, within the log; True when it changed. The high watermark goes back only
+        by truncation or when a new leader sends a lower one.
+        """
         offset = min(max(offset, self.log_start_offset), self.log_end_offset)
         if offset == self.high_watermark:
             return False
@@ -228,7 +229,9 @@ class ReplicaLog(LocalLog):
         return paths
 
     def _plan(self, end: Offset, *paths: str) -> FlushPlan:
-        """With all that is unsynced, and `paths`. OSError when it cannot be made; then the next one has the same."""
+        """A plan with all unsynced files and `paths`. After an OSError there is no plan, and the next plan has the same
+        files.
+        """
         plan = self._flush_plan(end, list(dict.fromkeys([*self._unsynced_paths(), *paths])))
         self._epochs.dirty = False  # the plan is synced, or `flush_failed` is called
         return plan
@@ -309,7 +312,8 @@ class ReplicaLog(LocalLog):
                 self.note_erased(kept)
 
     def _before_cut(self, offset: Offset) -> None:
-        """What must be on disk before anything at `offset` or above is replaced: nothing may vouch for it any more.
+        """Write what must be on disk before anything at `offset` or above is replaced: no checkpoint may cover it any
+        more.
 
         A stale recovery point would let the next start trust what was never synced; a stale cleaner checkpoint would keep
         compaction from reading what is appended below it.
@@ -361,7 +365,7 @@ class ReplicaLog(LocalLog):
                 self._roll_at(self.log_end_offset, now_ms)
 
     def _empty_segments(self, cut: _Cut) -> None:
-        """The old segments stay in the list until the new one is there: a log has at least one."""
+        """The old segments stay in the list until the new segment exists: a log has at least one segment."""
         old = list(self._segments)
         self._delete_files([segment for segment in old if segment.suffix != DELETED_SUFFIX], cut.time_ms)
         new = self._new_segment(cut.offset, cut.time_ms)

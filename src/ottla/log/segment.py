@@ -88,7 +88,7 @@ class Segment:
         self._positions: dict[Offset, int] | None = None
         self._aborted_tail: list[AbortedTxn] | None = None
         self.has_aborted: bool | None = None
-        """Whether the marker of an aborted transaction lies here; None until the disk was asked."""
+        """Whether the segment has the marker of an aborted transaction; None until the disk was read."""
         self._bytes_since_index = 0
         self._doubted = False
         """Whether the offset index was found not to fit, and made again where that could be."""
@@ -104,8 +104,8 @@ class Segment:
         return f"{self.directory}/{segment_name(self.base_offset)}{kind}{self.suffix}"
 
     def create(self) -> None:
-        """Make the empty files; leftovers under the same names go. After an OSError none of them is left: an empty
-        `.log` that the log does not know would end it at the next start.
+        """Create the empty files; leftovers under the same names are removed. After an OSError none of the files is
+        left: an empty `.log` outside of the list of segments would end the log at the next start.
         """
         self._storage.remove(self.path(TXN_INDEX_SUFFIX))
         self.has_aborted = False
@@ -428,7 +428,7 @@ class Segment:
             try:
                 self._first_timestamp = next((header.max_timestamp for _, header in self.headers_from()), NO_TIMESTAMP)
             except KafkaError:
-                self._first_timestamp = NO_TIMESTAMP  # damaged: who reads it hears of it, an append need not
+                self._first_timestamp = NO_TIMESTAMP  # damaged: a read reports it, an append goes on
         return self._first_timestamp if self.size else NO_TIMESTAMP
 
     def waited_for_roll_ms(self, now_ms: TimestampMs, message_timestamp: TimestampMs) -> int:
@@ -487,7 +487,9 @@ class Segment:
         self._positions = None
 
     def look_for_aborted(self) -> bool:
-        """`has_aborted`, known. The disk is asked once: each fetch with read_committed wants it of each segment."""
+        """`has_aborted`, from the disk if unknown. The result is kept, because each read_committed fetch needs it for
+        each segment.
+        """
         if self.has_aborted is None:
             self.has_aborted = bool(self._aborted_tail) or self._storage.exists(self.path(TXN_INDEX_SUFFIX))
         return self.has_aborted

@@ -68,7 +68,7 @@ class AppendOrigin(IntEnum):
 
 
 class RefusedRequestError(KafkaError):
-    """Refused before the partition's log is asked: the answer carries no log start offset."""
+    """Refused before the partition's log is used: the answer carries no log start offset."""
 
 
 class MalformedRecordsError(RefusedRequestError):
@@ -108,8 +108,8 @@ def as_it_is_limit(config: TopicConfig) -> int:
 def as_it_is(buf: bytearray | memoryview, version: int, limit: int, latest_ms: int) -> BatchHeader | None:
     """The header of the one batch in `buf` when it breaks no rule and nothing in it is to be changed.
 
-    The usual case, judged in one go because every produced batch pays for it. None is no refusal: `validate_produce`
-    then applies the same rules one by one, and finds the error or makes the change.
+    This is the usual case, checked in one step because every produced batch pays for it. None is no refusal:
+    `validate_produce` then applies the same rules one by one, and finds the error or makes the change.
     """
     size = len(buf)
     if not HEADER_BYTES <= size <= limit:
@@ -226,9 +226,9 @@ def is_transactional(buf: bytearray | memoryview) -> bool:
 
 
 def check_request(buf: bytearray | memoryview, version: int) -> int:
-    """The rules of a Produce request of this version, before any log is asked: the size of the only batch.
+    """Check the rules of a Produce request of this version, before any log is used; returns the size of the only batch.
 
-    What is left after it must be too short to be another.
+    The bytes after the batch must be too few for a second batch.
     """
     length = len(buf)
     size = _first_size(buf)
@@ -370,7 +370,9 @@ def _timestamps_and_codec(
 
 
 def _records_matter(header: BatchHeader, config: TopicConfig, timestamp_type: int, now_ms: int) -> bool:
-    """Whether a rule of this topic is about single records. Timestamps in range by the header's word are believed."""
+    """Whether a rule of this topic is about single records. If the header's timestamps are in range, the records'
+    timestamps are not checked.
+    """
     if ("compact" in config.cleanup_policy or config.ottla_validate_records) and not header.is_control:
         return True
     if header.attributes & TIMESTAMP_TYPE_MASK:

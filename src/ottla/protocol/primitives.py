@@ -147,7 +147,7 @@ def tag_numbers(count: int) -> range:
 
 
 def skip_tags(buf: Source, pos: int) -> int:
-    """Skip the tagged fields at `pos`, none of which this version of the schema knows."""
+    """Skip the tagged fields at `pos`; this version of the schema has none of them."""
     count, pos = read_uvarint(buf, pos)
     for _ in tag_numbers(count):
         _, pos = read_uvarint(buf, pos)

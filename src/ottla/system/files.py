@@ -75,7 +75,7 @@ def birth_ns(path: str) -> int:
 
 
 def _statx_birth_ns(path: str) -> int:
-    """Linux: `os.stat` has no birth time there, so the C library is asked."""
+    """On Linux, `os.stat` has no birth time; the C library has it."""
     statx = _statx()
     if statx is None:
         return 0

@@ -114,7 +114,7 @@ class Broker:
     async def _serve(self, started: Future[Node]) -> None:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
-        if self._ended:  # before there was a loop to say it to
+        if self._ended:  # `stop` was called before there was a loop
             self._stopping.set()
         try:
             config = load(self._properties, strict=True)  # a typing mistake in a test is an error, not a warning

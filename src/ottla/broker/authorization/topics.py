@@ -21,7 +21,7 @@ _NO_TOPIC_ID_VERSION = 0
 
 
 def topic_name(context: RequestContext, item: Any) -> str | None:
-    """Of an item that names a topic by name or by id; None for an id that nobody knows."""
+    """The topic's name of an item that has a name or an id; None for an unknown id."""
     topic_id = getattr(item, "topic_id", ZERO_UUID)
     if topic_id != ZERO_UUID:
         found = context.broker.image.topics_by_id.get(topic_id)
@@ -95,7 +95,9 @@ def describe_cluster(context: RequestContext, request: Any, handle: Handle) -> A
 
 
 def describe_topic_partitions(context: RequestContext, request: Any, handle: Handle) -> Any:
-    """All topics: those that may be described. Named ones: a refusal for each of the others."""
+    """A request for all topics returns those that the principal may describe. A request for named topics returns a
+    refusal for each other topic.
+    """
     from ottla.protocol.generated.describe_topic_partitions_request import TopicRequest
     from ottla.protocol.generated.describe_topic_partitions_response import (
         DescribeTopicPartitionsResponse,

@@ -170,7 +170,7 @@ class Fetch:
             return self._failed(key, error)
 
     def knows_a_partition(self) -> bool:
-        """Whether one of those that are asked for exists: where none does, nothing else about the request matters."""
+        """Whether one of the requested partitions exists: if none exists, nothing else about the request is checked."""
         for key, _ in paced(self.fetch_context.partitions, 3):
             try:
                 self.partition(key)
@@ -230,7 +230,9 @@ class Fetch:
         return preferred_read_replica(partition, selector, self._request.rack_id, offset)
 
     def _diverges(self, partition: Partition, wanted: FetchPartition, data: PartitionData) -> bool:
-        """Whether the reader's log left ours before its fetch offset (KIP-595); then we say where."""
+        """Whether the reader's log diverges from this log before its fetch offset (KIP-595); then sets the diverging
+        epoch.
+        """
         diverging = diverging_end(partition, wanted)
         if diverging is None:
             return False
@@ -273,7 +275,7 @@ class Fetch:
         topics: list[FetchableTopicResponse] = []
         last: tuple[Any, ...] | None = None
         answers = self.answers
-        if self.stop:  # what nobody knows comes last
+        if self.stop:  # unknown partitions come last
             answers = sorted(answers, key=lambda answer: _LAST.get(answer[1].error_code, 0))
         for key, data in paced(self.fetch_context.told(answers, self._context.broker.image.topics_by_id)):
             if key[:2] != last:

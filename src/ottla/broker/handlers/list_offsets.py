@@ -131,7 +131,7 @@ class _Walked(NamedTuple):
 
 
 def _refused(request: ListOffsetsRequest, code: ErrorCode) -> ListOffsetsResponse:
-    """The whole request, as it was asked."""
+    """Refuse the whole request, partition by partition in its own order."""
     topics = [
         ListOffsetsTopicResponse(
             topic.name,
@@ -163,7 +163,7 @@ def _look_up(
 def _offset(
     context: RequestContext, partition: Partition, timestamp: int, request: ListOffsetsRequest, walked: _Walked | None
 ) -> tuple[int, int, int]:
-    """(timestamp, offset, leader epoch) of what is asked for; offset -1 when there is no such record."""
+    """(timestamp, offset, leader epoch) for the requested timestamp; offset -1 when there is no such record."""
     log, version = partition.log, context.version
     # A latest offset never goes back: a new leader refuses to answer until it knows how far the old leader committed.
     unknown_end = request.replica_id == _CONSUMER and partition.high_watermark_lags
@@ -198,6 +198,6 @@ def _offset(
 
 
 def _not_available(version: int) -> KafkaError:
-    """Older clients do not know the one, and try again after the other."""
+    """Older clients do not support OFFSET_NOT_AVAILABLE; they retry after LEADER_NOT_AVAILABLE."""
     known = version >= _OFFSET_NOT_AVAILABLE_FROM
     return KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE)

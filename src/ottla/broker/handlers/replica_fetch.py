@@ -1,7 +1,7 @@
 """A follower's Fetch: everything up to the log's end, and its progress noted; woken when the log grows.
 
-The follower must be a registered broker and speak for its present incarnation (KIP-903): what somebody else asks for
-in its name must not count as replicated.
+The follower must be a registered broker and send the epoch of its present incarnation (KIP-903). A request of any other
+sender must not count as replication.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from ottla.protocol.generated.fetch_response import FetchResponse, PartitionData
 from ottla.replication.partition import Partition
 
 LOOK_MS = (10, 40, 150)
-"""When a waiting follower's fetch looks whether a high watermark has moved. Kafka does not: its followers learn it with
-the next records, or after replica.fetch.wait.max.ms."""
+"""When a follower's waiting fetch checks whether a high watermark has moved. Kafka has no such check: its followers get
+the high watermark with the next records, or after replica.fetch.wait.max.ms.
+"""
 
 FIRST_EPOCH_VERSION = 15
-"""The first that carries the follower's broker epoch; older ones could come from a dead incarnation."""
+"""The first version that carries the follower's broker epoch; an older request could come from a dead incarnation."""
 
 
 def handle_replica_fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Deferred:

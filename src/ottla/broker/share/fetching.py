@@ -46,7 +46,7 @@ class _Offer(NamedTuple):
 
 
 class ShareFetch:
-    """`done` is called once, with an answer for each place that there is something to say of."""
+    """`done` is called once, with an answer for each place that has records or an error."""
 
     def __init__(
         self,
@@ -115,7 +115,9 @@ class ShareFetch:
             self._try(force=False)
 
     def _size(self, place: Place) -> int:
-        """What the partition has to give at most; a partition that fails is worth a look at all of them."""
+        """How many bytes the partition can give at most; a failed partition counts as `min_bytes`, so that the fetch
+        tries all partitions.
+        """
         share_partition = self._partitions[place]
         if share_partition.error is not None:
             return self._min_bytes

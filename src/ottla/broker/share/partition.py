@@ -64,7 +64,7 @@ class SharePartition:
         self.in_flight: InFlight | None = None
         """None until the state has been read."""
         self.error: KafkaError | None = None
-        """Why there is none, or why there is none any more."""
+        """Why the state could not be read, or why the share-partition is fenced."""
         self._state_epoch = 0
         self._watchers: dict[object, Callable[[], None]] = {}
         self._timer: Timer | None = None
@@ -72,9 +72,9 @@ class SharePartition:
         self._queue: list[_Write] = []
         self._writing = False
         self.lock_timeouts = 0
-        """Records whose lock has ended before a word of their member."""
+        """Records whose lock ended before their member acknowledged them."""
         self.retiring = False
-        """Nobody of the group is here any more: to be forgotten once everything is written."""
+        """The group has no member here any more: the share-partition is removed once everything is written."""
         persister.read(key, self.leader_epoch, self._on_read)
 
     # The state
@@ -252,7 +252,7 @@ class SharePartition:
 
 
 def _told(error: KafkaError) -> KafkaError:
-    """What a client hears of the share coordinator's error."""
+    """The error that a client gets for an error of the share coordinator."""
     if error.code in _COORDINATOR:
         return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message)
     if error.code in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH):

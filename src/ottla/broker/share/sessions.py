@@ -80,7 +80,7 @@ class ShareSessions:
         return size <= MAX_SESSION_PARTITIONS and self.partition_count + more <= MAX_CACHED_PARTITIONS
 
     def begin(self, key: SessionKey, connection: object, places: Collection[Place]) -> ShareSession:
-        """In the place of the one that the member may have had."""
+        """Begin a session; it replaces an earlier session of the member."""
         self._sessions.pop(key, None)
         if len(self._sessions) >= self._most() or not self.has_room(len(places), len(places)):
             raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
@@ -88,7 +88,7 @@ class ShareSessions:
         return session
 
     def find(self, key: SessionKey, epoch: int) -> ShareSession:
-        """KafkaError unless there is one, at this epoch; the last request of a session may come at any."""
+        """KafkaError unless there is a session at this epoch; the last request of a session may come at any epoch."""
         session = self._sessions.get(key)
         if session is None:
             raise KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND)

@@ -40,7 +40,7 @@ class TransactionMetadata:
     """The next producer id, used once the transaction is complete: the epochs of `producer_id` are used up."""
     producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
     last_producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
-    """The epoch before the last bump that a client asked for. Not in the log, and gone after a restart."""
+    """The epoch before the last bump that a client requested. It is not in the log, and lost after a restart."""
     timeout_ms: int
     state: TransactionState = TransactionState.EMPTY
     partitions: frozenset[TopicPartition] = frozenset()

@@ -118,13 +118,15 @@ codec: Final = Check(
 
 
 def java_class(*known: str) -> Check:
-    """A plug-in that stands between a client and a change or a login: ignoring it would let through what it stops."""
+    """For a plug-in that checks changes or logins of clients: without the plug-in, changes and logins that it refuses
+    would pass.
+    """
     options = " or ".join(name or "nothing" for name in known) or "nothing: remove the line"
     why = "Java classes cannot be loaded here, and ignoring this one could let through what it stops"
     return Check(lambda _, v: None if v in known else Refusal(why), options)
 
 
-# Patterns are kept as text: `re` compiles each when it is first asked, which at most starts is never.
+# Patterns are kept as text: `re` compiles a pattern at its first use, and most starts use none.
 _REPLICA: Final = r"([0-9]+:[0-9]+)?"
 
 
