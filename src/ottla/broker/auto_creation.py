@@ -23,7 +23,7 @@ log = get_logger(__name__)
 USE_DEFAULT = -1
 TIMEOUT_MS = 30_000
 MAX_AT_ONCE = 1000
-"""Topics that are being created at one time; a client asks again for the others."""
+"""Topics that are being created at one time; clients retry for other topics."""
 
 
 class AutoCreation:

@@ -172,7 +172,7 @@ class Dispatcher:
         *,
         changes: bool = False,
     ) -> None:
-        """Do `work` in slices, and `deliver` what it gives; the connection is busy meanwhile."""
+        """Run `work` in slices and pass its result to `deliver`; the connection is busy meanwhile."""
         config = self.broker.config
         job = self.slices.start(
             work, config.ottla_request_max_changes if changes else config.ottla_request_max_elements

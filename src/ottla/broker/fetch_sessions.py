@@ -181,7 +181,7 @@ class FetchSessions:
         """The context for a request; KafkaError when the request does not fit the session that it names."""
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH) or version < 7:
             return self._full(request, version, privileged=privileged)
-        # Nothing gives way from here on: the session's epoch is looked at and moved in one step.
+        # No other request runs from here on: the session's epoch is checked and moved in one step.
         asked, forgotten = _asked(request), _forgotten(request)
         shard = self._cache.shard_of(request.session_id)
         session = shard.sessions.get(request.session_id)
@@ -198,7 +198,7 @@ class FetchSessions:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if not session.partitions:
             shard.remove(session.id)
-            return FetchContext(list(asked.items()))  # what it asks for and forgets at once is answered
+            return FetchContext(list(asked.items()))  # partitions that it adds and forgets are answered
         session.epoch = session.epoch % 0x7FFFFFFF + 1
         shard.touch(session, self._clock.monotonic_ms())
         return FetchContext([(k, c.request) for k, c in session.partitions.items()], session)

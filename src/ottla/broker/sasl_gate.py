@@ -61,7 +61,7 @@ class SaslGate:
         self._last_reauth = 0.0
 
     def takes(self, connection: Connection, frame: memoryview) -> bool:
-        """Whether the frame was the gate's business. What it refuses is its business too."""
+        """Whether the gate handled the frame; a refused frame is handled too."""
         if self.state is State.COMPLETE:
             return self._expires_at is not None and self._in_session(connection, frame)
         if self.state is State.FAILED:

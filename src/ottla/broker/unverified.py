@@ -31,7 +31,9 @@ Verdict: TypeAlias = "Verification | UnverifiedError"
 
 
 def unverified(code: ErrorCode, *, adds: bool) -> UnverifiedError:
-    """The coordinator's code in a producer's words: what it must retry is NOT_ENOUGH_REPLICAS, which all do."""
+    """The coordinator's code as an error for producers: an error to retry becomes NOT_ENOUGH_REPLICAS, which every
+    producer retries.
+    """
     if code is ErrorCode.INVALID_TXN_STATE:
         return UnverifiedError(code, "Partition was not added to the transaction")
     if code in _UNANSWERED or (code is ErrorCode.CONCURRENT_TRANSACTIONS and not adds):

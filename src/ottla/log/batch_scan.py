@@ -1,8 +1,8 @@
 """Reading batch headers from a segment file, one after the other, without their records.
 
 Nothing is checked beyond what is needed to step to the next batch: CRCs were checked before the bytes were written and
-are again by recovery. Bytes that cannot be a batch are an error and not an end: who took them for one would pass over
-all that lies behind them.
+are again by recovery. Bytes that cannot be a batch are an error, not the end of the segment: otherwise a reader would
+skip all batches after them.
 """
 
 from __future__ import annotations

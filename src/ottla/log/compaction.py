@@ -179,7 +179,7 @@ class _Compaction:
     # ------------------------------------------------------------------------------------------------ rewriting
 
     def rewrite(self) -> Steps:
-        """Second pass: every segment below the end of the map, those that fit into one segment together."""
+        """Second pass: rewrite every segment below the end of the map; small neighbours become one segment."""
         log = self._log
         end = self._map.latest_offset + 1
         # Only whole segments below the bound: what comes after it, open transactions too, must not be judged.

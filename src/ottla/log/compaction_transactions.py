@@ -19,7 +19,7 @@ class CleanedTransactions:
     __slots__ = ("_aborted", "_ongoing_aborted", "_ongoing_committed", "kept")
 
     def __init__(self, aborted: Iterable[AbortedTxn]) -> None:
-        """`aborted`: those that overlap what is about to be read."""
+        """`aborted`: the aborted transactions that overlap the offsets of this pass."""
         self._aborted = deque(sorted(aborted, key=lambda txn: txn.first_offset))
         self._ongoing_aborted: dict[ProducerId, tuple[AbortedTxn, bool]] = {}
         """By producer: the transaction, and whether one of its batches was met."""

@@ -66,7 +66,7 @@ class Eraser:
         self._clock = clock
         self._custody = custody
         self._short: dict[PartitionLog, _Short] = {}
-        """Logs that end before what is to be erased."""
+        """Logs that end before the offset to erase."""
         self._refusals = count(1)
 
     def erase_next(self) -> Generator[BlockingSync | None, None, bool]:
@@ -113,7 +113,7 @@ class Eraser:
                     work.append((log, _Due(due, log.generation)))
         if not found:
             return None
-        # What a disk refused comes last: a full directory must not keep the others from it.
+        # Work that a disk refused comes last: a full directory must not block erasure in the other directories.
         (_, topic), work = min(found.items(), key=lambda item: max(log.cleaning_refused for log, _ in item[1]))
         return work[0][0].log_dir, topic, work
 

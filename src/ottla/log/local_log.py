@@ -129,7 +129,8 @@ class LocalLog:
         self.cleaning_refused = 0
         """Greater than 0 after the disk refused a compaction or erasure: the higher, the later that was."""
         self._generation = 0
-        """Counts truncations: a sync that began before one proves nothing about what was written after it."""
+        """Counts truncations: a sync that began before a truncation does not cover bytes written after the truncation.
+        """
         self.config = config
 
     @property
@@ -167,7 +168,7 @@ class LocalLog:
         return bisect_right(self._bases, offset) - 1
 
     def segments_between(self, start: Offset, end: Offset) -> list[Segment]:
-        """Those that may hold offsets of [start, end): from the one that holds `start`."""
+        """The segments that may hold offsets of [start, end), from the segment that holds `start` on."""
         first = max(self.floor_segment(start), 0)
         return [segment for segment in self._segments[first:] if segment.base_offset < end]
 

@@ -54,7 +54,8 @@ class LogDirectory:
         self.on_failed = on_failed
         self.offline = False
         self.cordoned = False
-        """Gets no new partitions while there are others (cordoned.log.dirs)."""
+        """The directory gets no new partitions while there are directories that are not cordoned (cordoned.log.dirs).
+        """
         self._deletions: deque[tuple[TimestampMs, str]] = deque()
 
     def storage_error(self, error: OSError) -> KafkaError:
@@ -127,7 +128,7 @@ class LogDirectory:
 
 
 def cordon(directories: Iterable[LogDirectory], paths: Collection[str]) -> bool:
-    """`paths`, or with "*" all, get no new partitions while there are others (KIP-1066); whether that is news."""
+    """Cordon `paths`, or all directories for "*" (KIP-1066); returns whether a directory changed."""
     changed = False
     for directory in directories:
         cordoned = "*" in paths or directory.path in paths

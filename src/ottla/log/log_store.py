@@ -230,7 +230,7 @@ class LogStore:
         return self._logs
 
     def online_logs(self) -> Iterator[PartitionLog]:
-        """A copy to iterate over: what is called for each may change the set."""
+        """The logs whose directory is online; the caller may change the set while it iterates."""
         return (log for log in list(self._logs.values()) if not log.log_dir.offline)
 
     def create(

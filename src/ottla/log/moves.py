@@ -83,7 +83,8 @@ class LogMoves:
         current = self._logs[partition]
         name = unique_dir(partition, self._random.token_bytes(16), FUTURE_DIR_SUFFIX)
         try:
-            # An entry that an earlier log of the partition left there would have a crash trust what was never synced.
+            # With a checkpoint entry of an earlier log of the partition, recovery would trust bytes that were never
+            # synced.
             self._forget_former(log_dir, partition)
             future = create_partition_log(
                 log_dir,
@@ -102,8 +103,9 @@ class LogMoves:
         return future
 
     def resume(self, future: PartitionLog, current: PartitionLog, now_ms: TimestampMs, *, start_over: bool) -> None:
-        """A start found both. `start_over`: compaction may have removed tombstones since the copy was made, while its
-        directory was offline; what was copied before might come back to life."""
+        """Continue a move of which a start found both logs. `start_over`: compaction may have removed tombstones while
+        the copy's directory was offline, so that deleted values in the copy would come back.
+        """
         copy = self._copies[current.topic_partition] = FutureCopy(current, future)
         if start_over:
             try:

@@ -40,7 +40,9 @@ def offsets_of(name: str, log_dir: LogDirectory, logs: Iterable[PartitionLog]) -
 def checkpoint(
     name: str, directories: Iterable[LogDirectory], logs: Iterable[PartitionLog], *, sync: bool = True
 ) -> None:
-    """Write the checkpoint `name` of each directory. A directory that refuses does not keep the others from it."""
+    """Write the checkpoint `name` of each directory. A directory that refuses the write does not stop the other
+    directories.
+    """
     present = list(logs)
     for log_dir in directories:
         try:

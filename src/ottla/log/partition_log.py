@@ -133,8 +133,8 @@ class PartitionLog(SegmentExchange):
     ) -> AppendResult | None:
         """Append batches that have their offsets and epochs already: from a leader, or the raft log's own.
 
-        What is cut off at the end, or written by a later epoch than `max_leader_epoch`, is left out; None when nothing
-        remains. UnexpectedAppendOffsetError when they begin below the log end offset.
+        A batch that is cut off at the end, or of a later epoch than `max_leader_epoch`, is left out; None when nothing
+        remains. UnexpectedAppendOffsetError when the batches begin below the log end offset.
         """
         parsed = analyze_replicated(batches, self.topic_partition)
         if max_leader_epoch is not None:
@@ -306,7 +306,7 @@ class PartitionLog(SegmentExchange):
         return self.aborted_transactions(start, end)
 
     def aborted_transactions(self, start: Offset, end: Offset) -> list[AbortedTxn]:
-        """Those that overlap [start, end), for a read_committed fetch of that range."""
+        """The aborted transactions that overlap [start, end), for a read_committed fetch of that range."""
         found: list[AbortedTxn] = []
         try:
             for segment in self._segments[max(self.floor_segment(start), 0) :]:

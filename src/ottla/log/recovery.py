@@ -3,8 +3,8 @@
 After a crash, recovery checks every batch from the segment of the recovery point on (length, magic, CRC, rising
 offsets). The log ends before the first batch that fails, and everything after that point is dropped. The same walk
 rebuilds the indexes, the leader epochs and the producer state. Nothing is synced here: the recovery point stays where
-it was, so a second crash starts the same work again. What was on disk before the stop is trusted: where a file of it is
-damaged, only that file suffers (`salvage`).
+it was, so a second crash starts the same work again. Files that were synced before the stop are trusted: if one of them
+is damaged, only that file loses data (`salvage`).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ EVERYTHING: Offset = 1 << 63
 
 @dataclass(slots=True, kw_only=True)
 class _Folder:
-    """What was found, and what the walk makes of it."""
+    """The contents of a partition's folder, as found and as changed by recovery."""
 
     log_dir: LogDirectory
     path: str

@@ -56,7 +56,7 @@ class Exchange(NamedTuple):
 
 
 class _Cut(NamedTuple):
-    """A truncation whose files are not all done: what the log must do before anything else."""
+    """A truncation whose files are not all changed yet: the log finishes the truncation before any other work."""
 
     offset: Offset
     everything: bool
@@ -292,7 +292,7 @@ class ReplicaLog(LocalLog):
 
     @property
     def generation(self) -> int:
-        """Another number after every truncation: what was read before it may not be in the log any more."""
+        """A number that changes with every truncation: records read before the change may have left the log."""
         return self._generation
 
     def note_erased(self, entries: Sequence[str]) -> None:
@@ -303,7 +303,9 @@ class ReplicaLog(LocalLog):
         self.erased = tuple(entries)
 
     def _forget_erasures_above(self, offset: Offset) -> None:
-        """What is fetched again may hold erased values again; on disk before anything is cut."""
+        """Remove the notes above `offset` from disk before the truncation: fetched records may hold erased values
+        again.
+        """
         if self.erased:
             from ottla.log.erasure_notes import notes_below
 
@@ -357,7 +359,7 @@ class ReplicaLog(LocalLog):
         self._leave_plain_segment(now_ms)
 
     def _leave_plain_segment(self, now_ms: TimestampMs) -> None:
-        """With encryption at rest, a segment from before it was switched on takes no more records."""
+        """With encryption at rest, an unencrypted segment gets no more records."""
         is_plain = getattr(self.log_dir.storage, "is_plain", None)
         if is_plain is not None:
             self._active.forget()  # an emptied file begins again, as an encrypted one

@@ -1,8 +1,8 @@
 """Segments that were whole once and are damaged now: after a clean stop, or below the recovery point, nothing is torn.
 
-So nothing that can still be read is thrown away: the indexes are rebuilt around what is damaged. Bytes are cut off only
-where no batch follows them at the log's end (by the caller), because the next append would stand behind them. A batch
-of which only the checksum is wrong stays in place; its reader detects the wrong checksum.
+So every batch that can still be read is kept: the indexes are rebuilt around the damaged bytes. The caller cuts bytes
+off only at the log's end where no batch follows them, because the next append would stand behind them. A batch of which
+only the checksum is wrong stays in place; its reader detects the wrong checksum.
 """
 
 from __future__ import annotations

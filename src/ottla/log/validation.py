@@ -212,7 +212,7 @@ def analyze_replicated(buf: Buffer, partition: TopicPartition) -> list[tuple[int
 
 
 def _is_exactly_one(header: BatchHeader, length: int, version: int) -> bool:
-    """The usual case, from the header alone; everything else takes the longer way to its error."""
+    """The usual case, from the header alone; `check_request` examines every other buffer."""
     return (
         header.batch_length + LOG_OVERHEAD == length
         and header.magic == MAGIC_V2

@@ -40,7 +40,7 @@ MAX_RECORD_ERRORS = 10_000
 STEP_RECORDS = 1000
 LOOP_RECORDS = 1000
 LOOP_BYTES = 64 * 1024
-"""What is walked on the loop, uncompressed: 1 to 3 ms. More goes to a worker."""
+"""How many uncompressed bytes are walked on the loop: 1 to 3 ms. A worker walks larger batches."""
 _NO_PRODUCER = -1
 _NO_EPOCH = -1
 
@@ -146,7 +146,7 @@ def iterate_spans(payload: memoryview | bytes, header: BatchHeader, *, full: boo
 
 
 class _Errors:
-    """What is wrong with records; all are counted, and so many named that the answer stays small."""
+    """Errors of records: all are counted, and only the first are named, so that the answer stays small."""
 
     __slots__ = ("named", "total")
 

@@ -125,7 +125,9 @@ def describe_topic_partitions(context: RequestContext, request: Any, handle: Han
 
 
 def create_topics(context: RequestContext, request: Any, handle: Handle) -> Any:
-    """CREATE on the cluster or on each topic; the settings of a new topic are shown to who may describe them."""
+    """CREATE on the cluster or on each topic; the answer shows the settings of a new topic if the principal may
+    describe them.
+    """
     from ottla.protocol.generated.create_topics_response import CreatableTopicResult
 
     denied: list[Any] = []

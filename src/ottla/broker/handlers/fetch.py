@@ -128,18 +128,18 @@ class Fetch:
             left = left - size if left > size else 0
 
     def park(self) -> None:
-        """Keep how much there is to read, and nothing of it: a wait may be long."""
+        """Keep only the sizes of the records, not the records: a wait may be long."""
         self._sizes = [len(data.records or b"") for _, data in paced(self.answers)]
         self.answers = []
         self._request.topics = []
         self._request.forgotten_topics_data = []
 
     def has_moved(self, partition: Partition, position: int, data: PartitionData) -> bool:  # noqa: ARG002 - a follower's
-        """Whether there is news since it was read."""
+        """Whether the high watermark has moved since the partition was read."""
         return partition.high_watermark != data.high_watermark
 
     def look_again(self, positions: Collection[int]) -> None:
-        """At the partitions that something happened to, not at the others."""
+        """Look only at the partitions that changed."""
         if len(positions) == len(self._sizes):
             self.read()
             return
@@ -289,7 +289,7 @@ class Fetch:
 
 
 def _check_unread(partition: Partition, offset: int, end: int, limit: int) -> None:
-    """What is wrong with a fetch even where nothing will be read."""
+    """Refuse an invalid offset or limit, even if the fetch will read nothing."""
     log = partition.log
     if not log.log_start_offset <= offset <= log.log_end_offset:
         raise log.out_of_range(offset, log.log_start_offset)
@@ -298,7 +298,7 @@ def _check_unread(partition: Partition, offset: int, end: int, limit: int) -> No
 
 
 def diverging_end(partition: Partition, wanted: FetchPartition) -> EpochEndOffset | None:
-    """Where the reader's log left ours, when it did before its fetch offset."""
+    """Where the reader's log diverges from this log; None when it does not diverge before its fetch offset."""
     epoch, end_offset = partition.end_offset_for_epoch(wanted.last_fetched_epoch)
     if end_offset < 0 or epoch < 0:
         raise KafkaError(

@@ -38,7 +38,7 @@ class _Offer(NamedTuple):
     share_partition: SharePartition
     offset: int
     found: LogSlice | None
-    """None: the log begins after what was expected."""
+    """None: the log start offset is above the expected offset."""
 
     @property
     def size(self) -> int:

@@ -1,8 +1,8 @@
-"""A share-partition of a partition that this broker leads: its records in flight, their locks, and what is written down.
+"""A share-partition of a partition that this broker leads: its records in flight, their locks and the stored state.
 
-It reads its state once, through the persister; from then on this is the only place that changes it, as long as the
-leader's epoch lasts. One write is under way at a time: what comes meanwhile goes with the next one, so that no older
-state can overtake a newer one.
+The share-partition reads its state once, through the persister. From then on only this module changes the state, as
+long as the leader's epoch lasts. One write is under way at a time; later changes go with the next write, so that no
+older state can overtake a newer state.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class SharePartition:
         self._wake()
 
     def fence(self, error: KafkaError) -> None:
-        """No more of it: another leader may have it by now, or its state is not to be had."""
+        """Stop the share-partition: another leader may have it by now, or its state cannot be read."""
         if self.error is not None:
             return
         self.error = error
