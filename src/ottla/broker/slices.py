@@ -120,7 +120,7 @@ class Job(Generic[ResultT]):
                 self._result = work(self)
         except CancelledWork:
             self._on_done = None
-        except Exception as error:  # noqa: BLE001 - `result` raises it
+        except Exception as error:  # noqa: BLE001 - the error is raised by `result`
             self._error = error
         self.done = True
 

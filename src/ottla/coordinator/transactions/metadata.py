@@ -1,8 +1,8 @@
 """One transactional id: who may write for it, and where its transaction stands.
 
-A value. Each `prepare_*` gives the value after a transition, which becomes true when its record is replayed; one that
-the table of states does not allow is a bug and raises. An epoch of 32767 is never given to a client, so that there is
-always one left to fence it with.
+A value. Each `prepare_*` returns the value after a transition, which takes effect when its record is replayed. A
+transition that the table of states does not allow is a bug and raises. A client never gets the epoch 32767, so that one
+epoch is always left to fence the client with.
 """
 
 from __future__ import annotations

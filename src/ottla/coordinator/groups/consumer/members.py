@@ -22,7 +22,7 @@ TargetPartitions: TypeAlias = Mapping[Uuid, frozenset[int]]
 
 
 class ConsumerMemberState(IntEnum):
-    """The numbers stand in records."""
+    """Records store these numbers."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
