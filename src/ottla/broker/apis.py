@@ -1,4 +1,4 @@
-"""Every API that a node serves: one row says on which listener, by which handler, under which rule, and how heavy it is.
+"""Every API that a node serves: one row names its handler on each listener, its rule and its kind of work.
 
 ApiVersions advertises exactly this table. A handler is a module of `ottla.broker.handlers`, a rule a name in a module of
 `ottla.broker.authorization`; both are imported when the API is first called. Most handlers serve one API and are named

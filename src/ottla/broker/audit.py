@@ -71,8 +71,8 @@ class AuditLog:
 
     def around(self, handle: Handle, context: RequestContext, request: Any) -> Any:
         """The handler's answer, noted when it is there."""
-        # A rule takes what it refuses out of the request, so the names are taken before; those of produce and fetch, of
-        # which there are many, only when something was refused.
+        # A rule removes refused names from the request, so the names are collected before. Produce and fetch have many
+        # names: theirs are collected from the response, and only when something was refused.
         names = _resources(request) if context.api_key not in _DATA else None
 
         def note(response: Any) -> Any:
@@ -119,7 +119,7 @@ class AuditLog:
                 await asyncio.sleep(0)  # one batch in a turn of the loop
 
     def _note_dropped(self) -> None:
-        """How many events are missing, as soon as there is room to say so."""
+        """Add an event with the number of missing events, as soon as there is room."""
         missing = self._dropped + self._writer.unwritable
         if missing and len(self._events) < self._max_events:
             self._dropped = self._writer.unwritable = 0

@@ -1,7 +1,7 @@
-"""Topics that come into being because a client asked for their metadata (auto.create.topics.enable), and internal ones.
+"""Topics that are created because a client requested their metadata (auto.create.topics.enable), and internal topics.
 
-Not waited for, as in Kafka: the Metadata request that finds a topic missing is answered UNKNOWN_TOPIC_OR_PARTITION, and the
-client asks again. A topic that is being created is not asked for twice.
+As in Kafka, the Metadata request does not wait for the creation: it is answered UNKNOWN_TOPIC_OR_PARTITION, and the
+client retries. A topic that is being created is not requested twice.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = get_logger(__name__)
 USE_DEFAULT = -1
 TIMEOUT_MS = 30_000
 MAX_AT_ONCE = 1000
-"""Topics that are being created at one time; a client asks again for the others."""
+"""Topics that are being created at one time; clients retry for other topics."""
 
 
 class AutoCreation:

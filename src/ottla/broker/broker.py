@@ -104,14 +104,14 @@ class Broker:
     walks: Walks | None = None
     """Walks the records of large batches; None: on the loop, as in a simulation."""
     telemetry: ClientTelemetry | None = None
-    """What clients push (KIP-714); None: they are not asked to."""
+    """The metrics that clients push (KIP-714); None: clients are not asked to push."""
     metrics: BrokerMetrics | None = None
-    """None: nobody asks for them (no ottla.http.listener), so nothing is counted."""
+    """None without ottla.http.listener: there is no place to read metrics, so nothing is counted."""
     departed: Departed = field(default_factory=Departed)
     """Brokers that Metadata still lists although they are fenced."""
     peers: Peers = field(default_factory=NoPeers)
     on_broker_disconnected: Callable[[NodeId, int], None] = lambda _broker, _epoch: None
-    """The connection broke by which a broker of that epoch sent its heartbeats to us as the controller."""
+    """Called when the connection breaks by which a broker of that epoch sent its heartbeats to this controller."""
     auto_creation: AutoCreation = field(default_factory=AutoCreation)
     """Topics that are being created because a client asked for their metadata."""
     _groups: GroupCoordinator | None = None

@@ -1,8 +1,8 @@
 """One client connection: requests are handled in order, one at a time, as Kafka does by muting a channel.
 
-A request that must wait (a long-poll fetch, a join, a metadata change) makes the connection busy; the channel keeps
-further bytes in the socket until it is idle again, so a client can hold no more memory than one request. Nothing here
-touches a socket: `Peer` is the channel's side.
+A request that must wait (a long-poll fetch, a join, a metadata change) makes the connection busy. The channel keeps
+further bytes in the socket until the connection is idle again. So a client can hold no more memory than one request.
+Nothing here touches a socket: `Peer` is the channel's side.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Connection:
         job.then(done)
 
     def refuse(self, reason: str) -> None:
-        """Disconnect the peer and say why, once."""
+        """Disconnect the peer and log the reason, once."""
         log.warning("connection.refused", peer=f"{self.client_host}:{self.client_port}", reason=reason)
         self.peer.close()
 

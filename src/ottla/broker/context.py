@@ -1,4 +1,4 @@
-"""What a handler knows of the request besides its body."""
+"""The facts about a request that a handler gets beside its body."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RequestContext:
         return self.connection.principal
 
     def allowed(self, operation: int, resource_type: int, name: str) -> bool:
-        """Whether an ACL lets this principal do that; always, where there are no ACLs."""
+        """Whether an ACL allows this operation to the principal; always True without an authorizer."""
         authorizer = self.broker.authorizer
         return authorizer is None or authorizer.allowed(
             self.principal, self.client_host, operation, resource_type, name

@@ -1,6 +1,7 @@
 """An answer that comes later without a task: a parked fetch, an append that waits for its replicas.
 
-One callback, called once; whoever parked the request resolves it, and a closed connection cancels it.
+There is one callback, called once. The code that parked the request resolves the answer; a closed connection cancels
+the answer.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Brokers that were fenced a moment ago: Metadata goes on listing them for some seconds.
+"""Brokers that were fenced a moment ago: Metadata still lists them for some seconds (`LISTED_MS`).
 
 Our controller fences a broker as soon as its process has died, where Kafka's waits for the end of its session. A client
-that learns in one answer that a partition has a new leader and that the old one is not in the cluster any more does two
-things at once: librdkafka drops the old broker with the partition still on it, and looks again a second later. Listed
-for as long as it would be with Kafka, the partition moves at once.
+could then learn in one answer that a partition has a new leader and that the old leader has left the cluster. In that
+case librdkafka drops the old broker with the partition still on it, and looks again a second later. While Metadata
+still lists the old broker, as with Kafka, librdkafka moves the partition at once.
 """
 
 from __future__ import annotations

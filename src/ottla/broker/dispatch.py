@@ -1,6 +1,6 @@
 """From a frame to a handler and back: versions, headers, errors. One place turns an exception into a response.
 
-A handler is imported when its API is first called, so that a node starts without the modules nobody asked for.
+A handler is imported when its API is first called, so that a node starts without the modules that it does not need.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Route:
             raise CloseConnection(f"{type(response).__name__} v{version} cannot be written") from error
 
     def failure(self, request: Any, error: KafkaError) -> Any:
-        """This API's response that says only the error; per-item errors are the handlers' own business."""
+        """This API's response that carries only the error; the handlers set per-item errors."""
         response = self.response()
         if hasattr(response, "error_code"):
             response.error_code = int(error.code)
@@ -172,7 +172,7 @@ class Dispatcher:
         *,
         changes: bool = False,
     ) -> None:
-        """Do `work` in slices, and `deliver` what it gives; the connection is busy meanwhile."""
+        """Run `work` in slices and pass its result to `deliver`; the connection is busy meanwhile."""
         config = self.broker.config
         job = self.slices.start(
             work, config.ottla_request_max_changes if changes else config.ottla_request_max_elements
@@ -262,7 +262,7 @@ class Dispatcher:
         log.error("request.failed", api=APIS[route.api_key].name, error=repr(error), exc_info=error)
 
     def _unsupported_api_versions(self, route: Route, correlation_id: int) -> list[Any]:
-        """An ApiVersions version we do not know: v0 body, error 35, and the range that we do (KIP-511)."""
+        """The answer to an unsupported version of ApiVersions: v0 body, error 35, and the supported range (KIP-511)."""
         from ottla.protocol.generated.api_versions_response import ApiVersion
 
         response = route.response()

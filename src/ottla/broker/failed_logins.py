@@ -1,8 +1,8 @@
-"""How long a failed login waits for its refusal: the longer, the more of them came from the same address lately.
+"""How long a failed login waits for its refusal: the wait grows with recent failures from the same address.
 
-`connection.failed.authentication.delay.ms` is the wait after the first failures, as in Kafka; it doubles with every
-ten failures of a minute. An address with too many refusals under way is not heard at all, so that guessing on many
-connections at once is no faster. Zero turns all of this off.
+`connection.failed.authentication.delay.ms` is the wait after the first failures, as in Kafka; it doubles with every ten
+failures of a minute. Credentials from an address with too many refusals under way are not checked, so that guessing on
+many connections at once is no faster. Zero turns both limits off.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class FailedLogins:
         self._addresses: OrderedDict[str, _Address] = OrderedDict()
 
     def allows(self, host: str) -> bool:
-        """Whether credentials from there are looked at now."""
+        """Whether credentials from this address are checked now."""
         address = self._addresses.get(host)
         return address is None or address.under_way < MAX_UNDER_WAY
 

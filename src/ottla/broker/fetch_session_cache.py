@@ -1,9 +1,10 @@
 """Which fetch sessions a node keeps: as many, and the same ones, as Apache Kafka (KIP-227, KAFKA-9401).
 
-The slots (max.incremental.fetch.session.cache.slots) are shared out among eight shards, which take turns; a session's id
-tells its shard. In a full shard a new session takes the place of one that nobody used for two minutes, else of the
-smallest that it may displace: a follower's session any consumer's, and everybody's session those that are two minutes old
-and have fewer partitions. Otherwise the client is answered without a session.
+The slots (max.incremental.fetch.session.cache.slots) are divided among eight shards, which take turns; a session's id
+determines its shard. In a full shard a new session replaces a session that was not used for two minutes. Otherwise the
+new session replaces the smallest session that it may displace. A follower's session may displace any consumer's
+session. Every session may displace a session of its own kind that is two minutes old and has fewer partitions. If there
+is no such session, the response has no session.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ EvictableKey = tuple[bool, int, int]
 
 
 def can_be_session_id(session_id: int) -> bool:
-    """Whether a shard would look for it: of any other id Kafka says UNKNOWN_SERVER_ERROR."""
+    """Whether the id belongs to a shard: Kafka answers UNKNOWN_SERVER_ERROR for any other id."""
     return -IDS_OF_A_SHARD < session_id < SHARDS * IDS_OF_A_SHARD
 
 
@@ -45,7 +46,7 @@ class FetchSessionShard:
         self._by_privileged: list[EvictableKey] = []
 
     def room(self, *, privileged: bool, size: int, now_ms: float) -> bool:
-        """Whether a session of this size may be added; one that is worth less makes room for it."""
+        """Whether a session of this size may be added; removes a session that the new session may displace."""
         if len(self.sessions) < self._slots:
             return True
         oldest = next(iter(self.sessions.values()), None)
@@ -69,7 +70,7 @@ class FetchSessionShard:
         return session_id
 
     def touch(self, session: FetchSession, now_ms: float) -> None:
-        """It is used: it comes last, and how dear it is may have changed."""
+        """The session is used: it becomes the last to be evicted, and its eviction key may change."""
         session.last_used_ms = now_ms
         self.sessions[session.id] = session
         self.sessions.move_to_end(session.id)
@@ -115,7 +116,7 @@ class FetchSessionCache:
         return self._shards[(self._turns - 1) % SHARDS]
 
     def shard_of(self, session_id: int) -> FetchSessionShard:
-        """The one that an id would be in, whether there is such a session or not."""
+        """The shard of an id, whether there is such a session or not."""
         if not can_be_session_id(session_id):
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{session_id} is never the id of a fetch session")
         return self._shards[max(session_id, 0) // IDS_OF_A_SHARD]

@@ -1,8 +1,8 @@
 """Incremental fetch sessions (KIP-227): a client names its partitions once and later only what changed.
 
-A session remembers, for each partition, what the client asked for and what it was last told; an incremental response
-leaves out partitions with nothing new. A session begins with the first answer, not before; which ones are kept is
-decided in `fetch_session_cache`.
+A session remembers, for each partition, the client's request and the last response. An incremental response leaves out
+partitions with nothing new. A session begins with its first response; `fetch_session_cache` decides which sessions are
+kept.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class PartitionKey(NamedTuple):
 
 
 class CachedPartition:
-    """A partition of a session: the client's request for it, and what the last response said."""
+    """A partition of a session: the client's request for the partition, and the offsets in the last response."""
 
     __slots__ = ("high_watermark", "log_start_offset", "name", "request")
 
@@ -54,7 +54,7 @@ class CachedPartition:
         """Of the topic that had its topic id when it was last looked for: it keeps the name when the topic is deleted."""
 
     def remember(self, told: PartitionData) -> bool:
-        """Keep what is being told; whether it is worth telling."""
+        """Store the offsets of the response; returns whether an incremental response must include the partition."""
         changed = (
             told.high_watermark != self.high_watermark
             or told.log_start_offset != self.log_start_offset
@@ -178,10 +178,10 @@ class FetchSessions:
         return size <= MAX_SESSION_PARTITIONS and self._cache.consumers_partitions + more <= MAX_CACHED_PARTITIONS
 
     def open(self, request: FetchRequest, version: int, *, privileged: bool = False) -> FetchContext:
-        """The context for a request; KafkaError when it names a session that is not as it says."""
+        """The context for a request; KafkaError when the request does not fit the session that it names."""
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH) or version < 7:
             return self._full(request, version, privileged=privileged)
-        # Nothing gives way from here on: the session's epoch is looked at and moved in one step.
+        # No other request runs from here on: the session's epoch is checked and moved in one step.
         asked, forgotten = _asked(request), _forgotten(request)
         shard = self._cache.shard_of(request.session_id)
         session = shard.sessions.get(request.session_id)
@@ -198,7 +198,7 @@ class FetchSessions:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if not session.partitions:
             shard.remove(session.id)
-            return FetchContext(list(asked.items()))  # what it asks for and forgets at once is answered
+            return FetchContext(list(asked.items()))  # partitions that it adds and forgets are answered
         session.epoch = session.epoch % 0x7FFFFFFF + 1
         shard.touch(session, self._clock.monotonic_ms())
         return FetchContext([(k, c.request) for k, c in session.partitions.items()], session)

@@ -1,4 +1,4 @@
-"""The topics that coordinators keep their state in: made when somebody first needs them, with Kafka's settings."""
+"""The topics that coordinators keep their state in: created at the first use, with Kafka's settings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TIMEOUT_MS = 30_000
 
 
 async def create_topic(broker: Broker, shards: Shards[Any], topic: CreatableTopic) -> None:
-    """Create a coordinator's topic unless somebody is at it; what goes wrong is logged and tried again next time."""
+    """Create a coordinator's topic unless its creation is under way. A failure is logged; the next call retries."""
     if shards.creating_topic:
         return
     shards.creating_topic = True

@@ -1,4 +1,6 @@
-"""What one SASL listener knows: its mechanisms, their users, how long a session lasts. Made again when settings change."""
+"""The state of one SASL listener: its mechanisms, their users, how long a session lasts. Made again when settings
+change.
+"""
 
 from __future__ import annotations
 

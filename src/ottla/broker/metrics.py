@@ -1,7 +1,7 @@
 """What the broker counts: records and bytes by topic, requests by API, and who writes and reads what.
 
-Counting is a few additions on the loop and nothing else; turning it into text happens when somebody asks. A node without
-`ottla.http.listener` has no such object and counts nothing.
+Counting is a few additions on the loop and nothing else; the text is made when the metrics are requested. A node
+without `ottla.http.listener` has no such object and counts nothing.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Flow:
 
 
 class RequestTimes:
-    """How often an API was asked, by version, and how long its latest answers took."""
+    """How often an API was called, by version, and how long its latest answers took."""
 
     __slots__ = ("_latest", "by_version", "count", "total_ms")
 
@@ -84,7 +84,7 @@ class BrokerMetrics:
         self.flows: dict[FlowKey, Flow] = {}
         self.flows_forgotten = 0
         self.acknowledgements: dict[int, int] = {}
-        """Records that members of share groups have spoken of, by the kind of their word."""
+        """Records that members of share groups have acknowledged, by acknowledgement type."""
 
     def started(self, context: RequestContext) -> None:
         context.started_ms = self._clock.monotonic_ms()

@@ -49,7 +49,7 @@ async def _again(producer_ids: ProducerIds, attempt: Attempt[ResponseT], refused
 
 
 def refusal_code(error: KafkaError, *, knows_fenced: bool) -> ErrorCode:
-    """Older clients do not know PRODUCER_FENCED."""
+    """Older clients do not support PRODUCER_FENCED."""
     if error.code is ErrorCode.PRODUCER_FENCED and not knows_fenced:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return error.code

@@ -1,7 +1,7 @@
 """Producer ids: handed out from a block that the controller has given this broker; the next block is fetched ahead.
 
 Ids are never used twice: a block that is not used up at a restart is lost, not given again. There is one request to the
-controller at a time. Whoever finds no id starts that request, so that the next try finds one.
+controller at a time. A caller that finds no id starts that request, so that its next try finds an id.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ log = get_logger(__name__)
 Allocate = Callable[[AllocateProducerIdsRequest], Awaitable[AllocateProducerIdsResponse]]
 
 _AHEAD = 100
-"""Ids that are left when the next block is asked for: a tenth of a block, as in Kafka."""
+"""Ids that are left when the next block is requested: a tenth of a block, as in Kafka."""
 _PATIENCE_S = 2.0
-"""For a request of a client that needs an id; then the client is told to try again."""
+"""How long a client's request waits for an id; after that the client gets an error to retry."""
 
 
 class ProducerIds:
@@ -34,7 +34,7 @@ class ProducerIds:
         self._fetching: asyncio.Future[None] | None = None
 
     def take(self) -> ProducerId | None:
-        """An id that nobody had; None while the controller is asked for a new block."""
+        """An unused id; None while a new block is requested from the controller."""
         if not self._ids:
             self._ids, self._next_ids = self._next_ids, range(0)
         if len(self._ids) <= _AHEAD and not self._next_ids:

@@ -1,9 +1,8 @@
 """Whether a producer's bad records may go to the quarantine topic: decided here, at each produce.
 
-The node writes them for the producer, so the producer needs WRITE on the quarantine topic as if it wrote there itself, and
-CREATE if the topic is missing. A
-producer whose records all match needs nothing. The setting may be older than the rules for it (or its topic may have
-changed since), so the rules are asked again here.
+The node writes them for the producer, so the producer needs WRITE on the quarantine topic as if it wrote there itself,
+and CREATE if the topic is missing. A producer whose records all match needs nothing. The setting may be older than the
+ACLs (or its topic may have changed since), so the ACLs are checked again here.
 """
 
 from __future__ import annotations

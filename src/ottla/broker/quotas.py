@@ -40,7 +40,7 @@ class Quotas:
         self.table = QuotaTable(quotas)
 
     def replace(self, quotas: Mapping[Entity, Mapping[str, float]]) -> None:
-        """Other bounds; what was measured so far counts on."""
+        """Set other bounds; earlier measurements still count."""
         self.table = QuotaTable(quotas)
 
     def around(self, context: RequestContext, request: Any, size: int, handle: Handle) -> Any:

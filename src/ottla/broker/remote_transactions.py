@@ -1,5 +1,5 @@
-"""Between a transaction's coordinator and the leaders of its partitions on other brokers: the two requests and what
-their answers say of each partition. No answer is NETWORK_EXCEPTION for all: whoever asked tries again.
+"""Between a transaction's coordinator and the leaders of its partitions on other brokers: the two requests and each
+partition's code in the answers. Without an answer, every partition gets NETWORK_EXCEPTION, and the caller retries.
 """
 
 from __future__ import annotations

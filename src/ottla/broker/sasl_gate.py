@@ -39,7 +39,7 @@ class State(Enum):
     FIRST = auto()
     """ApiVersions or SaslHandshake."""
     HANDSHAKE = auto()
-    """SaslHandshake: ApiVersions is asked once."""
+    """SaslHandshake: ApiVersions was answered already."""
     AUTHENTICATE = auto()
     COMPLETE = auto()
     FAILED = auto()
@@ -61,7 +61,7 @@ class SaslGate:
         self._last_reauth = 0.0
 
     def takes(self, connection: Connection, frame: memoryview) -> bool:
-        """Whether the frame was the gate's business. What it refuses is its business too."""
+        """Whether the gate handled the frame; a refused frame is handled too."""
         if self.state is State.COMPLETE:
             return self._expires_at is not None and self._in_session(connection, frame)
         if self.state is State.FAILED:
@@ -81,7 +81,7 @@ class SaslGate:
         return True
 
     def on_api_versions(self) -> None:
-        """Answered without an error: it is not asked a second time."""
+        """ApiVersions was answered without an error: a second ApiVersions request is refused."""
         if self.state is State.FIRST:
             self.state = State.HANDSHAKE
 
@@ -195,7 +195,7 @@ class SaslGate:
 
 
 def _out_of_turn(api_key: int, version: int, correlation_id: int) -> list[Any] | None:
-    """The two other requests of a login are told that it is not their turn; anything else just loses its connection."""
+    """The two other requests of a login get ILLEGAL_SASL_STATE; any other request (None) closes the connection."""
     code = int(ErrorCode.ILLEGAL_SASL_STATE)
     answer: Message
     if api_key == ApiKey.SASL_HANDSHAKE:

@@ -1,7 +1,7 @@
 """The records of one batch held against their schemas: what a worker thread does for validation at the log.
 
-Nothing here touches a partition or the loop. A batch that cannot be read, takes too long, or whose schema fails in an
-unforeseen way is refused as a whole (`Misfits.failure`): what could not be checked is never appended.
+Nothing here touches a partition or the loop. A batch is refused as a whole (`Misfits.failure`) if it cannot be read,
+takes too long, or its schema fails in an unforeseen way. A batch that could not be checked is never appended.
 """
 
 from __future__ import annotations
@@ -256,7 +256,8 @@ def _problem(checks: Checks, record: Record, batch: CheckedBatch, missing: set[S
 def _schema_key(data: bytes, record: Record, header: str, context: str) -> tuple[SchemaKey, int]:
     """Confluent's wire format: a 0 and four bytes of id before the data, or a 1 and sixteen of guid in a header.
 
-    Confluent's clients believe the header first, the Java client the last of several and the Python client the first.
+    Confluent's clients read the header first. Of several headers, the Java client reads the last and the Python client
+    the first.
     """
     named = {value for name, value in record.headers if name == header}
     if named:

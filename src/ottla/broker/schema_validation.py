@@ -3,8 +3,8 @@ are appended.
 
 Loaded only where a registry is configured. Nothing of it runs on the loop: a worker thread reads a copy of the batches
 (`schema_judgement`) while this connection waits. A record that does not match is refused with its whole batch
-(INVALID_RECORD, naming each), or put into a quarantine topic first and then left out: the batch keeps its range of
-offsets and sequence numbers, as after compaction.
+(INVALID_RECORD, naming each), or put into a quarantine topic first and then left out. In the second case the batch
+keeps its range of offsets and sequence numbers, as after compaction.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Large requests are handled in slices: between two slices the loop serves everybody else.
+"""Large requests are handled in slices: between two slices the loop serves other requests.
 
 A request with many elements, or an API whose answer may have many, is decoded, handled and encoded in a greenlet. Its
 loops go through `ottla.model.pace.paced`, which counts the work and switches back to the loop after a slice. One slice is
@@ -25,7 +25,7 @@ ResultT = TypeVar("ResultT")
 SLICE_UNITS = 500
 """A unit is about a microsecond of counted work; short arrays inside of the counted ones come on top."""
 FEW_ELEMENTS = 600
-"""A request that has built no more does not wait for all the large ones."""
+"""A request that has built no more elements does not wait for all large requests."""
 MAX_HELD_ELEMENTS = 200_000
 """Of all requests under way, some 500 bytes each. Above it only one large request goes on."""
 _NEVER = 1_000_000_000
@@ -120,7 +120,7 @@ class Job(Generic[ResultT]):
                 self._result = work(self)
         except CancelledWork:
             self._on_done = None
-        except Exception as error:  # noqa: BLE001 - whoever asks for the result gets it
+        except Exception as error:  # noqa: BLE001 - the error is raised by `result`
             self._error = error
         self.done = True
 

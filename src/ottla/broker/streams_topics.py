@@ -1,7 +1,7 @@
 """Internal topics of Kafka Streams applications: created by the broker when a group's topology lacks them.
 
-Not waited for: the heartbeat that found them missing is answered, a later one finds them there. What could not be
-created is not tried again for a while, and the members are told why meanwhile.
+The heartbeat that finds topics missing does not wait for their creation; a later heartbeat finds the topics. A topic
+that could not be created is not retried for a while. Meanwhile the members' heartbeats return the reason.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ class StreamsTopics:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def create(self, context: RequestContext, topics: Iterable[CreatableTopic], remember_ms: int) -> None:
-        """Those that nobody is creating and that did not just fail; as the client, whose right to it was checked."""
+        """Create the topics that are not being created and did not just fail. The request runs as the client, whose
+        right was checked.
+        """
         failed = self.errors([topic.name for topic in topics])
         wanted = [topic for topic in topics if topic.name not in failed and topic.name not in self._in_flight]
         if wanted:

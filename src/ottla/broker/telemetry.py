@@ -1,8 +1,8 @@
 """Client telemetry (KIP-714): who may push which metrics how often, and what they pushed last.
 
 Subscriptions are the CLIENT_METRICS resources of the metadata. The receiver is bounded in clients and in series; a
-client that has been silent for three intervals is forgotten. It exists where the node has an HTTP listener to tell it on;
-elsewhere the two APIs are not advertised, as with an Apache Kafka that has no receiver.
+client that has been silent for three intervals is forgotten. The receiver exists if the node has an HTTP listener to
+report the metrics on. Other nodes do not advertise the two APIs, like an Apache Kafka without a receiver.
 """
 
 from __future__ import annotations

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 _NOT_READY = frozenset(
     {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
 )
-"""The transaction coordinator knows leaders, not group coordinators: to it these are NOT_LEADER_OR_FOLLOWER."""
+"""The transaction coordinator writes to leaders, not to group coordinators: it gets NOT_LEADER_OR_FOLLOWER for these
+codes.
+"""
 
 
 class BrokerMarkers:

@@ -1,7 +1,8 @@
-"""Is a partition in its producer's transaction? Asked of the coordinator before a transaction first writes to it.
+"""Verification that a partition is in its producer's transaction, before the transaction first writes to the partition.
 
-KIP-890: producers of transactions v1 have added the partition themselves, and we verify it; those of v2 have not, and
-we add it for them. A coordinator that is still ending the producer's last transaction is asked again for a short time.
+KIP-890: producers of transactions v1 add the partition themselves, and the broker verifies it with the coordinator.
+Producers of v2 do not, and the broker adds the partition for them. While the coordinator still ends the producer's last
+transaction, the broker retries for a short time.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ OnVerified = Callable[[Mapping[TopicPartition, ErrorCode]], None]
 
 
 class TransactionSupportedOperation(Enum):
-    """What the version of a request says of its client."""
+    """What a client supports, by the version of its request."""
 
     DEFAULT_ERROR = "knows INVALID_TXN_STATE only"
     GENERIC_ERROR_SUPPORTED = "knows TRANSACTION_ABORTABLE"

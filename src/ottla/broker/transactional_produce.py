@@ -72,7 +72,7 @@ class _Verification:
         return self._wait()
 
     def _guard(self, topic: TopicProduceData, index: int, batch: tuple[ProducerId, ProducerEpoch, int]) -> None:
-        """A guard where one is needed. What is wrong with the partition itself is found again by the append."""
+        """Start a verification if the batch needs a guard. The append finds errors of the partition itself again."""
         try:
             partition = find_partition(self._context, topic, index)
             partition.require_leader()

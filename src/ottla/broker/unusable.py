@@ -1,4 +1,4 @@
-"""Requests that Kafka cannot make an object of, and whose connection it therefore closes, before any right is looked at.
+"""Requests that Kafka cannot decode into an object: it closes their connection before it checks any ACL.
 
 An ACL, or a filter for ACLs, in which the resource type, the pattern, the operation or the permission is 0 (UNKNOWN) is
 such a request.

@@ -1,4 +1,4 @@
-"""What the verification of a transactional write says of a partition: the guard to append with, or why not to."""
+"""The result of verifying a transactional write to a partition: the guard to append with, or the refusal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UNANSWERED = frozenset(
 
 
 class UnverifiedError(KafkaError):
-    """`shown` is what the Produce response says beside the code; Kafka says something in some cases only."""
+    """`shown` is the message of the Produce response beside the code; Kafka sends a message in some cases only."""
 
     def __init__(self, code: ErrorCode, shown: str | None = None) -> None:
         super().__init__(code, shown or "")
@@ -31,7 +31,9 @@ Verdict: TypeAlias = "Verification | UnverifiedError"
 
 
 def unverified(code: ErrorCode, *, adds: bool) -> UnverifiedError:
-    """The coordinator's code in a producer's words: what it must retry is NOT_ENOUGH_REPLICAS, which all do."""
+    """The coordinator's code as an error for producers: an error to retry becomes NOT_ENOUGH_REPLICAS, which every
+    producer retries.
+    """
     if code is ErrorCode.INVALID_TXN_STATE:
         return UnverifiedError(code, "Partition was not added to the transaction")
     if code in _UNANSWERED or (code is ErrorCode.CONCURRENT_TRANSACTIONS and not adds):

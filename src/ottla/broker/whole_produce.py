@@ -1,8 +1,7 @@
-"""What refuses a Produce request as a whole, before any partition is asked: nothing of it is appended.
+"""Refusals of a whole Produce request, before any partition is used: nothing of the request is appended.
 
-That is the first batch of any partition when its first bytes are no batch, or when it is transactional and the request
-has no transactional id. A request for one partition is looked at in this way only after it failed: there the whole is
-the one partition.
+The request is refused if the first bytes of any partition are not a batch, or if its first batch is transactional and
+the request has no transactional id. A request for a single partition is checked here only after it failed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Replaying a partition's log into a machine, a piece at a time so that the node goes on answering others."""
+"""Replays a partition's log into a machine, a piece at a time, so that the node keeps answering other requests."""
 
 from __future__ import annotations
 

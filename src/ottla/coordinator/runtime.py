@@ -170,7 +170,9 @@ class Shard(Generic[MachineT]):
             self._settle(decision, producer)
 
     def end_transaction(self, end: EndOfTransaction, waiter: Waiter) -> None:
-        """Append a transaction's marker and let the machine know; answered with None. KafkaError: not written."""
+        """Append a transaction's marker and replay it in the machine; the waiter gets None. KafkaError: the marker was
+        not written.
+        """
         self._require_active()
         now_ms = self._clock.time_ms()
         marker = build_end_txn_marker(

@@ -1,7 +1,7 @@
 """The body of an HTTP answer, whole or not at all.
 
 `http.client` returns the first part of a body as if it were all of it when the server dies in the middle: `12` of `123`
-is a number too. Whoever asks must treat such an answer as none: what the server did is not known.
+is a number too. The caller must treat such an answer as no answer: what the server did is not known.
 """
 
 from __future__ import annotations
@@ -25,6 +25,6 @@ def read_answer(answer: HTTPResponse, limit: int) -> bytes:
 
 
 def _has_an_end(answer: HTTPResponse) -> bool:
-    """Whether the headers say where the body ends. Those that were cut off look like headers that do not."""
+    """Whether the headers determine where the body ends. Headers that were cut off look like headers that do not."""
     closes = "close" in (answer.getheader("Connection") or "").lower()
     return answer.length is not None or answer.chunked or closes or answer.version < 11

@@ -4,7 +4,7 @@
 
 Written by hand rather than with structlog, whose import costs a node 7 MB and 50 ms before its first line
 (docs/decisions/0007). `configure` is called once by a composition root; JSON lines are an option. A line that cannot be
-written is lost, and nothing else: no work of a node fails because nobody reads its log.
+written is lost, and nothing else fails: a node keeps working when its log has no reader.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def configure(stream: TextIO | None = None, *, level: str = "info", json: bool =
 
 
 def configure_if_nobody_did(level: str) -> None:
-    """For who runs inside another's program, and has no say there."""
+    """For code that runs inside another program, which may have configured logging."""
     if _sink is _FIRST:
         configure(level=level)
 

@@ -1,7 +1,7 @@
 """The seam to the outside world: time, disk, randomness and timers, as Protocols.
 
 Logic below `runtime` and `simulation` touches the machine only through these. The real ones live in `ottla.runtime`,
-the simulated ones in `ottla.simulation`. All of them are synchronous; nothing here knows asyncio.
+the simulated ones in `ottla.simulation`. All of them are synchronous; nothing here depends on asyncio.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Reading batch headers from a segment file, one after the other, without their records.
 
 Nothing is checked beyond what is needed to step to the next batch: CRCs were checked before the bytes were written and
-are again by recovery. Bytes that cannot be a batch are an error and not an end: who took them for one would pass over
-all that lies behind them.
+are again by recovery. Bytes that cannot be a batch are an error, not the end of the segment: otherwise a reader would
+skip all batches after them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ottla.model.errors import ErrorCode, KafkaError
 from ottla.protocol.records_header import HEADER_BYTES, LOG_OVERHEAD, MAGIC_V2, BatchHeader, parse_header
 
 LOOKUP_BYTES = 4096
-"""An index entry is at most about this far from the batch it is asked for."""
+"""A lookup in the index returns a position at most about this many bytes before the batch."""
 WALK_BYTES = 1 << 20
 _OLD_HEADER_BYTES = 26
 """Offset, size, CRC, magic, attributes and the lengths of key and value."""

@@ -21,7 +21,7 @@ UNKNOWN_BROKER_EPOCH = -1
 
 
 class CorruptCheckpointError(ValueError):
-    """A checkpoint file holds something else than its format says."""
+    """A checkpoint file does not follow its format."""
 
 
 def write_unsynced(storage: Storage, path: str, data: bytes) -> None:
@@ -86,7 +86,7 @@ def read_offsets(storage: Storage, path: str) -> dict[TopicPartition, Offset]:
 
 
 def was_written_empty(storage: Storage, path: str) -> bool:
-    """A checkpoint that says of no partition anything; one that was lost or damaged says nothing at all."""
+    """Whether the checkpoint was written without entries; False when the file is missing or damaged."""
     return storage.exists(path) and storage.read_bytes(path).split() == [b"0", b"0"]
 
 
@@ -114,7 +114,7 @@ def write_clean_shutdown(storage: Storage, log_dir: str, broker_epoch: int) -> N
 
 
 def read_clean_shutdown(storage: Storage, log_dir: str) -> int | None:
-    """The broker epoch of a clean shutdown, -1 when the marker does not say it, None without a marker."""
+    """The broker epoch of a clean shutdown; -1 when the marker holds no epoch, None without a marker."""
     path = f"{log_dir}/{CLEAN_SHUTDOWN}"
     if not storage.exists(path):
         return None

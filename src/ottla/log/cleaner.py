@@ -77,7 +77,7 @@ class Cleaner:
         self._refusals = count(1)
 
     def clean_next(self) -> Generator[BlockingSync | None, None, CleanerStats | None]:
-        """Compact the dirtiest log, in slices as `compact` does; nothing is yielded when no log is worth it."""
+        """Compact the dirtiest log, in slices as `compact` does; yields nothing when no log is dirty enough."""
         chosen = self.choose()
         if chosen is None:
             return None
@@ -111,7 +111,7 @@ class Cleaner:
         return stats
 
     def choose(self) -> LogToClean | None:
-        """The dirtiest log that is worth a pass; a log whose disk refused only when there is no other."""
+        """The dirtiest log that is dirty enough for a pass; a log whose disk refused a pass comes last."""
         now_ms = self._clock.time_ms()
         candidates = [self._candidate(log, now_ms) for log in self._logs.online_logs()]
         worthy = [candidate for candidate in candidates if candidate is not None and candidate.worth_it]

@@ -1,13 +1,15 @@
 """Compaction of one log: keep the latest record of each key, in background steps.
 
-`compact` is a generator that works for about `SLICE_MS` between two yields, so that whoever drives it (the event loop,
-a simulator, a test) decides when it goes on. It yields None for a breath and a `BlockingSync` before the exchange: the
-driver may run that in a thread before it resumes; one that was not run is run here. New segments grow under `.cleaned` names beside the log and are
-exchanged for the old ones by `PartitionLog.replace_segments`; until then the log does not know them, and a crash
-leaves only files that the next load removes. Truncation or deletion of a segment in the meantime ends the pass.
+`compact` is a generator that works for about `SLICE_MS` between two yields. Its driver (the event loop, a simulator, a
+test) decides when the generator resumes. The generator yields None to give other work a turn. Before the exchange of
+segments it yields a `BlockingSync`: the driver may run the sync in a thread, otherwise the generator runs it. New
+segments grow under `.cleaned` names beside the log, and `PartitionLog.replace_segments` exchanges them for the old
+segments. A crash before the exchange leaves only files that the next load removes. Truncation or deletion of a segment
+in the meantime ends the pass.
 
-Two passes: the first maps each key of the dirty part to its latest offset (until the map is full), the second writes
-every segment up to there anew. Nothing at or after the first uncleanable offset is touched.
+There are two passes. The first pass maps each key of the dirty part to its latest offset, until the map is full. The
+second pass rewrites every segment up to the end of the map. Compaction changes nothing at or after the first
+uncleanable offset.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ class CleanerStats(NamedTuple):
 
 
 class Moved:
-    """How many bytes compaction has read and written: what log.cleaner.io.max.bytes.per.second is about."""
+    """How many bytes compaction has read and written; log.cleaner.io.max.bytes.per.second limits their rate."""
 
     __slots__ = ("bytes",)
 
@@ -61,7 +63,7 @@ class Moved:
 
 
 class Pace:
-    """Tells when a slice of work is used up."""
+    """Measures a slice of work: `used_up` after `SLICE_MS`."""
 
     __slots__ = ("_clock", "_until")
 
@@ -177,7 +179,7 @@ class _Compaction:
     # ------------------------------------------------------------------------------------------------ rewriting
 
     def rewrite(self) -> Steps:
-        """Second pass: every segment below the end of the map, those that fit into one segment together."""
+        """Second pass: rewrite every segment below the end of the map; small neighbours become one segment."""
         log = self._log
         end = self._map.latest_offset + 1
         # Only whole segments below the bound: what comes after it, open transactions too, must not be judged.

@@ -1,10 +1,10 @@
 """One batch of a log under compaction: what stays of it, as bytes.
 
-Offsets, last offset delta, producer, epoch and sequence of a batch never change. A batch that loses nothing is copied
-as it stands; one that loses records keeps the bytes of the others. A batch with tombstones, or the marker of a
-transaction without batches, gets a delete horizon (now + delete.retention.ms) on the first pass that meets it and
-loses them on the first pass after that time (KIP-534). A producer's last batch stays even when it is empty, so that
-its sequence survives; so does the last batch of the round, so that the end offset does.
+Offsets, last offset delta, producer, epoch and sequence of a batch never change. A batch that loses no records is
+copied unchanged; a batch that loses records keeps the bytes of the other records. The first pass over a batch with
+tombstones, or over the marker of a transaction without batches, sets a delete horizon (now + delete.retention.ms). The
+first pass after that time removes the tombstones or the marker (KIP-534). A producer's last batch stays even when it is
+empty, so that the producer's sequence survives. The last batch of the round stays too, so that the end offset survives.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class LastBatch(NamedTuple):
 
 
 class BatchRules(NamedTuple):
-    """What a pass knows before it reads the first batch."""
+    """The inputs of a pass that exist before it reads the first batch."""
 
     offset_map: OffsetMap
     transactions: CleanedTransactions
@@ -143,7 +143,9 @@ def _retained(payload: bytes, spans: list[RecordSpan], header: BatchHeader, rule
 
 
 def _with_horizon(payload: bytes, kept: list[RecordSpan], header: BatchHeader, horizon: TimestampMs) -> bytearray:
-    """The batch with a delete horizon: it becomes the base timestamp, so every delta is written anew."""
+    """The batch with a delete horizon: the horizon becomes the base timestamp, so every timestamp delta is written
+    again.
+    """
     out = bytearray()
     for span in kept:
         timestamp_delta, offset_delta, key, value, headers, _ = record_at(payload, span[0])

@@ -1,7 +1,7 @@
 """The latest offset of each key, within a fixed budget of memory.
 
-Short keys stand for themselves; longer ones are kept as a digest of 17 bytes, which no short key can equal. When the
-map is full the pass ends where it is, and the next one goes on from there: memory is bounded, work is not lost.
+Short keys are stored unchanged; longer keys are stored as a digest of 17 bytes, which no short key can equal. When the
+map is full, the pass ends there and the next pass continues from that offset: memory is bounded, and no work is lost.
 """
 
 from __future__ import annotations

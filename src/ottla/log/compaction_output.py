@@ -69,7 +69,7 @@ class CleanedSegment:
         self.segment.note_aborted(aborted)
 
     def finish(self) -> BlockingSync:
-        """Write everything, indexes included; what is returned brings it to the disk."""
+        """Write all files, indexes included; the returned `BlockingSync` syncs them."""
         self._write()
         self.segment.finish_indexes()
         paths = [self.segment.path(kind) for kind in INDEX_SUFFIXES]

@@ -1,8 +1,8 @@
 """Which transactional batches and markers a pass of compaction may drop.
 
-Batches of aborted transactions go. A marker stays as long as a batch of its transaction was met before it; from then
-on it is treated as a tombstone (it gets a delete horizon, KIP-534). One object follows one pass over the log, batch by
-batch, in order.
+Batches of aborted transactions are removed. A marker stays if the pass has met a batch of its transaction before the
+marker. A marker without such a batch is treated as a tombstone: it gets a delete horizon (KIP-534). One object follows
+one pass over the log, batch by batch, in order.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class CleanedTransactions:
     __slots__ = ("_aborted", "_ongoing_aborted", "_ongoing_committed", "kept")
 
     def __init__(self, aborted: Iterable[AbortedTxn]) -> None:
-        """`aborted`: those that overlap what is about to be read."""
+        """`aborted`: the aborted transactions that overlap the offsets of this pass."""
         self._aborted = deque(sorted(aborted, key=lambda txn: txn.first_offset))
         self._ongoing_aborted: dict[ProducerId, tuple[AbortedTxn, bool]] = {}
         """By producer: the transaction, and whether one of its batches was met."""

@@ -38,7 +38,7 @@ def headers_over_damage(segment: Segment, start: int) -> Iterator[tuple[int, Bat
 def position_over_damage(segment: Segment, offset: Offset, start: int) -> int | None:
     """Where the first batch from `start` on begins that ends at or after `offset`; None when there is none.
 
-    CORRUPT_MESSAGE when the batch that holds it is among what is damaged: to pass over it in silence would be a lie.
+    CORRUPT_MESSAGE when the batch that holds `offset` is damaged: the reader must not skip records without an error.
     """
     expected = start
     for position, header in headers_over_damage(segment, start):
@@ -59,7 +59,7 @@ def _damaged(segment: Segment, position: int) -> KafkaError:
 
 @dataclass(slots=True)
 class _Bounds:
-    """What a batch must not exceed to be believed."""
+    """Limits of a plausible batch."""
 
     limit: Offset
     """Where the next segment begins."""

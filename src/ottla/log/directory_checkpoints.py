@@ -55,8 +55,8 @@ class DirectoryCheckpoints:
         return self._written[name]
 
     def write(self, name: str, offsets: Mapping[TopicPartition, Offset], *, sync: bool = True) -> None:
-        """Replace the file, unless it says the same already. Without `sync`, a power cut may leave an older file, and on
-        some file systems an empty one; after an OSError it may leave either content.
+        """Replace the file, unless it has the same content already. Without `sync`, a power cut may leave an older
+        file, and on some file systems an empty one; after an OSError it may leave either content.
         """
         synced = self._synced.pop(name, None)
         if synced is not None and synced >= sync and self._written[name] == offsets:
@@ -83,7 +83,7 @@ class DirectoryCheckpoints:
                 self.write(name, {each: offset for each, offset in self._written[name].items() if each in logs})
 
     def lower(self, partition: TopicPartition, offset: Offset) -> None:
-        """The partition's log is about to be cut at `offset`: no entry may speak of anything above."""
+        """The partition's log is about to be cut at `offset`: no entry may hold a higher offset."""
         for name in _NAMES:
             if self._on_disk[name].get(partition, -1) > offset:
                 written = self._written[name]

@@ -1,8 +1,8 @@
 """Folders of logs that left the node: renamed at once, removed after `file.delete.delay.ms`.
 
-A folder that a full disk does not rename keeps its name for a while: no log may be made under that name meanwhile, and
-the rename is tried again. A crash in between loses nothing and revives nothing: the next start finds the folder, and the
-metadata or a later log of the same partition decides against it (`found_logs`).
+A full disk may refuse the rename: the folder keeps its name, no log may be created under that name, and the rename is
+retried. A crash in between loses no records and revives no log: the next start finds the folder again. The metadata or
+a later log of the same partition then decides against the folder (`found_logs`).
 """
 
 from __future__ import annotations

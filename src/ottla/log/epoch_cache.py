@@ -1,8 +1,9 @@
 """Which leader epoch began at which offset: the leader epoch cache and its `leader-epoch-checkpoint`.
 
-Entries rise in both epoch and start offset. The file is rewritten at each change without a sync: after a crash the
-batches past the recovery point tell their epochs again, and a flush syncs the file before the recovery point moves. The
-file may fall behind the cache when the disk refuses a write (`unwritten`); the log writes it before the next append.
+Entries rise in both epoch and start offset. The file is rewritten at each change without a sync. After a crash,
+recovery reads the epochs again from the batches past the recovery point. A flush syncs the file before the recovery
+point moves. The file may fall behind the cache when the disk refuses a write (`unwritten`); the log writes it before
+the next append.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ottla.log.file_names import LEADER_EPOCH_CHECKPOINT
 from ottla.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
 
 NO_EPOCH_OFFSET = -1
-"""The end offset of an epoch that the log does not know."""
+"""The end offset of an epoch that the cache has no entry for."""
 
 
 class EpochCache:
@@ -82,10 +83,11 @@ class EpochCache:
         self._changed()
 
     def correct(self, epoch: LeaderEpoch, offset: Offset) -> None:
-        """A batch of `epoch` stands in the log at `offset`; batches are told by rising offset.
+        """A batch of `epoch` stands in the log at `offset`. The caller passes batches by rising offset.
 
-        A later epoch that claims to start at or before the batch is of a log that was cut since: the entry goes. Entries
-        that agree stay as they are, because compaction may have removed the batch that an epoch started with.
+        A later epoch that starts at or before the batch belongs to a part of the log that was cut: its entry is
+        removed. Entries that agree stay as they are, because compaction may have removed the batch that an epoch
+        started with.
         """
         entries = self._entries
         at = bisect_right(entries, offset, key=_start_of)
@@ -103,7 +105,9 @@ class EpochCache:
         self._changed()
 
     def end_offset_for(self, epoch: LeaderEpoch, log_end_offset: Offset) -> tuple[LeaderEpoch, Offset]:
-        """The largest epoch <= `epoch` and where it ends; (-1, -1) when that cannot be told."""
+        """The largest epoch <= `epoch` and its end offset; (-1, -1) in an empty cache, for epoch -1 and for a future
+        epoch.
+        """
         entries = self._entries
         if epoch == NO_LEADER_EPOCH or not entries or epoch > entries[-1][0]:
             return NO_LEADER_EPOCH, NO_EPOCH_OFFSET

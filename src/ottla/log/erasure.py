@@ -1,9 +1,10 @@
 """Erasure of single keys: their values leave the log, and the keys of the files that held them are destroyed.
 
-The topic's setting `ottla.encryption.forget` lists what to erase (`ottla.model.erasures`). Every replica does it by itself, once it has the log up
-to that offset: the segments that hold such records are written anew with the value null and the headers gone, everything
-else as it stands, under a new key of the topic; then the old key is destroyed (`KeyCustody`). What is done is noted with
-the log (`erasure_notes`); a crash at any point repeats the work, which changes nothing a second time.
+The topic's setting `ottla.encryption.forget` lists what to erase (`ottla.model.erasures`). Every replica erases by
+itself, once its log reaches the listed offset. The replica rewrites the segments that hold such records under a new key
+of the topic: their values become null, and their headers are removed. All other records stay unchanged. Then the
+replica destroys the old key (`KeyCustody`). A finished erasure is noted with the log (`erasure_notes`). A crash at any
+point repeats the work, which changes nothing a second time.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Eraser:
         self._clock = clock
         self._custody = custody
         self._short: dict[PartitionLog, _Short] = {}
-        """Logs that end before what is to be erased."""
+        """Logs that end before the offset to erase."""
         self._refusals = count(1)
 
     def erase_next(self) -> Generator[BlockingSync | None, None, bool]:
@@ -112,7 +113,7 @@ class Eraser:
                     work.append((log, _Due(due, log.generation)))
         if not found:
             return None
-        # What a disk refused comes last: a full directory must not keep the others from it.
+        # Work that a disk refused comes last: a full directory must not block erasure in the other directories.
         (_, topic), work = min(found.items(), key=lambda item: max(log.cleaning_refused for log, _ in item[1]))
         return work[0][0].log_dir, topic, work
 
@@ -128,8 +129,8 @@ class Eraser:
         return end <= log.log_end_offset or self._stays_short(log)
 
     def _stays_short(self, log: PartitionLog) -> bool:
-        """The log ends before what is to be erased: it is being fetched, or the rest is lost for good, and then nothing
-        would ever come. One that does not grow for a while is erased as far as it goes.
+        """Whether a log that ends before the offset to erase has not grown for `SHORT_LOG_MS`. Either the replica still
+        fetches the rest of the log, or the rest is lost. A log that does not grow is erased up to its end.
         """
         now_ms, end = self._clock.monotonic_ms(), log.log_end_offset
         short = self._short.get(log)
@@ -164,7 +165,7 @@ class _Short(NamedTuple):
 
 
 def _erase(log: PartitionLog, due: _Due, clock: Clock) -> Generator[BlockingSync | None, None, int]:
-    """Write the segments anew that hold what is due; how many records lost their value."""
+    """Rewrite the segments that hold records to erase; returns how many records lost their value."""
     topic, partition = log.topic_partition
     ends = {each.key_hash: each.ends[partition] for each in sorted(due.erasures, key=lambda each: each.ends[partition])}
     upper = max(ends.values())

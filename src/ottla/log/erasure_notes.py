@@ -1,7 +1,7 @@
 """Which erasures (`ottla.log.erasure`) a replica has carried out, in `erasure-checkpoint` of the partition's folder.
 
-A note is true only as long as the records below its end are those that were looked at. A log that is cut below the end
-fetches them again, perhaps from a leader that has not erased them yet: the note goes before the records do. A new
+A note is true only as long as the records below its end do not change. A log that is truncated below the end fetches
+the records again, perhaps from a leader that has not erased them yet. So the note is removed before the records. A new
 folder (a replica that comes back, a copy in another directory) begins without notes.
 """
 
@@ -33,5 +33,5 @@ def write_erasure_notes(storage: Storage, directory: str, notes: Sequence[str]) 
 
 
 def notes_below(notes: Iterable[str], partition: int, end: Offset) -> tuple[str, ...]:
-    """Those that speak of nothing at or after `end`."""
+    """The notes whose erasures end at or below `end`."""
     return tuple(text for text in notes if Erasure.parse(text).ends.get(partition, 0) <= end)

@@ -1,8 +1,9 @@
 """How files and folders of a log directory are named: everything that builds or reads such a name is here.
 
 A partition's folder is `topic-partition`; files in it carry their segment's base offset in 20 digits. Suffixes mark
-what a crash may leave behind: `.deleted` files are gone but for the delay, `.cleaned` files are an unfinished
-compaction, `.swap` files a finished one that was not yet put in place.
+files that a crash may leave behind. `.deleted` files wait for the end of the delay before their removal. `.cleaned`
+files belong to an unfinished compaction. `.swap` files belong to a finished compaction whose segments do not have their
+final names yet.
 """
 
 from __future__ import annotations

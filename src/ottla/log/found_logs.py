@@ -1,8 +1,8 @@
 """Which of the folders that a start finds is the log of its partition.
 
 A crash between the two renames of a promotion leaves two logs of one partition, in two directories. A directory that
-was offline brings back a log, or a copy, that the node has replaced meanwhile. The choice is made here; it takes no
-directory offline. `LogStore.load` acts on it.
+was offline brings back a log, or a copy, that the node has replaced meanwhile. This module only chooses, and takes no
+directory offline; `LogStore.load` acts on the choice.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ottla.model.ids import ZERO_UUID, TopicPartition, Uuid
 
 
 class Assignment(NamedTuple):
-    """What the metadata says of a replica of this node; zeros where it says nothing."""
+    """The topic id and directory id of a replica of this node in the metadata; zeros where the metadata has none."""
 
     topic_id: Uuid = ZERO_UUID
     directory_id: Uuid = ZERO_UUID
@@ -65,8 +65,9 @@ def choose(found: FoundLogs, assignment: Assignment) -> Choice:
 
 
 def _rank(log: PartitionLog, assignment: Assignment) -> tuple[object, ...]:
-    """The log of the metadata's topic first. Of two, the one with the later epoch or end has gone on after the other
-    stopped; only where both are equal the metadata's directory decides (KIP-858): there the promotion was accepted.
+    """The log of the metadata's topic comes first. Of two such logs, the log with the later epoch or end offset went on
+    after the other log stopped. Only if both are equal, the metadata's directory decides (KIP-858): the controller
+    accepted the promotion to that directory.
     """
     assigned = log.log_dir.directory_id == assignment.directory_id != ZERO_UUID
     return (
@@ -82,7 +83,7 @@ def _rank(log: PartitionLog, assignment: Assignment) -> tuple[object, ...]:
 
 def _may_serve(future: PartitionLog, log: PartitionLog | None, assignment: Assignment) -> bool:
     if future.topic_id == ZERO_UUID or future.log_dir.offline:
-        return False  # the power went before its first sync: whose copy it is nobody knows
+        return False  # a power cut before its first sync: the topic of the copy is unknown
     if log is None:
         return assignment.topic_id in (ZERO_UUID, future.topic_id)
     return log.topic_id == future.topic_id and log.log_dir is not future.log_dir

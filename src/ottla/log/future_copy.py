@@ -1,9 +1,9 @@
 """The copy of a partition's log in another directory, made to follow the log that serves (AlterReplicaLogDirs).
 
-The copy stands to the current log as a follower to its leader: where the two left each other it is cut by leader
-epochs, and it takes over the current log's batches, high watermark and log start offset. Only this module truncates a
-copy. While a copy exists the current log is not compacted: a tombstone that goes before it is copied would leave the
-copy with the value that it deleted.
+The copy follows the current log as a follower replicates its leader. Where the two logs diverge, the copy is truncated
+by leader epochs. The copy receives the batches, the high watermark and the log start offset of the current log. Only
+this module truncates a copy. While a copy exists, the current log is not compacted: compaction could remove a tombstone
+before the tombstone is copied. The copy would then keep the deleted value.
 """
 
 from __future__ import annotations

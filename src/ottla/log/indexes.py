@@ -1,8 +1,8 @@
 """The sparse indexes of a segment: `.index` (offset -> position) and `.timeindex` (timestamp -> offset).
 
-Entries are fixed-size and append-only. The last few sit in memory and are written by `flush`, which the segment calls
-when it rolls, closes or is synced: a lost index is rebuilt from the log, so no write here is urgent. Lookups bisect
-the file with small reads and keep the last piece that they read, for whoever reads on from there. A file that Kafka
+Entries are fixed-size and append-only. The last few entries stay in memory until `flush`, which the segment calls when
+it rolls, closes or is synced. No write here is urgent, because a lost index is rebuilt from the log. Lookups bisect the
+file with small reads and keep the last piece that they read, for a reader that continues there. A file that Kafka
 preallocated and left with trailing zeros counts only to its last entry.
 """
 
@@ -249,9 +249,9 @@ class TimeIndex(_Index):
         self._latest = self.last_entry()[0]
 
     def maybe_append(self, timestamp: TimestampMs, offset: Offset) -> int:
-        """Entries only rise: an older timestamp or one that is known already adds nothing.
+        """Entries only rise: a timestamp at or below the latest entry adds nothing.
 
-        Returns the size with one more entry and the one that rolling or closing adds.
+        Returns the size of the index with two more entries: the next entry, and the entry that rolling or closing adds.
         """
         tail = self._tail
         if timestamp > self._latest:

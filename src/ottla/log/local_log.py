@@ -1,6 +1,6 @@
 """The segments of one partition as one log: finding, reading, rolling, syncing and dropping them.
 
-Knows offsets and bytes, nothing of producers, leaders or watermarks (that is `partition_log`). There is always an
+This module handles offsets and bytes; producers, leaders and watermarks belong to `partition_log`. There is always an
 active segment, the last one, and only it grows. OSError passes through; `PartitionLog` turns it into the directory's
 failure.
 """
@@ -119,17 +119,18 @@ class LocalLog:
         self.recovery_point = recovery_point
         self.last_flushed_ms: TimestampMs = 0
         self.discarded = False
-        """Taken out of the node: its folder is about to go, and whoever still works on it must stop."""
+        """The log has left the node, and its folder is about to be removed: work on the log must stop."""
         self.being_moved = False
         """A copy is made in another directory; compaction waits until the copy serves or is given up."""
         self.cleaned_up_to: Offset = 0
-        """Compaction has cleaned everything below: what `cleaner-offset-checkpoint` says of this very log."""
+        """Compaction has cleaned everything below this offset; `cleaner-offset-checkpoint` stores it."""
         self.uncleanable = False
         """Compaction has given up on the log: something in it cannot be read."""
         self.cleaning_refused = 0
         """Greater than 0 after the disk refused a compaction or erasure: the higher, the later that was."""
         self._generation = 0
-        """Counts truncations: a sync that began before one proves nothing about what was written after it."""
+        """Counts truncations: a sync that began before a truncation does not cover bytes written after the truncation.
+        """
         self.config = config
 
     @property
@@ -167,7 +168,7 @@ class LocalLog:
         return bisect_right(self._bases, offset) - 1
 
     def segments_between(self, start: Offset, end: Offset) -> list[Segment]:
-        """Those that may hold offsets of [start, end): from the one that holds `start`."""
+        """The segments that may hold offsets of [start, end), from the segment that holds `start` on."""
         first = max(self.floor_segment(start), 0)
         return [segment for segment in self._segments[first:] if segment.base_offset < end]
 

@@ -1,7 +1,8 @@
 """One of a node's `log.dirs`: what its partitions share, and the place where it goes offline.
 
-Any OSError on a partition's files comes here. A full disk and a process or system without free file descriptors refuse
-the request only; every other failure takes the directory offline for good, and the node keeps serving the others.
+Every OSError on a partition's files is handled here. A full disk, or a lack of free file descriptors in the process or
+system, only refuses the request. Every other failure takes the directory offline until a restart, and the node keeps
+serving its other directories.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 def lacks_descriptors(error: OSError) -> bool:
-    """No file could be opened, here (RLIMIT_NOFILE) or in the whole system: the disk was not even asked."""
+    """No file could be opened, here (RLIMIT_NOFILE) or in the whole system: the error is no fault of the disk."""
     return error.errno in _NO_DESCRIPTORS
 
 
@@ -53,12 +54,13 @@ class LogDirectory:
         self.on_failed = on_failed
         self.offline = False
         self.cordoned = False
-        """Gets no new partitions while there are others (cordoned.log.dirs)."""
+        """The directory gets no new partitions while there are directories that are not cordoned (cordoned.log.dirs).
+        """
         self._deletions: deque[tuple[TimestampMs, str]] = deque()
 
     def storage_error(self, error: OSError) -> KafkaError:
         """The refusal that an OSError becomes. Takes the directory offline unless the disk is full, no descriptor is
-        free, or the file's key was destroyed: none of these says anything about the disk.
+        free, or the file's key was destroyed: none of these is a fault of the disk.
         """
         if error.errno in _DISK_FULL:
             _log.warning("disk.filled", directory=self.path, error=str(error))
@@ -84,8 +86,8 @@ class LogDirectory:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The log directory {self.path} is offline")
 
     def check_folder(self, name: str) -> None:
-        """Refuse the folder of a new partition when the file system takes it for a folder of another name. macOS ignores
-        case: the topics `Orders` and `orders` would write into the same files.
+        """Refuse the folder of a new partition when the file system treats its name as equal to the name of an existing
+        folder. macOS ignores case: the topics `Orders` and `orders` would write into the same files.
         """
         if not self.storage.exists(f"{self.path}/{name}"):
             return
@@ -126,7 +128,7 @@ class LogDirectory:
 
 
 def cordon(directories: Iterable[LogDirectory], paths: Collection[str]) -> bool:
-    """`paths`, or with "*" all, get no new partitions while there are others (KIP-1066); whether that is news."""
+    """Cordon `paths`, or all directories for "*" (KIP-1066); returns whether a directory changed."""
     changed = False
     for directory in directories:
         cordoned = "*" in paths or directory.path in paths

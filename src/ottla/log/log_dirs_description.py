@@ -1,4 +1,4 @@
-"""What DescribeLogDirs tells of a directory: its volume and the size of each replica in it."""
+"""What DescribeLogDirs reports about a directory: its volume and the size of each replica in it."""
 
 from __future__ import annotations
 

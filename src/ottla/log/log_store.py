@@ -98,10 +98,12 @@ class LogStore:
     # ------------------------------------------------------------------------------------------------ opening
 
     def open_directories(self, directory_ids: Mapping[str, Uuid] | None = None) -> None:
-        """Lock every directory; `directory_ids` says who they are. LogDirectoryError when another process has one."""
+        """Lock every directory; `directory_ids` maps paths to directory ids. LogDirectoryError when another process
+        holds a lock.
+        """
         epochs = set()
         for log_dir in self.directories:
-            # Also of one that fails: the controller must hear which it is.
+            # A directory that fails gets its id too: the node reports that id to the controller.
             log_dir.directory_id = (directory_ids or {}).get(log_dir.path, ZERO_UUID)
             try:
                 self._storage.make_dirs(log_dir.path)
@@ -133,7 +135,8 @@ class LogStore:
     ) -> None:
         """Load every partition folder, `config_for(topic)` giving its settings; recover where the stop was not clean.
 
-        `assigned` returns what the metadata says of a partition, for those that are found more than once.
+        `assigned` returns the metadata's topic id and directory id of a partition, to choose between several folders of
+        one partition.
         """
         for log_dir in self.online_directories():
             try:
@@ -184,7 +187,7 @@ class LogStore:
                 clean=clean,
                 recovery_point=recovery_points.get(partition, 0),
                 log_start_offset=log_starts.get(partition, 0),
-                # Where nobody knows any more what was synced, every hole is taken for compaction's, as Kafka does.
+                # Without the recovery points every gap is taken for a gap of compaction, as in Kafka.
                 compacted_up_to=EVERYTHING if lost else compacted.get(partition, 0),
                 producer_id_expiration_ms=self.producer_id_expiration_ms,
             )
@@ -227,7 +230,7 @@ class LogStore:
         return self._logs
 
     def online_logs(self) -> Iterator[PartitionLog]:
-        """A copy to iterate over: what is called for each may change the set."""
+        """The logs whose directory is online; the caller may change the set while it iterates."""
         return (log for log in list(self._logs.values()) if not log.log_dir.offline)
 
     def create(
@@ -239,7 +242,9 @@ class LogStore:
         *,
         directory: str | None = None,
     ) -> PartitionLog:
-        """A new log in `directory`, else in the directory with the fewest partitions that takes it: a full one has few."""
+        """A new log in `directory`, by default in the directory with the fewest partitions that accepts it. A full
+        directory may have few partitions.
+        """
         if partition in self._logs:
             raise ValueError(f"{partition} has a log already")
         *preferred, last = self._by_load() if directory is None else [self.directory(directory)]
@@ -273,8 +278,8 @@ class LogStore:
         return {log.topic_partition for log in self._all_logs() if log.log_dir is log_dir}
 
     def check_not_elsewhere(self, directory_id: Uuid) -> None:
-        """Whether a log that is in the directory with this id can be made anew: not while a directory is offline that may
-        be the one. An empty log in another would take its place, and hide it when it comes back.
+        """KafkaError when the log may still exist in an offline directory with this id, so that no new log may be
+        created. An empty log in another directory would hide the old log when its directory comes back.
         """
         online = {log_dir.directory_id for log_dir in self.online_directories()}
         if directory_id != ZERO_UUID and directory_id not in online and len(online) < len(self.directories):
@@ -373,8 +378,9 @@ class LogStore:
         return [log for log in self.online_logs() if log.flush_due(now_ms)]
 
     def removals(self, now_ms: TimestampMs) -> Iterator[Removal]:
-        """Deleted segments and partitions whose delay is over: each is for a thread, before the next one is asked for.
-        Keys that could not be destroyed at once go first."""
+        """Deleted segments and partitions whose delay is over. The caller runs each removal, in a thread if it likes,
+        before it takes the next. Keys that could not be destroyed at once are destroyed first.
+        """
         self._keys.destroy_remaining()
         for log_dir in self.online_directories():
             yield from log_dir.removals(now_ms)
@@ -384,8 +390,8 @@ class LogStore:
         """As `removals`, here and now; returns how many went."""
         return carried_out(self.removals(now_ms))
 
-    # A checkpoint that only saves work after a crash need not wait for the disk: without `sync` a power cut may leave
-    # an older one, and more of the log is looked through.
+    # A checkpoint that only saves work after a crash need not wait for the disk. Without `sync`, a power cut may leave
+    # an older checkpoint, and recovery then reads more of the log.
 
     def checkpoint_recovery_points(self, *, sync: bool = True) -> None:
         checkpoint(RECOVERY_POINT_CHECKPOINT, self.online_directories(), self._all_logs(), sync=sync)
@@ -452,7 +458,9 @@ class LogStore:
         self._release_locks()
 
     def _mark_clean(self, broker_epoch: int) -> None:
-        """The marker says that the checkpoints are as new as the logs: a directory that refuses one does not get it."""
+        """The marker means that the checkpoints are as new as the logs: a directory that refuses a checkpoint gets no
+        marker.
+        """
         present = self._all_logs()
         for log_dir in self.online_directories():
             try:
@@ -462,7 +470,9 @@ class LogStore:
                 log_dir.fail(error)
 
     def abandon(self) -> None:
-        """A start that failed: let go of everything as it is, unmarked, so that the next start recovers."""
+        """After a failed start: release everything unchanged and without a clean marker, so that the next start
+        recovers.
+        """
         for log in self._all_logs():
             log.forget()
         self._release_locks()

@@ -1,11 +1,11 @@
 """Moves of logs between the directories of a node, on disk: the copies, and how a copy takes the partition's name.
 
-A promotion is a sequence of renames and syncs in which a kill, a power cut or an OSError at any place leaves one whole
-log that the next start finds:
+A promotion is a sequence of renames and syncs. A kill, a power cut or an OSError at any step leaves one whole log that
+the next start finds:
 
-1. everything of the copy is synced, and the target's checkpoints have its offsets;
-2. `topic-partition.<hex>-future` becomes `topic-partition` in the target, and the target directory is synced;
-3. the log in the source becomes `topic-partition.<hex>-delete`, and the source's checkpoints lose its entries.
+1. All files of the copy are synced, and the target's checkpoints hold its offsets.
+2. `topic-partition.<hex>-future` becomes `topic-partition` in the target, and the target directory is synced.
+3. The log in the source becomes `topic-partition.<hex>-delete`, and the source's checkpoints lose its entries.
 
 Before 2 the source has the log. Between 2 and 3 both have it, and are equal (`found_logs` chooses). From 2 on only the
 copy grows. An error up to 2 leaves the source serving, an error in 3 leaves the target serving.
@@ -83,7 +83,8 @@ class LogMoves:
         current = self._logs[partition]
         name = unique_dir(partition, self._random.token_bytes(16), FUTURE_DIR_SUFFIX)
         try:
-            # An entry that an earlier log of the partition left there would have a crash trust what was never synced.
+            # With a checkpoint entry of an earlier log of the partition, recovery would trust bytes that were never
+            # synced.
             self._forget_former(log_dir, partition)
             future = create_partition_log(
                 log_dir,
@@ -102,8 +103,9 @@ class LogMoves:
         return future
 
     def resume(self, future: PartitionLog, current: PartitionLog, now_ms: TimestampMs, *, start_over: bool) -> None:
-        """A start found both. `start_over`: compaction may have removed tombstones since the copy was made, while its
-        directory was offline; what was copied before might come back to life."""
+        """Continue a move of which a start found both logs. `start_over`: compaction may have removed tombstones while
+        the copy's directory was offline, so that deleted values in the copy would come back.
+        """
         copy = self._copies[current.topic_partition] = FutureCopy(current, future)
         if start_over:
             try:

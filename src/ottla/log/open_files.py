@@ -1,8 +1,8 @@
 """A bound on open segment files.
 
-Segments open their `.log` when they need it and ask the pool for room; the pool closes those that have not been used
-for longest, by the clock algorithm: a use costs one attribute write. A file that a reader still sends from stays
-open until the reader lets go of it: the last reference closes it.
+Segments open their `.log` when they need it and ask the pool for room. The pool closes the files that have not been
+used for longest, by the clock algorithm: a use costs one attribute write. A file that a reader still sends from stays
+open until the reader releases it: the last reference closes the file.
 """
 
 from __future__ import annotations
@@ -54,5 +54,5 @@ class OpenFiles:
         clock[owner] = None
 
     def closed(self, owner: Closable) -> None:
-        """`owner` let its file go by itself (idle after loading, deleted)."""
+        """`owner` released its file by itself (idle after loading, deleted)."""
         self._clock.pop(owner, None)

@@ -1,4 +1,4 @@
-"""What each offset checkpoint of a log directory says of a partition's log, and the writing of one for all logs."""
+"""Which offset each checkpoint of a log directory holds for a partition's log; writes a checkpoint for all logs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ottla.model.ids import Offset, TopicPartition
 
 
 def _hidden_start(log: PartitionLog) -> Offset | None:
-    """The log start offset where the first segment's name does not tell it."""
+    """The log start offset, or None when it is the base offset in the first segment's name."""
     return log.log_start_offset if log.log_start_offset > log.segments[0].base_offset else None
 
 
@@ -29,7 +29,9 @@ _OFFSETS: dict[str, Callable[[PartitionLog], Offset | None]] = {
 
 
 def offsets_of(name: str, log_dir: LogDirectory, logs: Iterable[PartitionLog]) -> dict[TopicPartition, Offset]:
-    """What the directory's checkpoint `name` has to say now. A directory holds a partition's log or its copy, never both."""
+    """The entries that the directory's checkpoint `name` must hold now. A directory holds a partition's log or its
+    copy, never both.
+    """
     value = _OFFSETS[name]
     pairs = ((log.topic_partition, value(log)) for log in logs if log.log_dir is log_dir)
     return {partition: offset for partition, offset in pairs if offset is not None}
@@ -38,7 +40,9 @@ def offsets_of(name: str, log_dir: LogDirectory, logs: Iterable[PartitionLog]) -
 def checkpoint(
     name: str, directories: Iterable[LogDirectory], logs: Iterable[PartitionLog], *, sync: bool = True
 ) -> None:
-    """Write the checkpoint `name` of each directory. A directory that refuses does not keep the others from it."""
+    """Write the checkpoint `name` of each directory. A directory that refuses the write does not stop the other
+    directories.
+    """
     present = list(logs)
     for log_dir in directories:
         try:

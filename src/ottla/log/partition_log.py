@@ -73,11 +73,13 @@ class PartitionLog(SegmentExchange):
         validated: ValidatedBatches | None = None,
         on_loop: bool = False,
     ) -> AppendResult:
-        """Validate one produced buffer (`version` is Produce's), give it offsets and write it. What a worker has
-        validated comes as `validated`; with `on_loop`, LargeWalkError says that it should.
+        """Validate one produced buffer (`version` is Produce's), assign its offsets and write it. `validated` holds the
+        batches when a worker has validated them already. With `on_loop`, LargeWalkError means that a worker should
+        validate the buffer.
 
-        KafkaError or RecordValidationError refuses it with nothing changed; KAFKA_STORAGE_ERROR says that the disk
-        did. `guard` comes from `start_verification`, `transaction_version` from the coordinator that ends a transaction.
+        KafkaError or RecordValidationError refuses the buffer with nothing changed; KAFKA_STORAGE_ERROR means that the
+        disk refused the write. `guard` comes from `start_verification`, `transaction_version` from the coordinator that
+        ends a transaction.
         """
         if validated is not None:
             pass
@@ -131,8 +133,8 @@ class PartitionLog(SegmentExchange):
     ) -> AppendResult | None:
         """Append batches that have their offsets and epochs already: from a leader, or the raft log's own.
 
-        What is cut off at the end, or written by a later epoch than `max_leader_epoch`, is left out; None when nothing
-        remains. UnexpectedAppendOffsetError when they begin below the log end offset.
+        A batch that is cut off at the end, or of a later epoch than `max_leader_epoch`, is left out; None when nothing
+        remains. UnexpectedAppendOffsetError when the batches begin below the log end offset.
         """
         parsed = analyze_replicated(batches, self.topic_partition)
         if max_leader_epoch is not None:
@@ -261,7 +263,7 @@ class PartitionLog(SegmentExchange):
             return self._read(offset, max_bytes, limit, min_one_batch=min_one_batch)
         except OSError as error:
             if self.discarded:
-                # Its files go: that says nothing about the disk.
+                # The log's files are being removed: the error is no fault of the disk.
                 raise KafkaError(
                     ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition} has left this log"
                 ) from error
@@ -285,8 +287,9 @@ class PartitionLog(SegmentExchange):
             raise self.log_dir.storage_error(error) from error
 
     def aborted_within(self, found: LogSlice, start: Offset) -> list[AbortedTxn]:
-        """Those that a read_committed reader of `found`, from `start` on, has to know: by what the index says of where
-        the slice ends, as Kafka does, so that a long backlog is not listed with every fetch."""
+        """The aborted transactions that a read_committed reader of `found` needs, from `start` on. As in Kafka, the
+        offset index gives the end of the slice, so that a fetch does not list a long backlog.
+        """
         for segment in self._segments[max(self.floor_segment(start), 0) :]:
             if segment.has_aborted is not False and segment.look_for_aborted():
                 break
@@ -303,7 +306,7 @@ class PartitionLog(SegmentExchange):
         return self.aborted_transactions(start, end)
 
     def aborted_transactions(self, start: Offset, end: Offset) -> list[AbortedTxn]:
-        """Those that overlap [start, end), for a read_committed fetch of that range."""
+        """The aborted transactions that overlap [start, end), for a read_committed fetch of that range."""
         found: list[AbortedTxn] = []
         try:
             for segment in self._segments[max(self.floor_segment(start), 0) :]:
@@ -318,7 +321,7 @@ class PartitionLog(SegmentExchange):
     # ------------------------------------------------------------------------------------------------ as a copy
 
     def skip_to(self, offset: Offset, now_ms: TimestampMs) -> None:
-        """Let the log end at `offset` without a batch there, in a new segment: compaction removed what it ended with."""
+        """End the log at `offset` without a batch there, in a new segment: compaction removed the last batches."""
         if offset <= self.log_end_offset:
             return
         self._check_usable()
@@ -355,8 +358,9 @@ class PartitionLog(SegmentExchange):
         self.flushed(plan, now_ms)
 
     def promote(self, replaced: PartitionLog) -> None:
-        """Take the partition's name after `prepare_promotion`. KafkaError leaves the copy a copy, or its directory
-        offline: a name that may not be on disk is worth nothing."""
+        """Take the partition's name after `prepare_promotion`. After KafkaError, the copy is still a copy, or its
+        directory is offline, because the new name may not be on disk.
+        """
         before = self.directory
         self.rename_directory(f"{self.log_dir.path}/{self.topic_partition}")
         try:

@@ -1,7 +1,8 @@
 """`.snapshot` files: the producer state at an offset, so that a restart need not read the whole log.
 
-Format version 1: version int16, CRC32C of what follows, then the entries. A snapshot stands at the base offset of
-each segment and, after a clean shutdown, at the log end offset. A damaged one is dropped and the next older used.
+Format version 1: version int16, CRC32C of what follows, then the entries. A snapshot stands at the base offset of each
+segment and, after a clean shutdown, at the log end offset. A damaged snapshot is removed, and the next older snapshot
+is used.
 """
 
 from __future__ import annotations

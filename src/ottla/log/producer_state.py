@@ -1,10 +1,10 @@
-"""What a partition knows of its idempotent and transactional producers.
+"""The state of a partition's idempotent and transactional producers.
 
 `check` judges a batch and changes nothing; `update` and `update_marker` change state after the bytes are in the file.
-Per producer the last five batches are kept, so that a retry is answered with the offsets of its first append. A
-producer that is not known may start at any sequence: its records may have been deleted (Kafka's rule, KIP-360).
-Transactions: `ongoing` ones hold the last stable offset back; completed ones stay in `unreplicated` until the high
-watermark has passed their marker.
+Per producer the last five batches are kept, so that a retry is answered with the offsets of its first append. An
+unknown producer may start at any sequence: its records may have been deleted (Kafka's rule, KIP-360). Transactions:
+`ongoing` ones hold the last stable offset back; completed ones stay in `unreplicated` until the high watermark has
+passed their marker.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ class CompletedTxn(NamedTuple):
 
 
 class Verification:
-    """A transactional producer whose membership in a transaction is being asked of the coordinator (KIP-890).
+    """A pending request to the coordinator whether a producer's transaction includes the partition (KIP-890).
 
-    The object itself is the guard: the append that follows must show the one that was handed out.
+    The object itself is the guard: the following append must pass this same object.
     """
 
     __slots__ = ("created_ms", "epoch", "lowest_sequence", "producer_id", "supports_epoch_bump")
@@ -94,7 +94,7 @@ class Verification:
         self.supports_epoch_bump = supports_epoch_bump
 
     def seen(self, sequence: int, epoch: ProducerEpoch) -> None:
-        """Remember the lowest sequence, so that no later one is written before a retry of it."""
+        """Remember the lowest sequence, so that no later sequence is written before a retry of the lowest."""
         if epoch > self.epoch or (epoch == self.epoch and sequence < self.lowest_sequence):
             self.epoch = epoch
             self.lowest_sequence = sequence
@@ -300,7 +300,9 @@ class ProducerState:
         return verification
 
     def drop_verification(self, producer_id: ProducerId, guard: Verification) -> None:
-        """The coordinator does not know the producer: nothing will come of its guard, and ids are free to invent."""
+        """Remove the guard of a producer id that the coordinator does not have: no append will use it, and clients can
+        invent any number of ids.
+        """
         if self.verifications and self.verifications.get(producer_id) is guard:
             del self.verifications[producer_id]
 

@@ -1,10 +1,10 @@
 """A partition's log from its folder: after a clean stop by trusting it, after a crash by reading it again.
 
-After a crash every batch from the segment of the recovery point on is checked (length, magic, CRC, rising offsets);
-the log ends before the first that fails, and whatever lies after it is dropped. The same walk rebuilds the indexes,
-the leader epochs and the producer state. Nothing is synced here: the recovery point stays where it was, so a second
-crash starts the same work again. What was on disk before the stop is trusted: where a file of it is damaged, only that
-file suffers (`salvage`).
+After a crash, recovery checks every batch from the segment of the recovery point on (length, magic, CRC, rising
+offsets). The log ends before the first batch that fails, and everything after that point is dropped. The same walk
+rebuilds the indexes, the leader epochs and the producer state. Nothing is synced here: the recovery point stays where
+it was, so a second crash starts the same work again. Files that were synced before the stop are trusted: if one of them
+is damaged, only that file loses data (`salvage`).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ EVERYTHING: Offset = 1 << 63
 
 @dataclass(slots=True, kw_only=True)
 class _Folder:
-    """What was found, and what the walk makes of it."""
+    """The contents of a partition's folder, as found and as changed by recovery."""
 
     log_dir: LogDirectory
     path: str
@@ -113,7 +113,8 @@ def load_partition_log(
     compacted_up_to: Offset = 0,
     producer_id_expiration_ms: int = DEFAULT_PRODUCER_ID_EXPIRATION_MS,
 ) -> PartitionLog:
-    """Load what is there, `clean` as the directory's marker says. OSError when the disk fails.
+    """Load the log in the folder. `clean`: whether the directory has the marker of a clean shutdown. OSError when the
+    disk fails.
 
     Below `compacted_up_to`, holes between segments are compaction's, also where the topic is not compacted any more.
     """
@@ -278,9 +279,9 @@ def _recover(
 ) -> tuple[Offset, ProducerState]:
     """Walk the segments that may hold offsets from `from_offset` on; the log ends at the first flaw.
 
-    Above `gaps_up_to`, a segment that does not begin where the one before it ends is such a flaw: the file system lost
-    the earlier one's last batches and kept the later file. Kafka goes on after the hole; a replica must not, or it would
-    never fetch what is missing. Compaction makes holes of its own.
+    Above `gaps_up_to`, a gap between two segments is such a flaw: the file system lost the last batches of the earlier
+    segment and kept the later file. Kafka continues after the gap. A replica must not, or it would never fetch the
+    missing batches. Compaction makes gaps of its own.
     """
     segments = folder.segments
     walked = [

@@ -1,7 +1,8 @@
 """Files and folders whose time has come (`file.delete.delay.ms`): each is a blocking call that may run in a thread.
 
-To remove a gigabyte of cached pages takes a tenth of a second and more: a loop that did so for every segment of a deleted
-topic would miss its heartbeats. What decides is left to the log; a `Removal` touches only names that the log has given up.
+The removal of a gigabyte of cached pages takes a tenth of a second or more. An event loop that removed every segment of
+a deleted topic would miss its heartbeats. The log decides what to remove; a `Removal` touches only names that the log
+has given up.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 
 class Removal:
-    """Call it once, in any thread; whoever made it looks at `error` afterwards."""
+    """Call the removal once, in any thread. Its creator reads `error` afterwards."""
 
     __slots__ = ("_path", "_remove", "error")
 

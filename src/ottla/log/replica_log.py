@@ -56,7 +56,7 @@ class Exchange(NamedTuple):
 
 
 class _Cut(NamedTuple):
-    """A truncation whose files are not all done: what the log must do before anything else."""
+    """A truncation whose files are not all changed yet: the log finishes the truncation before any other work."""
 
     offset: Offset
     everything: bool
@@ -130,8 +130,9 @@ class ReplicaLog(LocalLog):
         return self._first_unstable
 
     def advance_high_watermark(self, offset: Offset) -> bool:
-        """Move the high watermark to `offset`, within the log; True when it changed. It may go back only by
-        truncation or a new leader's word."""
+        """Move the high watermark to `offset`, within the log; True when it changed. The high watermark goes back only
+        by truncation or when a new leader sends a lower one.
+        """
         offset = min(max(offset, self.log_start_offset), self.log_end_offset)
         if offset == self.high_watermark:
             return False
@@ -153,7 +154,7 @@ class ReplicaLog(LocalLog):
         return self._epochs
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset] | None:
-        """The largest epoch <= `epoch` in the log and where it ends; None when the log cannot tell."""
+        """The largest epoch <= `epoch` in the log and its end offset; None when the epoch cache has no answer."""
         found = self._epochs.end_offset_for(epoch, self.log_end_offset)
         return found if found[1] != NO_EPOCH_OFFSET else None
 
@@ -228,13 +229,17 @@ class ReplicaLog(LocalLog):
         return paths
 
     def _plan(self, end: Offset, *paths: str) -> FlushPlan:
-        """With all that is unsynced, and `paths`. OSError when it cannot be made; then the next one has the same."""
+        """A plan with all unsynced files and `paths`. After an OSError there is no plan, and the next plan has the same
+        files.
+        """
         plan = self._flush_plan(end, list(dict.fromkeys([*self._unsynced_paths(), *paths])))
-        self._epochs.dirty = False  # either the plan is synced, or `flush_failed` is told
+        self._epochs.dirty = False  # the plan is synced, or `flush_failed` is called
         return plan
 
     def flushed(self, plan: FlushPlan, now_ms: TimestampMs) -> None:
-        """`plan.sync()` came back; when the log was truncated meanwhile, the plan says nothing about what it has now."""
+        """`plan.sync()` returned. The recovery point stays if the log was truncated meanwhile: the plan does not cover
+        the new content.
+        """
         if plan.generation == self._generation:
             self.recovery_point = max(self.recovery_point, plan.offset)
         self.last_flushed_ms = now_ms
@@ -287,7 +292,7 @@ class ReplicaLog(LocalLog):
 
     @property
     def generation(self) -> int:
-        """Another number after every truncation: what was read before it may not be in the log any more."""
+        """A number that changes with every truncation: records read before the change may have left the log."""
         return self._generation
 
     def note_erased(self, entries: Sequence[str]) -> None:
@@ -298,7 +303,9 @@ class ReplicaLog(LocalLog):
         self.erased = tuple(entries)
 
     def _forget_erasures_above(self, offset: Offset) -> None:
-        """What is fetched again may hold erased values again; on disk before anything is cut."""
+        """Remove the notes above `offset` from disk before the truncation: fetched records may hold erased values
+        again.
+        """
         if self.erased:
             from ottla.log.erasure_notes import notes_below
 
@@ -307,7 +314,8 @@ class ReplicaLog(LocalLog):
                 self.note_erased(kept)
 
     def _before_cut(self, offset: Offset) -> None:
-        """What must be on disk before anything at `offset` or above is replaced: nothing may vouch for it any more.
+        """Write what must be on disk before anything at `offset` or above is replaced: no checkpoint may cover it any
+        more.
 
         A stale recovery point would let the next start trust what was never synced; a stale cleaner checkpoint would keep
         compaction from reading what is appended below it.
@@ -328,7 +336,7 @@ class ReplicaLog(LocalLog):
         self._finish_cut(self._cut)
 
     def _finish_cut(self, cut: _Cut) -> None:
-        """The files follow what the log already says of itself. Each step may be repeated."""
+        """Change the files to match the state of the log in memory. Each step may be repeated."""
         if cut.everything:
             self._empty_segments(cut)
         else:
@@ -351,7 +359,7 @@ class ReplicaLog(LocalLog):
         self._leave_plain_segment(now_ms)
 
     def _leave_plain_segment(self, now_ms: TimestampMs) -> None:
-        """With encryption at rest, a segment from before it was switched on takes no more records."""
+        """With encryption at rest, an unencrypted segment gets no more records."""
         is_plain = getattr(self.log_dir.storage, "is_plain", None)
         if is_plain is not None:
             self._active.forget()  # an emptied file begins again, as an encrypted one
@@ -359,7 +367,7 @@ class ReplicaLog(LocalLog):
                 self._roll_at(self.log_end_offset, now_ms)
 
     def _empty_segments(self, cut: _Cut) -> None:
-        """The old segments stay in the list until the new one is there: a log has at least one."""
+        """The old segments stay in the list until the new segment exists: a log has at least one segment."""
         old = list(self._segments)
         self._delete_files([segment for segment in old if segment.suffix != DELETED_SUFFIX], cut.time_ms)
         new = self._new_segment(cut.offset, cut.time_ms)

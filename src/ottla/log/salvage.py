@@ -1,8 +1,8 @@
 """Segments that were whole once and are damaged now: after a clean stop, or below the recovery point, nothing is torn.
 
-So nothing that can still be read is thrown away: the indexes are rebuilt around what is damaged. Bytes are cut off only
-where no batch follows them at the log's end (by the caller), because the next append would stand behind them. A batch
-whose checksum alone is wrong stays where it is; whoever reads it finds that out, as it would without any of this.
+So every batch that can still be read is kept: the indexes are rebuilt around the damaged bytes. The caller cuts bytes
+off only at the log's end where no batch follows them, because the next append would stand behind them. A batch of which
+only the checksum is wrong stays in place; its reader detects the wrong checksum.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def rebuild_indexes(
 
 
 def rebuild_epochs(segments: list[Segment], epochs: EpochCache) -> None:
-    """The checkpoint is lost: the batches tell which leader wrote them."""
+    """The checkpoint is lost: take the leader epochs from the batch headers."""
     for number, segment in enumerate(segments):
         limit = segments[number + 1].base_offset if number + 1 < len(segments) else NO_LIMIT
         for _, header in batches_that_remain(segment, limit):

@@ -88,7 +88,7 @@ class Segment:
         self._positions: dict[Offset, int] | None = None
         self._aborted_tail: list[AbortedTxn] | None = None
         self.has_aborted: bool | None = None
-        """Whether the marker of an aborted transaction lies here; None until the disk was asked."""
+        """Whether the segment has the marker of an aborted transaction; None until the disk was read."""
         self._bytes_since_index = 0
         self._doubted = False
         """Whether the offset index was found not to fit, and made again where that could be."""
@@ -104,8 +104,8 @@ class Segment:
         return f"{self.directory}/{segment_name(self.base_offset)}{kind}{self.suffix}"
 
     def create(self) -> None:
-        """Make the empty files; leftovers under the same names go. After an OSError none of them is left: an empty
-        `.log` that the log does not know would end it at the next start.
+        """Create the empty files; leftovers under the same names are removed. After an OSError none of the files is
+        left: an empty `.log` outside of the list of segments would end the log at the next start.
         """
         self._storage.remove(self.path(TXN_INDEX_SUFFIX))
         self.has_aborted = False
@@ -123,7 +123,7 @@ class Segment:
             raise
 
     def shared_file(self, *, create: bool = False) -> SharedFile:
-        """The open `.log`; whoever sends from it keeps the SharedFile until done."""
+        """The open `.log`; a reader that sends from the file keeps the SharedFile until it is done."""
         shared = self._shared
         if shared is None:
             shared = self._shared = SharedFile(self._storage.open(self.path(LOG_SUFFIX), create=create))
@@ -339,7 +339,9 @@ class Segment:
             self.offset_index.append(last_offset, position)
 
     def _first_ending_at(self, offset: Offset, start: int, known: Offset) -> int | None:
-        """From the batch at `start`, which the index says ends at `known` (-1: the index said nothing)."""
+        """The position of the first batch from `start` on that ends at or after `offset`. By the index, the batch at
+        `start` ends at `known` (-1: the index has no entry).
+        """
         for position, header in self.headers_from(start):
             if known >= 0 and not self.base_offset <= header.base_offset <= known:
                 raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.path(INDEX_SUFFIX)} does not fit its log")
@@ -378,7 +380,7 @@ class Segment:
             for at, header in self.headers_from(start):
                 size = header.batch_length + LOG_OVERHEAD
                 if at + size > limit:
-                    self.remember(header.base_offset, at)  # where whoever reads on will ask
+                    self.remember(header.base_offset, at)  # the next read starts here
                     break
                 end, next_offset = at + size, header.base_offset + header.last_offset_delta + 1
         except KafkaError:
@@ -426,7 +428,7 @@ class Segment:
             try:
                 self._first_timestamp = next((header.max_timestamp for _, header in self.headers_from()), NO_TIMESTAMP)
             except KafkaError:
-                self._first_timestamp = NO_TIMESTAMP  # damaged: who reads it hears of it, an append need not
+                self._first_timestamp = NO_TIMESTAMP  # damaged: a read reports it, an append goes on
         return self._first_timestamp if self.size else NO_TIMESTAMP
 
     def waited_for_roll_ms(self, now_ms: TimestampMs, message_timestamp: TimestampMs) -> int:
@@ -485,7 +487,9 @@ class Segment:
         self._positions = None
 
     def look_for_aborted(self) -> bool:
-        """`has_aborted`, known. The disk is asked once: each fetch with read_committed wants it of each segment."""
+        """`has_aborted`, from the disk if unknown. The result is kept, because each read_committed fetch needs it for
+        each segment.
+        """
         if self.has_aborted is None:
             self.has_aborted = bool(self._aborted_tail) or self._storage.exists(self.path(TXN_INDEX_SUFFIX))
         return self.has_aborted

@@ -1,7 +1,7 @@
-"""Segments leave the log: the oldest by retention, old ones for compacted ones.
+"""Removal of segments from the log: the oldest by retention, others in exchange for compacted segments.
 
-A segment is out of the log when its files are renamed, and not before: after an OSError the log is what its files are.
-An exchange that the disk interrupts is finished before the next one, or by the next load.
+A segment leaves the log when its files are renamed, and not before: after an OSError the log agrees with its files. An
+exchange that an OSError interrupts is finished before the next exchange, or by the next load.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class SegmentExchange(ReplicaLog):
             self.log_dir.delete_later([marked], now_ms + self._config.file_delete_delay_ms)
 
     def replace_segments(self, new: Sequence[Segment], old: Sequence[Segment], now_ms: TimestampMs) -> None:
-        """Put compacted segments (`.cleaned` files, complete) in the place of those they were made from.
+        """Replace segments by the compacted segments (`.cleaned` files, complete) that were made from them.
 
-        First all are `.swap`, last base first: a crash or an error before that point drops the new ones. From there on
-        they are the log's, by whatever name; a load finishes the exchange, and so does `finish_exchange` where the disk
-        had no room.
+        First all new segments are renamed to `.swap`, highest base offset first: a crash or an error before the last
+        rename drops the new segments. After that they belong to the log, under either name. The next load finishes the
+        exchange, and so does `finish_exchange` after an error of the disk.
         """
         self._check_usable()
         self.finish_exchange()
@@ -74,7 +74,9 @@ class SegmentExchange(ReplicaLog):
             raise refusal from error
 
     def finish_exchange(self) -> None:
-        """What is left of the last exchange; before the next `.cleaned` file, beside which a `.swap` means another."""
+        """Finish the last exchange. This happens before the next `.cleaned` file, beside which a `.swap` file has
+        another meaning.
+        """
         exchange = self._exchange
         if exchange is None:
             return

@@ -103,7 +103,7 @@ def _plausible(segment: Segment, header: BatchHeader, size: int, next_offset: Of
 
 
 def note_producer(segment: Segment, producers: ProducerState, header: BatchHeader, chunk: bytes, at: int) -> None:
-    """What the batch says of its producer; an abort goes into the transaction index."""
+    """Update the producer state from the batch; an abort marker is added to the transaction index."""
     completed = replay_batch(producers, header, chunk, at)
     if completed is None:
         return

@@ -1,8 +1,9 @@
 """Finding records by timestamp: ListOffsets with a time, and with the maximal one.
 
-The time index and the batch headers narrow it down to one batch; only that batch's records are walked. A header may lie
-about its times, so that one batch after the other is walked in vain. On the loop (`on_loop`) a batch with many records,
-or one after a few others, is handed back (LargeSearchError): the caller walks it elsewhere and goes on behind it.
+The time index and the batch headers narrow it down to one batch; only that batch's records are walked. The times in a
+header may be wrong, so that several batches are walked without a result. On the loop (`on_loop`), LargeSearchError
+returns a batch with many records, or a batch after several small ones. The caller walks that batch elsewhere and
+continues after it.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ if TYPE_CHECKING:
     from ottla.log.segment import Segment
 
 _LOOP_BATCHES = 10
-"""Small batches that are walked in vain on the loop."""
+"""How many small batches without a result are walked on the loop."""
 
 
 class LargeSearchError(Exception):
-    """A batch that is to be walked elsewhere: `find` does it; without a result the search goes on at `next_offset`."""
+    """A batch that must be walked elsewhere, by `find`; without a result, the search continues at `next_offset`."""
 
     def __init__(self, find: Callable[[], TimestampedOffset | None], next_offset: Offset) -> None:
         super().__init__(next_offset)

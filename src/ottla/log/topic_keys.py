@@ -1,4 +1,4 @@
-"""The keys of deleted topics, with encryption at rest: destroyed in every directory, or asked for again where that failed."""
+"""The keys of deleted topics, with encryption at rest: destroyed in every directory, and retried where that failed."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class TopicKeys:
         self.custody: KeyCustody | None = None
 
     def destroy(self, topic: str, dead: Collection[str] | None) -> None:
-        """Of the folders `dead`, or of all that the topic has.
+        """Destroy the keys of the folders `dead`, or all keys of the topic.
 
-        A directory that is full or without descriptors refuses (KAFKA_STORAGE_ERROR) or, where the whole topic is gone,
-        is asked again by `destroy_remaining`.
+        A directory that is full or without descriptors refuses (KAFKA_STORAGE_ERROR). If the whole topic is gone,
+        `destroy_remaining` retries instead.
         """
         for log_dir in self._directories():
             if not self._destroyed(log_dir, topic, dead):

@@ -1,10 +1,9 @@
 """What a leader does to a produced buffer before it is appended: check, patch the timestamp, recompress.
 
-Pure functions of the bytes, the topic's settings and the time; the buffer may be patched in place (that is why it is
-the receive buffer itself) and offsets are assigned later, by the log. One batch of a client to a plain topic costs a
-header and a CRC: records are walked only where a rule is about records (compacted topics need keys, timestamps outside
-the allowed range need naming, another codec needs recompression). Codes, order of the checks and messages are those
-that Apache Kafka 4.3.1 answers with.
+Pure functions of the bytes, the topic's settings and the time. They may patch the buffer in place, which is the receive
+buffer itself; the log assigns offsets later. A client's batch to a plain topic costs a header and a CRC. Records are
+walked only for a rule about records: keys in compacted topics, timestamps outside the allowed range, or recompression
+to another codec. Error codes, messages and the order of the checks are those of Apache Kafka 4.3.1.
 """
 
 from __future__ import annotations
@@ -69,11 +68,13 @@ class AppendOrigin(IntEnum):
 
 
 class RefusedRequestError(KafkaError):
-    """Refused before the partition's log is asked: the answer carries no log start offset."""
+    """Refused before the partition's log is used: the answer carries no log start offset."""
 
 
 class MalformedRecordsError(RefusedRequestError):
-    """The first bytes are no batch at all: Kafka refuses the whole Produce request, and says why to every partition."""
+    """The first bytes are not a batch: as in Kafka, the whole Produce request is refused, with the reason for every
+    partition.
+    """
 
 
 class ValidatedBatches(NamedTuple):
@@ -90,8 +91,9 @@ class ValidatedBatches(NamedTuple):
 
 
 def as_it_is_limit(config: TopicConfig) -> int:
-    """The largest batch that `as_it_is` takes for a topic with these settings: 0 when a rule is about single records,
-    or another codec or clock is wanted, so that each batch goes the longer way."""
+    """The largest batch that `as_it_is` accepts for a topic with these settings. The limit is 0 when a setting needs
+    every record checked, another codec or the broker's time: `validate_produce` then checks each batch.
+    """
     if (
         config.message_timestamp_type == "LogAppendTime"
         or config.compression_type != "producer"
@@ -106,8 +108,8 @@ def as_it_is_limit(config: TopicConfig) -> int:
 def as_it_is(buf: bytearray | memoryview, version: int, limit: int, latest_ms: int) -> BatchHeader | None:
     """The header of the one batch in `buf` when it breaks no rule and nothing in it is to be changed.
 
-    The usual case, judged in one go because every produced batch pays for it. None says nothing yet: `validate_produce`
-    goes through the same rules one by one, to the error or the change that it needs.
+    This is the usual case, checked in one step because every produced batch pays for it. None is no refusal:
+    `validate_produce` then applies the same rules one by one, and finds the error or makes the change.
     """
     size = len(buf)
     if not HEADER_BYTES <= size <= limit:
@@ -165,7 +167,9 @@ def validate_produce(
 
 
 def response_message(error: KafkaError) -> str | None:
-    """What the Produce response says beside the code: Kafka keeps most of these messages to its own log."""
+    """The message that the Produce response carries beside the error code; Kafka writes most messages only to its own
+    log.
+    """
     return error.message if isinstance(error, RecordValidationError | MalformedRecordsError) else None
 
 
@@ -208,7 +212,7 @@ def analyze_replicated(buf: Buffer, partition: TopicPartition) -> list[tuple[int
 
 
 def _is_exactly_one(header: BatchHeader, length: int, version: int) -> bool:
-    """The usual case, from the header alone; everything else takes the longer way to its error."""
+    """The usual case, from the header alone; `check_request` examines every other buffer."""
     return (
         header.batch_length + LOG_OVERHEAD == length
         and header.magic == MAGIC_V2
@@ -222,9 +226,9 @@ def is_transactional(buf: bytearray | memoryview) -> bool:
 
 
 def check_request(buf: bytearray | memoryview, version: int) -> int:
-    """The rules of a Produce request of this version, before any log is asked: the size of the only batch.
+    """Check the rules of a Produce request of this version, before any log is used; returns the size of the only batch.
 
-    What is left after it must be too short to be another.
+    The bytes after the batch must be too few for a second batch.
     """
     length = len(buf)
     size = _first_size(buf)
@@ -350,7 +354,7 @@ def _timestamps_and_codec(
         walked = walk_records(buf, header, partition, config, timestamp_type, now_ms, on_loop=on_loop)
         max_timestamp = walked.max_timestamp
         if codec and not recompressed and not walked.consecutive:
-            # Kafka builds such a batch anew, out of records whose keys and values it has skipped: an exception.
+            # Kafka rebuilds such a batch from records whose keys and values it has skipped, and throws an exception.
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The offsets of a compressed batch are not consecutive")
         if recompressed:
             fresh = recompress(walked, header, config, wanted, timestamp_type, now_ms)
@@ -366,7 +370,9 @@ def _timestamps_and_codec(
 
 
 def _records_matter(header: BatchHeader, config: TopicConfig, timestamp_type: int, now_ms: int) -> bool:
-    """Whether a rule of this topic is about single records. Timestamps in range by the header's word are believed."""
+    """Whether a rule of this topic is about single records. If the header's timestamps are in range, the records'
+    timestamps are not checked.
+    """
     if ("compact" in config.cleanup_policy or config.ottla_validate_records) and not header.is_control:
         return True
     if header.attributes & TIMESTAMP_TYPE_MASK:

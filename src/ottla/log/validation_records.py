@@ -40,7 +40,7 @@ MAX_RECORD_ERRORS = 10_000
 STEP_RECORDS = 1000
 LOOP_RECORDS = 1000
 LOOP_BYTES = 64 * 1024
-"""What is walked on the loop, uncompressed: 1 to 3 ms. More goes to a worker."""
+"""How many uncompressed bytes are walked on the loop: 1 to 3 ms. A worker walks larger batches."""
 _NO_PRODUCER = -1
 _NO_EPOCH = -1
 
@@ -146,7 +146,7 @@ def iterate_spans(payload: memoryview | bytes, header: BatchHeader, *, full: boo
 
 
 class _Errors:
-    """What is wrong with records; all are counted, and so many named that the answer stays small."""
+    """Errors of records: all are counted, and only the first are named, so that the answer stays small."""
 
     __slots__ = ("named", "total")
 
@@ -163,7 +163,7 @@ class _Errors:
 def recompress(
     walked: WalkedRecords, header: BatchHeader, config: TopicConfig, codec: int, timestamp_type: int, now_ms: int
 ) -> bytearray:
-    """The batch anew with consecutive offsets, counted in time from its first record, in `codec`."""
+    """The batch rebuilt in `codec`, with consecutive offsets and its first record's timestamp as base timestamp."""
     level = {
         GZIP: config.compression_gzip_level,
         LZ4: config.compression_lz4_level,
@@ -190,7 +190,9 @@ def recompress(
 
 
 def _check_buildable(walked: WalkedRecords, header: BatchHeader) -> None:
-    """What is wrong only where a batch is built anew, as in Kafka: the exceptions of its builder have no code of their own."""
+    """Refuse what Kafka's builder refuses when it rebuilds a batch: the builder's exceptions have no error code of
+    their own.
+    """
     if header.base_timestamp + walked.min_delta < NO_TIMESTAMP:
         problem = "A record has a negative timestamp"
     elif header.producer_id == _NO_PRODUCER:

@@ -1,7 +1,7 @@
-"""What the topic setting `ottla.encryption.forget` says: which keys' values are erased, up to which offsets.
+"""The entries of the topic setting `ottla.encryption.forget`: which keys' values are erased, up to which offsets.
 
-An entry is `HASH-PARTITION:OFFSET-...`: the key itself does not stand in the metadata, and records that come after the
-offsets are another matter. Partitions that were empty are left out.
+An entry is `HASH-PARTITION:OFFSET-...`. The key itself is not in the metadata. Records after the offsets are not
+erased. Partitions that were empty are left out.
 """
 
 from __future__ import annotations

@@ -73,8 +73,8 @@ def uuid_from_str(text: str) -> Uuid:
 
 
 def new_uuid(token_bytes: Callable[[int], bytes]) -> Uuid:
-    """A random (version 4) uuid by Kafka's rules: not one of the first hundred, which are reserved, and not printed
-    with a leading dash, which a command line would take for a flag.
+    """A random (version 4) uuid by Kafka's rules. The first hundred uuids are reserved. The text of a uuid has no
+    leading dash, because a command line would read it as a flag.
     """
     while True:
         raw = bytearray(token_bytes(16))

@@ -1,7 +1,7 @@
 """The pace of work whose size a peer decides.
 
 A loop over what a peer has sent, or over what an answer to it holds, goes through `paced`. The code that runs such work
-sets a Pace for its thread: the Pace counts elements, stops the work at a limit, and may give other work a turn between
+sets a Pace for its thread. The Pace counts elements, stops the work at a limit, and may give other work a turn between
 two elements. Without a Pace nothing is counted. State that must not change inside a loop is not read through `paced`.
 """
 

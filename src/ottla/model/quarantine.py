@@ -1,8 +1,8 @@
-"""Which topic may take the records that a topic puts aside (`ottla.schema.quarantine.topic`).
+"""Which topic may receive the records that a topic puts aside (`ottla.schema.quarantine.topic`).
 
-The node writes those records for the producer, so the right to choose the topic must not be a right to write anywhere: a
-quarantine topic is never one of the cluster's own topics and never the topic itself. Who needs WRITE on the quarantine topic
-is decided by the controller (when the setting changes) and by the broker (at each produce).
+The node writes those records for the producer, so the right to choose the topic must not be a right to write anywhere.
+A quarantine topic is never one of the cluster's own topics and never the topic itself. The controller (when the setting
+changes) and the broker (at each produce) decide who needs WRITE on the quarantine topic.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def quarantine_topic(topic: str, setting: str) -> str:
 
 
 def target_problem(topic: str, target: str) -> str | None:
-    """Why `target` may not take records of `topic`, whoever asks; None when it may."""
+    """Why `target` may not receive records of `topic`, whatever the principal; None when it may."""
     if not is_topic_name(target):
         return f"{TOPIC_SETTING}: {target[:60]!r} is not a name that a topic can have"
     if target.startswith(_OWN_PREFIX):

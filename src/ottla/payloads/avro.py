@@ -39,7 +39,7 @@ class AvroReader:
         self._root, self.free_bytes, self.quick_bytes = shapes.root, shapes.free_bytes, shapes.quick_bytes
 
     def read(self, data: bytes) -> Any:
-        """The value at the start of `data`; what is behind it is not looked at."""
+        """The value at the start of `data`; the bytes after the value are ignored."""
         return self._read(BytesIO(data), data)
 
     def read_whole(self, data: bytes) -> Any:

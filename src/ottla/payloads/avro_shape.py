@@ -106,10 +106,11 @@ class Shapes:
         return self._shape(self._named[name], depth + 1)
 
     def _find_min_bytes(self) -> bool:
-        """The fewest bytes of each type; it stays _ENDLESS for a type that contains itself without an end.
+        """Find the fewest bytes of each type; the number stays _ENDLESS for a type that contains itself without an end.
 
-        From the last type to the first, then back: types inside types need the one, names of earlier types the other. False
-        when that many passes do not settle it: a long chain of types must not take quadratic time.
+        The passes go from the last type to the first and back in turn. Types inside types need the first direction,
+        names of earlier types the second. Returns False when `_MAX_PASSES` passes are not enough: a long chain of types
+        must not take quadratic time.
         """
         for _ in range(_MAX_PASSES):
             changed = False
@@ -165,8 +166,9 @@ class _RecursiveError(Exception):
 
 
 class _Growth:
-    """Of a type that does not contain itself: depth, and a line (values at no bytes, values per byte) that bounds the
-    number of values in a payload of n bytes."""
+    """Depth and growth of a type that does not contain itself. The growth is a line (values at no bytes, values per
+    byte): an upper bound for the number of values in a payload of n bytes.
+    """
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[int, int, float]] = {}

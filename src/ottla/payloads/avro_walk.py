@@ -1,7 +1,8 @@
 """The walk over an Avro payload before fastavro sees it: depth, number of values, lengths. Nothing is built.
 
-The walk is as strict as the specification: a count, an index or a length that cannot be, and a block whose size is not
-that of its items, end it. So it never stands at another byte than fastavro, whether that reads a value or skips it.
+The walk is as strict as the specification. An impossible count, index or length ends the walk, and so does a block
+whose size is not the size of its items. So the walk is always at the same byte as fastavro, whether fastavro reads a
+value or skips the value.
 """
 
 from __future__ import annotations

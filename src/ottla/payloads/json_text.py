@@ -1,6 +1,7 @@
-"""Foreign JSON under a limit of nesting, so that whoever walks, prints or checks the value next can recurse over it.
+"""Foreign JSON under a limit of nesting, so that code that walks, prints or checks the value can recurse over it.
 
-Python's parser has a limit of its own (RecursionError) that depends on how deep the caller stands; this one is a number.
+Python's parser has a limit of its own (RecursionError), which depends on the depth of the caller's stack; the limit
+here is a fixed number.
 """
 
 from __future__ import annotations

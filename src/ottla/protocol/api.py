@@ -58,8 +58,8 @@ def request_header_version(key: int, version: int) -> int:
 
 
 def response_header_version(key: int, version: int) -> int:
-    """1 from the API's first flexible version on, else 0. ApiVersions stays at 0, because a client that asked for a
-    version we do not have must still find the error code (KIP-511).
+    """The header version: 1 from the API's first flexible version on, 0 before. ApiVersions stays at 0: a client that
+    asked for an unsupported version must still find the error code (KIP-511).
     """
     return 1 if version >= api(key).flexible_from and key != _API_VERSIONS else 0
 

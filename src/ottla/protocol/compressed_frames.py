@@ -1,4 +1,4 @@
-"""Where a frame of zstd or LZ4 ends, from its block headers alone: what the libraries do not tell.
+"""Where a frame of zstd or LZ4 ends, from its block headers alone. The libraries do not report that position.
 
 python-zstandard's reader ends quietly where the data ends, and cramjam refuses bytes after an LZ4 frame. Apache Kafka
 refuses the first and does not look at the second.

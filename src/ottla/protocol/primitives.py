@@ -1,7 +1,7 @@
 """What the generated codec stands on: variable-length integers, tagged fields, errors and the Struct base.
 
-Readers take a buffer and a position and return the value and the new position; writers append byte pieces to a list,
-so that a fetch response can carry file regions between its pieces. Nothing here knows a message.
+Readers take a buffer and a position and return the value and the new position. Writers append byte pieces to a list, so
+that a fetch response can carry file regions between its pieces. This module does not depend on any message.
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ def uvarint(value: int) -> bytes:
 def uvarint_rest(buf: Source, pos: int, first: int) -> tuple[int, int]:
     """The rest of an unsigned varint whose first byte had its continuation bit set; at most five bytes in all.
 
-    Every one of them is a length, a count or a tag, which Kafka keeps in an int: a larger one is refused here, where
-    Kafka would see a negative number.
+    Each such varint is a length, a count or a tag, which Kafka keeps in an int. A varint above the range of an int is
+    refused here; Kafka would read a negative number.
     """
     value = first & 0x7F
     shift = 7
@@ -147,7 +147,7 @@ def tag_numbers(count: int) -> range:
 
 
 def skip_tags(buf: Source, pos: int) -> int:
-    """Skip the tagged fields at `pos`, none of which this version of the schema knows."""
+    """Skip the tagged fields at `pos`; this version of the schema has none of them."""
     count, pos = read_uvarint(buf, pos)
     for _ in tag_numbers(count):
         _, pos = read_uvarint(buf, pos)

@@ -2,8 +2,8 @@
 
 Functions over a buffer and a position, with one precompiled Struct: this is the produce and fetch path, where nothing
 but these 61 bytes is looked at. Positions are those of the batch's first byte. The CRC covers everything from the
-attributes on, so the base offset and the leader epoch can be set without touching it. Magics 0 and 1 stopped being
-writable with Kafka 4.0; whoever meets one decides (`magic_at`), nothing here decodes them.
+attributes on, so the base offset and the leader epoch can be set without touching it. Kafka 4.0 no longer writes magics
+0 and 1: the caller handles them (`magic_at`), and nothing here decodes them.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def parse_header(buf: Buffer, pos: int) -> BatchHeader:
 
 
 def batch_size_at(buf: Buffer, pos: int) -> int:
-    """The whole size of the batch at `pos` as its length field says; needs 12 bytes."""
+    """The whole size of the batch at `pos`, from its length field; needs 12 bytes."""
     size: int = _LENGTH.unpack_from(buf, pos + 8)[0]
     return size + LOG_OVERHEAD
 
@@ -144,7 +144,9 @@ def computed_crc(buf: Buffer, pos: int, size: int) -> int:
 
 
 def crc_matches(buf: Buffer, pos: int, size: int) -> bool:
-    """Whether the stored CRC32C is that of the batch's bytes; `size` as `BatchHeader.size` says, all in `buf`."""
+    """Whether the stored CRC32C is that of the batch's bytes; `size` is `BatchHeader.size`, and `buf` holds the whole
+    batch.
+    """
     stored: int = _unpack_crc(buf, pos + _CRC_AT)[0]
     return crc32c(memoryview(buf)[pos + CRC_COVERS_FROM : pos + size]) == stored
 

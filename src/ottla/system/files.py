@@ -68,14 +68,14 @@ def memory_file(data: bytes) -> Iterator[str | None]:
 
 
 def birth_ns(path: str) -> int:
-    """When the file was created, in nanoseconds since 1970; 0 where neither the system nor the file system says so."""
+    """When the file was created, in nanoseconds since 1970; 0 where the system or file system does not report it."""
     status = os.stat(path)
     seconds: float | None = getattr(status, "st_birthtime", None)  # macOS and the BSDs
     return int(seconds * 1_000_000_000) if seconds is not None else _statx_birth_ns(path)
 
 
 def _statx_birth_ns(path: str) -> int:
-    """Linux: `os.stat` has no birth time there, so the C library is asked."""
+    """On Linux, `os.stat` has no birth time; the C library has it."""
     statx = _statx()
     if statx is None:
         return 0

@@ -1,9 +1,9 @@
-"""Connections that were reset, noticed even when the loop does not say so.
+"""Detects connections that were reset, even when the event loop does not report the reset.
 
-libuv on Linux stops watching a socket after the first event that carries an error. When a reset arrives together with the
-last bytes, uvloop calls the reader once, the reader takes the bytes, and nobody hears of the reset: the connection stays
-until it is idle for connections.max.idle.ms. An epoll of our own that asks for nothing gets errors and hang-ups only,
-so it costs one system call for each connection and none for each request.
+libuv on Linux stops watching a socket after the first event that carries an error. When a reset arrives together with
+the last bytes, uvloop calls the reader once, for the bytes, and does not report the reset. The connection then stays
+until it is idle for connections.max.idle.ms. A separate epoll that asks for no events gets errors and hang-ups only. It
+costs one system call for each connection and none for each request.
 
 Systems without epoll (macOS, with kqueue) need no such watch: there libuv goes on watching, and the next read reports the
 reset.

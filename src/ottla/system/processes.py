@@ -34,7 +34,7 @@ class Process(NamedTuple):
 
 
 def started_at(pid: int) -> float | None:
-    """When the process started, in seconds since 1970; None where the system does not say so."""
+    """When the process started, in seconds since 1970; None where the system does not report it."""
     fields = _stat(pid)
     if fields is None:
         return _started_by_ps(pid)
@@ -47,7 +47,7 @@ def started_at(pid: int) -> float | None:
 
 
 def is_zombie(pid: int) -> bool:
-    """The process has ended, and its parent has not asked for its exit code yet."""
+    """The process has ended, and its parent has not read its exit code yet."""
     fields = _stat(pid)
     state = fields[_STATE] if fields else _output("ps", "-o", "stat=", "-p", str(pid)).strip()
     return state.startswith("Z")
@@ -68,7 +68,7 @@ def own_processes() -> Iterator[Process]:
 
 
 def working_directory(pid: int) -> str | None:
-    """The folder that relative paths of the process start from; None where the system does not say so."""
+    """The folder that relative paths of the process start from; None where the system does not report it."""
     try:
         return os.readlink(f"{_PROC}/{pid}/cwd")
     except OSError:
@@ -77,7 +77,7 @@ def working_directory(pid: int) -> str | None:
 
 
 async def resident_bytes() -> int | None:
-    """The memory of this process; None where the system does not say so. The loop does not wait for `ps`."""
+    """The memory of this process; None where the system does not report it. The loop does not wait for `ps`."""
     resident = _resident_by_proc()
     return await asyncio.to_thread(_resident_by_ps) if resident is None else resident
 
@@ -127,7 +127,7 @@ def _processes_by_ps() -> Iterator[Process]:
 
 
 def _output(*command: str, timeout_s: float = 10) -> str:
-    """What a program of the system prints; empty where there is no such program, or it has nothing to say."""
+    """What a program of the system prints; empty where there is no such program, or it prints nothing."""
     try:
         done = subprocess.run(command, capture_output=True, timeout=timeout_s, check=False)  # noqa: S603 - our own words
     except (OSError, subprocess.TimeoutExpired):

@@ -40,10 +40,11 @@ _PROPERTIES = {
 
 
 class Broker:
-    """A context manager. `directory` keeps the data between uses; without it they are gone at the end.
+    """A context manager. `directory` keeps the data between uses; without `directory`, the data are removed at the end.
 
-    It logs warnings and errors only, to the standard error; `ottla.env.logging.configure` says otherwise.
-    What nobody stopped is stopped when the interpreter ends. A forked child has no broker: there, `stop` does nothing.
+    The broker logs warnings and errors only, to the standard error; `ottla.env.logging.configure` changes that. A
+    broker that is still running stops when the interpreter ends. A forked child has no broker: there, `stop` does
+    nothing.
     """
 
     def __init__(self, *, directory: str | Path | None = None, properties: Mapping[str, str] | None = None) -> None:
@@ -113,7 +114,7 @@ class Broker:
     async def _serve(self, started: Future[Node]) -> None:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
-        if self._ended:  # before there was a loop to say it to
+        if self._ended:  # `stop` was called before there was a loop
             self._stopping.set()
         try:
             config = load(self._properties, strict=True)  # a typing mistake in a test is an error, not a warning

@@ -1,7 +1,8 @@
-"""Who may ask what: `ottla.broker.apis` names the rule of every API, and the handlers know nothing of rules.
+"""Authorization of requests: `ottla.broker.apis` names the rule of every API, and the handlers do not depend on rules.
 
-A rule stands around a handler: it takes what the principal may not have out of the request, lets the handler answer the
-rest, and puts Kafka's error codes for the refused parts into the response. Without an authorizer none of this is loaded.
+A rule wraps a handler. The rule removes what the principal may not access from the request, and the handler answers the
+rest. Then the rule adds Kafka's error codes for the refused parts to the response. Without an authorizer, none of these
+modules is loaded.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from ottla.protocol.api import response_class
 
 
 def refuse(request: Any, code: ErrorCode) -> Any:
-    """`request`'s response that says only `code`."""
+    """The response to `request` that carries only `code`."""
     name = type(request).__name__
     special = _SPECIAL.get(name)
     if special is not None:
@@ -138,7 +138,7 @@ def _describe_client_quotas(_request: Any, code: int) -> Any:
 
 
 def _describe_scram(request: Any, code: int) -> Any:
-    """One result for each user that was asked for, without saying whom."""
+    """One result for each requested user, without the user's name."""
     from ottla.protocol.generated.describe_user_scram_credentials_response import (
         DescribeUserScramCredentialsResponse,
         DescribeUserScramCredentialsResult,

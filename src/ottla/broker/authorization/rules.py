@@ -35,7 +35,7 @@ def on_cluster(context: RequestContext, operation: int) -> bool:
 
 
 def for_cluster(*operations: int) -> Rule:
-    """Any of the operations on the cluster lets the request through."""
+    """The request passes if any of the operations is allowed on the cluster."""
 
     def rule(context: RequestContext, request: Any, handle: Handle) -> Any:
         if any(on_cluster(context, operation) for operation in operations):

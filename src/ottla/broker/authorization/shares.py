@@ -14,7 +14,7 @@ from ottla.model.errors import ErrorCode
 
 
 def _with_message(operation: int) -> Rule:
-    """A rule on the group; the refusal says in words too what it is."""
+    """A rule on the group; the refusal carries an error message too."""
 
     def rule(context: RequestContext, request: Any, handle: Handle) -> Any:
         if context.allowed(operation, Resource.GROUP, request.group_id or ""):

@@ -21,7 +21,7 @@ _NO_TOPIC_ID_VERSION = 0
 
 
 def topic_name(context: RequestContext, item: Any) -> str | None:
-    """Of an item that names a topic by name or by id; None for an id that nobody knows."""
+    """The topic's name of an item that has a name or an id; None for an unknown id."""
     topic_id = getattr(item, "topic_id", ZERO_UUID)
     if topic_id != ZERO_UUID:
         found = context.broker.image.topics_by_id.get(topic_id)
@@ -95,7 +95,9 @@ def describe_cluster(context: RequestContext, request: Any, handle: Handle) -> A
 
 
 def describe_topic_partitions(context: RequestContext, request: Any, handle: Handle) -> Any:
-    """All topics: those that may be described. Named ones: a refusal for each of the others."""
+    """A request for all topics returns those that the principal may describe. A request for named topics returns a
+    refusal for each other topic.
+    """
     from ottla.protocol.generated.describe_topic_partitions_request import TopicRequest
     from ottla.protocol.generated.describe_topic_partitions_response import (
         DescribeTopicPartitionsResponse,
@@ -123,7 +125,9 @@ def describe_topic_partitions(context: RequestContext, request: Any, handle: Han
 
 
 def create_topics(context: RequestContext, request: Any, handle: Handle) -> Any:
-    """CREATE on the cluster or on each topic; the settings of a new topic are shown to who may describe them."""
+    """CREATE on the cluster or on each topic; the answer shows the settings of a new topic if the principal may
+    describe them.
+    """
     from ottla.protocol.generated.create_topics_response import CreatableTopicResult
 
     denied: list[Any] = []
@@ -150,7 +154,9 @@ def create_topics(context: RequestContext, request: Any, handle: Handle) -> Any:
 
 
 def delete_topics(context: RequestContext, request: Any, handle: Handle) -> Any:
-    """DELETE on the cluster or the topic. Who may not describe a topic does not learn whether it exists."""
+    """DELETE on the cluster or the topic. A principal that may not describe a topic cannot find out whether the topic
+    exists.
+    """
     from ottla.protocol.generated.delete_topics_response import DeletableTopicResult
 
     if on_cluster(context, Operation.DELETE):
@@ -158,7 +164,9 @@ def delete_topics(context: RequestContext, request: Any, handle: Handle) -> Any:
     denied: list[Any] = []
 
     def visible(name: str) -> bool:
-        """Whether the handler may answer for it: it is deletable, or it may be said that it does not exist."""
+        """Whether the handler may answer for the topic: the principal may delete it, or may describe it and it does not
+        exist.
+        """
         if context.allowed(Operation.DELETE, Resource.TOPIC, name):
             return True
         described = context.allowed(Operation.DESCRIBE, Resource.TOPIC, name)

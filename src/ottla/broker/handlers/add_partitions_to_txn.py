@@ -1,6 +1,6 @@
 """AddPartitionsToTxn: one transaction up to v3, from clients; several from v4 on, from brokers, which may only verify.
 
-One partition that does not exist fails its whole transaction; the others are told that nothing was attempted.
+One partition that does not exist fails its whole transaction; the other partitions get OPERATION_NOT_ATTEMPTED.
 """
 
 from __future__ import annotations

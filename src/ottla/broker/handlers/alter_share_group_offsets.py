@@ -1,4 +1,4 @@
-"""AlterShareGroupOffsets: begin elsewhere; only while nobody is in the group."""
+"""AlterShareGroupOffsets: set the start offsets of a share group; only while the group has no members."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""BrokerHeartbeat at the controller. The connection that carries it is a sign of life too: when it breaks, somebody
-looks whether the broker is still there, instead of waiting for its session to run out.
+"""BrokerHeartbeat at the controller. The heartbeat's connection is a sign of life too. When the connection breaks, the
+controller checks whether the broker still runs, and does not wait for the end of its session.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def handle(
 
 
 def serves_consumer_protocol(context: RequestContext) -> bool:
-    """The cluster has finalized group.version, and this node has not been told to leave the protocol out."""
+    """Whether the cluster has finalized group.version, and group.coordinator.rebalance.protocols has `consumer`."""
     protocols = context.broker.config.group_coordinator_rebalance_protocols
     return context.broker.image.features.get(GROUP_VERSION, 0) >= 1 and "consumer" in protocols
 

@@ -1,7 +1,7 @@
-"""CreateDelegationToken: for oneself, or for an owner whom one may make tokens for.
+"""CreateDelegationToken: for the requester, or for an owner for whom the requester may create tokens.
 
-A login by token is always `User:NAME`, so an owner of another type is refused: the rules for `User:NAME` would not be asked.
-Apache Kafka 4.3.1 accepts such an owner, and the token then logs in as a user for whom tokens are denied.
+A login by token is always `User:NAME`, so an owner of another type is refused: the ACLs for `User:NAME` would not be
+checked. Apache Kafka 4.3.1 accepts such an owner, and the token then logs in as a user for whom tokens are denied.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""At the controller's listener: what the active controller decides. Another one says NOT_CONTROLLER."""
+"""At the controller's listener: what the active controller decides. Any other controller answers NOT_CONTROLLER."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets: forget what a share group has done with some topics; only while nobody is in the group."""
+"""DeleteShareGroupOffsets: remove the state of some topics from a share group; only while the group has no members."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def _resource(
     try:
         rows = _rows(context, asked.resource_type, asked.resource_name)
     except KafkaError as error:
-        # An unknown topic is told by its code alone.
+        # The answer for an unknown topic has an error code and no message.
         message = "" if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else error.message
         return DescribeConfigsResult(int(error.code), message, asked.resource_type, asked.resource_name)
     keys = set(paced(asked.configuration_keys or ()))

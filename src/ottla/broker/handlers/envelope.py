@@ -1,6 +1,7 @@
 """Envelope (KIP-590): a broker hands on a client's request with the client's principal; the controller answers it.
 
-Only the active controller opens an envelope; anybody else says NOT_CONTROLLER, and the broker looks for the leader.
+Only the active controller opens an envelope. Any other controller answers NOT_CONTROLLER, and the broker looks for the
+active controller.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ _LAST = {
     int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION): 2,
     int(ErrorCode.TOPIC_AUTHORIZATION_FAILED): 2,
 }
-"""What is told behind everything that was read, and in which order."""
+"""Partitions with these errors come after all others in the response, in this order."""
 _ISOLATION_LEVELS = (0, 1)
 _NO_RECORDS = b""
 _BYTES_OF_AN_ELEMENT = 256
@@ -78,7 +78,7 @@ def open_context(context: RequestContext, request: FetchRequest, *, privileged: 
 
 
 def _refused(context: RequestContext, request: FetchRequest, code: ErrorCode) -> FetchResponse:
-    """The whole request; versions without topic ids say it for each partition too."""
+    """Refuse the whole request; versions without topic ids carry the error for each partition too."""
     response = FetchResponse(error_code=int(code), session_id=request.session_id)
     if context.version < FIRST_TOPIC_ID_VERSION:
         response.responses = [
@@ -128,18 +128,18 @@ class Fetch:
             left = left - size if left > size else 0
 
     def park(self) -> None:
-        """Keep how much there is to read, and nothing of it: a wait may be long."""
+        """Keep only the sizes of the records, not the records: a wait may be long."""
         self._sizes = [len(data.records or b"") for _, data in paced(self.answers)]
         self.answers = []
         self._request.topics = []
         self._request.forgotten_topics_data = []
 
     def has_moved(self, partition: Partition, position: int, data: PartitionData) -> bool:  # noqa: ARG002 - a follower's
-        """Whether there is news since it was read."""
+        """Whether the high watermark has moved since the partition was read."""
         return partition.high_watermark != data.high_watermark
 
     def look_again(self, positions: Collection[int]) -> None:
-        """At the partitions that something happened to, not at the others."""
+        """Look only at the partitions that changed."""
         if len(positions) == len(self._sizes):
             self.read()
             return
@@ -170,7 +170,7 @@ class Fetch:
             return self._failed(key, error)
 
     def knows_a_partition(self) -> bool:
-        """Whether one of those that are asked for exists: where none does, nothing else about the request matters."""
+        """Whether one of the requested partitions exists: if none exists, nothing else about the request is checked."""
         for key, _ in paced(self.fetch_context.partitions, 3):
             try:
                 self.partition(key)
@@ -230,7 +230,9 @@ class Fetch:
         return preferred_read_replica(partition, selector, self._request.rack_id, offset)
 
     def _diverges(self, partition: Partition, wanted: FetchPartition, data: PartitionData) -> bool:
-        """Whether the reader's log left ours before its fetch offset (KIP-595); then we say where."""
+        """Whether the reader's log diverges from this log before its fetch offset (KIP-595); then sets the diverging
+        epoch.
+        """
         diverging = diverging_end(partition, wanted)
         if diverging is None:
             return False
@@ -273,7 +275,7 @@ class Fetch:
         topics: list[FetchableTopicResponse] = []
         last: tuple[Any, ...] | None = None
         answers = self.answers
-        if self.stop:  # what nobody knows comes last
+        if self.stop:  # unknown partitions come last
             answers = sorted(answers, key=lambda answer: _LAST.get(answer[1].error_code, 0))
         for key, data in paced(self.fetch_context.told(answers, self._context.broker.image.topics_by_id)):
             if key[:2] != last:
@@ -287,7 +289,7 @@ class Fetch:
 
 
 def _check_unread(partition: Partition, offset: int, end: int, limit: int) -> None:
-    """What is wrong with a fetch even where nothing will be read."""
+    """Refuse an invalid offset or limit, even if the fetch will read nothing."""
     log = partition.log
     if not log.log_start_offset <= offset <= log.log_end_offset:
         raise log.out_of_range(offset, log.log_start_offset)
@@ -296,7 +298,7 @@ def _check_unread(partition: Partition, offset: int, end: int, limit: int) -> No
 
 
 def diverging_end(partition: Partition, wanted: FetchPartition) -> EpochEndOffset | None:
-    """Where the reader's log left ours, when it did before its fetch offset."""
+    """Where the reader's log diverges from this log; None when it does not diverge before its fetch offset."""
     epoch, end_offset = partition.end_offset_for_epoch(wanted.last_fetched_epoch)
     if end_offset < 0 or epoch < 0:
         raise KafkaError(

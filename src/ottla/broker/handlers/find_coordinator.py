@@ -65,7 +65,7 @@ def _asks_for_share_state(context: RequestContext, request: FindCoordinatorReque
 async def _create_then_answer(
     context: RequestContext, request: FindCoordinatorRequest, shards: Shards[Any], topic: CreatableTopic
 ) -> FindCoordinatorResponse:
-    """Others that ask meanwhile are told to come back (COORDINATOR_NOT_AVAILABLE), as by Kafka."""
+    """Other requests in the meantime get COORDINATOR_NOT_AVAILABLE and are retried, as with Kafka."""
     await create_topic(context.broker, shards, topic)
     return _answer(context, request)
 

@@ -67,7 +67,7 @@ def handle(
                 partitions.append(later[-1].response)
             except KafkaError as error:
                 partitions.append(ListOffsetsPartitionResponse(item.partition_index, int(error.code)))
-        if partitions:  # a topic is told once, and not without partitions
+        if partitions:  # a topic appears once, and only with partitions
             topics.setdefault(topic.name, ListOffsetsTopicResponse(topic.name, [])).partitions += partitions
     response = ListOffsetsResponse(topics=list(topics.values()))
     return _searched(context, request, response, later) if later else response
@@ -102,7 +102,7 @@ async def _search_on(
     item: ListOffsetsPartition,
     large: LargeSearchError,
 ) -> ListOffsetsPartitionResponse:
-    """Each batch is walked elsewhere; then the log is looked at anew, for it may have changed."""
+    """A worker walks each batch; then the search looks at the log again, because the log may have changed."""
     walks = context.broker.walks
     if walks is None:
         raise RuntimeError("a large search without walkers")
@@ -131,7 +131,7 @@ class _Walked(NamedTuple):
 
 
 def _refused(request: ListOffsetsRequest, code: ErrorCode) -> ListOffsetsResponse:
-    """The whole request, as it was asked."""
+    """Refuse the whole request, partition by partition in its own order."""
     topics = [
         ListOffsetsTopicResponse(
             topic.name,
@@ -163,9 +163,9 @@ def _look_up(
 def _offset(
     context: RequestContext, partition: Partition, timestamp: int, request: ListOffsetsRequest, walked: _Walked | None
 ) -> tuple[int, int, int]:
-    """(timestamp, offset, leader epoch) of what is asked for; offset -1 when there is no such record."""
+    """(timestamp, offset, leader epoch) for the requested timestamp; offset -1 when there is no such record."""
     log, version = partition.log, context.version
-    # A latest offset never goes back: a new leader that does not know yet how far the old one committed says so.
+    # A latest offset never goes back: a new leader refuses to answer until it knows how far the old leader committed.
     unknown_end = request.replica_id == _CONSUMER and partition.high_watermark_lags
     if timestamp == LATEST:
         if unknown_end:
@@ -198,6 +198,6 @@ def _offset(
 
 
 def _not_available(version: int) -> KafkaError:
-    """Older clients do not know the one, and try again after the other."""
+    """Older clients do not support OFFSET_NOT_AVAILABLE; they retry after LEADER_NOT_AVAILABLE."""
     known = version >= _OFFSET_NOT_AVAILABLE_FROM
     return KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE)

@@ -85,8 +85,8 @@ def _answer(context: RequestContext, request: MetadataRequest) -> MetadataRespon
 
 
 def named_controller(context: RequestContext) -> int:
-    """The broker to send admin calls to. Any forwards, so it is this one, unless clients do not find it in the answer
-    yet: a client that is told of a controller without an address waits for the next metadata, for minutes.
+    """The broker to send admin calls to. Every broker forwards them, so the answer names this broker, unless the answer
+    does not list it yet. A client that gets a controller without an address waits for the next metadata, for minutes.
     """
     own = context.broker.node_id
     alive = [n.id for n in context.broker.image.brokers.values() if not n.fenced and context.listener in n.listeners]

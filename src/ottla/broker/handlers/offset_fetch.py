@@ -101,7 +101,7 @@ def _as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
 
 
 def _resolve(context: RequestContext, group: OffsetFetchRequestGroup) -> list[OffsetFetchResponseTopics]:
-    """Give topics that come by id their name; the answers for ids that nobody knows."""
+    """Set the names of topics that come by id; returns the answers for unknown ids."""
     if context.version < _TOPIC_IDS_FROM or group.topics is None:
         return []
     known, refused = [], []

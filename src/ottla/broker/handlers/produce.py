@@ -268,7 +268,7 @@ class Append:
             return -1
 
     def wait(self, response: ProduceResponse, timeout_ms: int) -> Deferred:
-        """acks=all: answer when every append is below its high watermark, or say which were not in time."""
+        """acks=all: answer when every append is below its high watermark; late appends get REQUEST_TIMED_OUT."""
         waiting = dict(enumerate(self.uncommitted))
         keys: dict[int, object] = {}
 
@@ -309,6 +309,6 @@ def _told_once(answers: list[TopicProduceResponse]) -> list[TopicProduceResponse
 
 
 def _uncommit(response: PartitionProduceResponse, code: ErrorCode) -> None:
-    """The batch is in the leader's log, and nobody can say whether it stays."""
+    """The batch is in the leader's log, but it is not known whether it stays there."""
     response.error_code = int(code)
     response.base_offset = -1

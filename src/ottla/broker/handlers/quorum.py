@@ -1,5 +1,5 @@
-"""Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch and FetchSnapshot of the metadata log, changes of the voters: what
-members of the quorum say to each other, answered by the raft node.
+"""Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch and FetchSnapshot of the metadata log, changes of the voters: requests
+between members of the quorum, answered by the raft node.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A follower's Fetch: everything up to the log's end, and its progress noted; woken when the log grows.
 
-The follower must be a registered broker and speak for its present incarnation (KIP-903): what somebody else asks for
-in its name must not count as replicated.
+The follower must be a registered broker and send the epoch of its present incarnation (KIP-903). A request of any other
+sender must not count as replication.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from ottla.protocol.generated.fetch_response import FetchResponse, PartitionData
 from ottla.replication.partition import Partition
 
 LOOK_MS = (10, 40, 150)
-"""When a waiting follower's fetch looks whether a high watermark has moved. Kafka does not: its followers learn it with
-the next records, or after replica.fetch.wait.max.ms."""
+"""When a follower's waiting fetch checks whether a high watermark has moved. Kafka has no such check: its followers get
+the high watermark with the next records, or after replica.fetch.wait.max.ms.
+"""
 
 FIRST_EPOCH_VERSION = 15
-"""The first that carries the follower's broker epoch; older ones could come from a dead incarnation."""
+"""The first version that carries the follower's broker epoch; an older request could come from a dead incarnation."""
 
 
 def handle_replica_fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Deferred:
@@ -126,8 +127,10 @@ class ReplicaFetch(Fetch):
 
 
 class ParkedReplicaFetch(ParkedFetch):
-    """Woken when the log grows. High watermarks that have moved meanwhile, because the other followers are there, are told
-    soon too: a look after some milliseconds costs nothing under load, when records come before it."""
+    """A waiting fetch of a follower, woken when the log grows. After some milliseconds (`LOOK_MS`) the fetch also
+    checks whether other followers have moved a high watermark, and answers then. Under load the check costs nothing,
+    because records arrive before it.
+    """
 
     __slots__ = ("_looks", "_max_wait_ms")
 
@@ -148,10 +151,10 @@ class ParkedReplicaFetch(ParkedFetch):
         self._timer = self._timers.call_later(self._look_ms(self._looks) - waited_ms, self._on_timeout)
 
     def _moved(self) -> bool:
-        """Whether a high watermark is another than what the follower's session was told."""
+        """Whether a high watermark differs from the last one that the follower's session got."""
         session = self._fetch.fetch_context.session
         if session is None:
-            return True  # it was told nothing yet
+            return True  # no response had a high watermark yet
         told = sum([cached.high_watermark for cached in session.partitions.values()])
         return told != sum([partition.high_watermark for partition in self._partitions])
 

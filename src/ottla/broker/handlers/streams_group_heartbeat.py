@@ -39,7 +39,7 @@ def handle(context: RequestContext, request: StreamsGroupHeartbeatRequest) -> St
 
 
 def serves_streams_protocol(context: RequestContext) -> bool:
-    """The cluster has finalized streams.version, and this node has not been told to leave the protocol out."""
+    """Whether the cluster has finalized streams.version, and group.coordinator.rebalance.protocols has `streams`."""
     protocols = context.broker.config.group_coordinator_rebalance_protocols
     return context.broker.image.features.get(STREAMS_VERSION, 0) >= 1 and "streams" in protocols
 
@@ -64,7 +64,7 @@ def _refuse_topics(context: RequestContext, topology: Topology) -> StreamsGroupH
 
 
 def topics_of(topology: Topology) -> list[str]:
-    """Every topic that it names, once."""
+    """Every topic that the topology names, once."""
     names: dict[str, None] = {}
     for each in paced(topology.subtopologies, 3):
         names |= dict.fromkeys((*each.source_topics, *each.repartition_sink_topics))
@@ -73,7 +73,9 @@ def topics_of(topology: Topology) -> list[str]:
 
 
 def _answer(context: RequestContext, group_id: str, answer: StreamsAnswer) -> StreamsGroupHeartbeatResponse:
-    """Missing internal topics are created if the client may create them; what stands in the way is told."""
+    """Create missing internal topics if the client may create them; the response's status lists denied and failed
+    topics.
+    """
     if not answer.missing_topics:
         return answer.response
     names = [topic.name for topic in answer.missing_topics]

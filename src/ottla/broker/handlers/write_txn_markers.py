@@ -90,7 +90,7 @@ class _Work:
         return self._deferred
 
     def _response(self) -> WriteTxnMarkersResponse:
-        """A producer whose marker is for no partition is not told of."""
+        """The response leaves out a producer whose marker is for no partition."""
         told = [_result(producer_id, codes) for producer_id, codes in paced(self.codes.items()) if codes]
         return WriteTxnMarkersResponse(told)
 

@@ -1,4 +1,4 @@
-"""Acknowledgements of a request: what is wrong with them as such, and the way to the share-partitions."""
+"""Acknowledgements of a request: checks them and passes them to the share-partitions."""
 
 from __future__ import annotations
 

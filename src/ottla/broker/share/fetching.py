@@ -1,7 +1,7 @@
-"""A share fetch: acquire what is free of the member's partitions, or wait until something is, or until the time is up.
+"""A share fetch: acquire free records of the member's partitions, or wait until there are some or the time is up.
 
-Nothing is acquired, and no record is read, before there is `min_bytes` to give: a wait holds no records, and what
-happens to one partition makes nobody look at the others.
+No record is acquired or read before `min_bytes` are available. So a waiting fetch holds no records, and a change in one
+partition causes no look at the other partitions.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Offer(NamedTuple):
     share_partition: SharePartition
     offset: int
     found: LogSlice | None
-    """None: the log begins after what was expected."""
+    """None: the log start offset is above the expected offset."""
 
     @property
     def size(self) -> int:
@@ -46,7 +46,7 @@ class _Offer(NamedTuple):
 
 
 class ShareFetch:
-    """`done` is called once, with an answer for each place that there is something to say of."""
+    """`done` is called once, with an answer for each place that has records or an error."""
 
     def __init__(
         self,
@@ -115,7 +115,9 @@ class ShareFetch:
             self._try(force=False)
 
     def _size(self, place: Place) -> int:
-        """What the partition has to give at most; a partition that fails is worth a look at all of them."""
+        """How many bytes the partition can give at most; a failed partition counts as `min_bytes`, so that the fetch
+        tries all partitions.
+        """
         share_partition = self._partitions[place]
         if share_partition.error is not None:
             return self._min_bytes

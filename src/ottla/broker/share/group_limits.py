@@ -1,4 +1,4 @@
-"""What a share group's settings say of deliveries: its own (ConfigResource GROUP) within the broker's limits."""
+"""The limits of deliveries in a share group: its own settings (ConfigResource GROUP) within the broker's limits."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _bounded(broker: Broker, group_id: str, attribute: str) -> int:
 
 
 def _duration_ms(text: str) -> int:
-    """ISO 8601, as java.time.Duration reads it; the setting's own check has let it pass."""
+    """An ISO 8601 duration, as java.time.Duration reads it; the setting's own check has accepted it."""
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         return 0

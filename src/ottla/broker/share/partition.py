@@ -1,8 +1,8 @@
-"""A share-partition of a partition that this broker leads: its records in flight, their locks, and what is written down.
+"""A share-partition of a partition that this broker leads: its records in flight, their locks and the stored state.
 
-It reads its state once, through the persister; from then on this is the only place that changes it, as long as the
-leader's epoch lasts. One write is under way at a time: what comes meanwhile goes with the next one, so that no older
-state can overtake a newer one.
+The share-partition reads its state once, through the persister. From then on only this module changes the state, as
+long as the leader's epoch lasts. One write is under way at a time; later changes go with the next write, so that no
+older state can overtake a newer state.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class SharePartition:
         self.in_flight: InFlight | None = None
         """None until the state has been read."""
         self.error: KafkaError | None = None
-        """Why there is none, or why there is none any more."""
+        """Why the state could not be read, or why the share-partition is fenced."""
         self._state_epoch = 0
         self._watchers: dict[object, Callable[[], None]] = {}
         self._timer: Timer | None = None
@@ -72,9 +72,9 @@ class SharePartition:
         self._queue: list[_Write] = []
         self._writing = False
         self.lock_timeouts = 0
-        """Records whose lock has ended before a word of their member."""
+        """Records whose lock ended before their member acknowledged them."""
         self.retiring = False
-        """Nobody of the group is here any more: to be forgotten once everything is written."""
+        """The group has no member here any more: the share-partition is removed once everything is written."""
         persister.read(key, self.leader_epoch, self._on_read)
 
     # The state
@@ -105,7 +105,7 @@ class SharePartition:
         self._wake()
 
     def fence(self, error: KafkaError) -> None:
-        """No more of it: another leader may have it by now, or its state is not to be had."""
+        """Stop the share-partition: another leader may have it by now, or its state cannot be read."""
         if self.error is not None:
             return
         self.error = error
@@ -119,7 +119,7 @@ class SharePartition:
         self._watchers.clear()
 
     def retire(self) -> None:
-        """Forget it when nothing is left to be written; whoever comes first reads the state again."""
+        """Fence the share-partition when nothing is left to be written; its next user reads the state again."""
         self.retiring = True
         if self.in_flight is not None and not self._writing and not self._queue:
             self.fence(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
@@ -148,7 +148,8 @@ class SharePartition:
 
     def acknowledge(self, member_id: str, acknowledgements: Sequence[Acknowledgement], done: Done) -> None:
         if self.in_flight is None:
-            # Nothing has been given out yet, so nothing can be acknowledged: Kafka's word too, whoever is first.
+            # No record has been given out yet, so none can be acknowledged: Kafka answers the same, even to the first
+            # request.
             done(self.error or KafkaError(ErrorCode.INVALID_RECORD_STATE, BATCH_NOT_FOUND))
             return
         try:
@@ -251,7 +252,7 @@ class SharePartition:
 
 
 def _told(error: KafkaError) -> KafkaError:
-    """What a client hears of the share coordinator's error."""
+    """The error that a client gets for an error of the share coordinator."""
     if error.code in _COORDINATOR:
         return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message)
     if error.code in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH):

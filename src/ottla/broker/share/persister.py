@@ -1,4 +1,4 @@
-"""The state of share-partitions, asked of whoever coordinates it: this node, or another broker over the wire.
+"""The state of share-partitions, requested from its coordinator: this node, or another broker over the wire.
 
 The leader is looked up in the metadata at each try; the topic is made when it is not there. What may pass (no leader
 yet, still loading, no connection) is tried again for a while.
@@ -155,7 +155,7 @@ class BrokerSharePersister:
 
 
 def _only_result(response: Any) -> Any:
-    """What a response about one share-partition says of it."""
+    """The row of a response about one share-partition, or its error."""
     if response is None:
         return KafkaError(ErrorCode.NETWORK_EXCEPTION)
     for topic in response.results:

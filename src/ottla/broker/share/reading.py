@@ -28,7 +28,7 @@ class ReadBatches(NamedTuple):
     data: bytes
     batches: list[Batch]
     aborted: list[OffsetSpan]
-    """Record batches of aborted transactions: nobody gets them under read_committed."""
+    """Record batches of aborted transactions: read_committed readers do not get them."""
 
     @property
     def spans(self) -> list[OffsetSpan]:

@@ -36,7 +36,7 @@ class ShareSession:
         self.connection = connection
         self.epoch = 1
         self.partitions: dict[Place, bool] = dict.fromkeys(places, False)
-        """Whether the next response has to speak of the partition, also without news."""
+        """Whether the next response must include the partition, also without news."""
 
     def update(self, added: Iterable[Place], forgotten: Iterable[Place]) -> None:
         for place in added:
@@ -48,7 +48,7 @@ class ShareSession:
         self.epoch = 1 if self.epoch == _MAX_EPOCH else self.epoch + 1
 
     def is_told(self, place: Place, *, records: bool, error: bool) -> bool:
-        """Whether a response speaks of the partition; remembers what was told."""
+        """Whether the response includes the partition. After an error, the next response includes the partition too."""
         due = self.partitions.get(place, False)
         if place in self.partitions:
             self.partitions[place] = error
@@ -80,7 +80,7 @@ class ShareSessions:
         return size <= MAX_SESSION_PARTITIONS and self.partition_count + more <= MAX_CACHED_PARTITIONS
 
     def begin(self, key: SessionKey, connection: object, places: Collection[Place]) -> ShareSession:
-        """In the place of the one that the member may have had."""
+        """Begin a session; it replaces an earlier session of the member."""
         self._sessions.pop(key, None)
         if len(self._sessions) >= self._most() or not self.has_room(len(places), len(places)):
             raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
@@ -88,7 +88,7 @@ class ShareSessions:
         return session
 
     def find(self, key: SessionKey, epoch: int) -> ShareSession:
-        """KafkaError unless there is one, at this epoch; the last request of a session may come at any."""
+        """KafkaError unless there is a session at this epoch; the last request of a session may come at any epoch."""
         session = self._sessions.get(key)
         if session is None:
             raise KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND)

@@ -97,5 +97,5 @@ class TransactionalOffsets:
 
 
 def _as_generation(error: KafkaError) -> KafkaError:
-    """Producers know generations, not member epochs."""
+    """Producers use generations, not member epochs."""
     return KafkaError(ErrorCode.ILLEGAL_GENERATION) if error.code is ErrorCode.STALE_MEMBER_EPOCH else error

@@ -92,7 +92,7 @@ class InFlight:
             self._fill(batch.first_offset, RecordState.AVAILABLE)
             first = max(batch.first_offset, self.next_offset)
             if first <= batch.last_offset:
-                # A batch in a state that we do not know is delivered again: better twice than never.
+                # A batch in an unknown state is delivered again: better twice than never.
                 is_valid = batch.delivery_state in RecordState.__members__.values()
                 state = RecordState(batch.delivery_state) if is_valid else RecordState.AVAILABLE
                 if state is RecordState.ACQUIRED:

@@ -11,7 +11,7 @@ from enum import IntEnum
 
 
 class RecordState(IntEnum):
-    """The numbers stand in records."""
+    """Records store these numbers."""
 
     AVAILABLE = 0
     ACQUIRED = 1

@@ -1,8 +1,8 @@
 """One transactional id: who may write for it, and where its transaction stands.
 
-A value. Each `prepare_*` gives the value after a transition, which becomes true when its record is replayed; one that
-the table of states does not allow is a bug and raises. An epoch of 32767 is never given to a client, so that there is
-always one left to fence it with.
+A value. Each `prepare_*` returns the value after a transition, which takes effect when its record is replayed. A
+transition that the table of states does not allow is a bug and raises. A client never gets the epoch 32767, so that one
+epoch is always left to fence the client with.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class TransactionMetadata:
     """The next producer id, used once the transaction is complete: the epochs of `producer_id` are used up."""
     producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
     last_producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
-    """The epoch before the last bump that a client asked for. Not in the log, and gone after a restart."""
+    """The epoch before the last bump that a client requested. It is not in the log, and lost after a restart."""
     timeout_ms: int
     state: TransactionState = TransactionState.EMPTY
     partitions: frozenset[TopicPartition] = frozenset()

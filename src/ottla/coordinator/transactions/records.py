@@ -45,7 +45,7 @@ def encode(record: TransactionRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode(key: bytes, value: bytes | None) -> TransactionRecord | None:
-    """The record, or None for a key type that we do not know; DecodeError when the bytes are not a record."""
+    """The record, or None for an unknown key type; DecodeError when the bytes are not a record."""
     if len(key) < 2:
         raise DecodeError("a transaction record's key has at least two bytes")
     if _INT16.unpack_from(key)[0] != _KEY_TYPE:

@@ -19,7 +19,7 @@ from ottla.model.ids import ProducerId
 
 TransactionDecision: TypeAlias = Decision[TransactionRecord, list[CoordinatorAnswer]]
 TakeProducerId: TypeAlias = Callable[[], ProducerId | None]
-"""An unused producer id; None while the controller is asked for more ids."""
+"""An unused producer id; None while more ids are requested from the controller."""
 
 
 class ProducerIdNeeded(KafkaError):

@@ -1,8 +1,8 @@
 """The configuration table: every setting of Kafka 4.3 once, with its type, default, check, update mode and doc line.
 
-`settings` has the row and the class; `topic`, `group` and `broker/` declare the rows; `values` and `properties` read
-text; `load` makes a BrokerConfig of a properties file; `overrides` and `dynamic` check what clients change; `describe`
-answers DescribeConfigs. Nothing here does I/O.
+`settings` defines the class of a row; `topic`, `group` and `broker/` declare the rows. `values` and `properties` parse
+text, and `load` makes a BrokerConfig of a properties file. `overrides` and `dynamic` check the changes that clients
+send; `describe` answers DescribeConfigs. Nothing here does I/O.
 """
 
 from __future__ import annotations

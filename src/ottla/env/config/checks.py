@@ -1,7 +1,7 @@
-"""Validators: what a parsed value may be. Each answers None or Kafka's own words for the refusal.
+"""Validators: what a parsed value may be. Each returns None or a refusal in Kafka's own words.
 
-A check carries two facts beside its verdict: `accepts`, what it lets through in words for people, and `unique`, whether
-duplicates are dropped from the list before it is asked (as Kafka does).
+A check carries two facts beside its verdict. `accepts` describes the accepted values for people. `unique` means that
+duplicates are dropped from a list before the check (as in Kafka).
 """
 
 from __future__ import annotations
@@ -118,13 +118,15 @@ codec: Final = Check(
 
 
 def java_class(*known: str) -> Check:
-    """A plug-in that stands between a client and a change or a login: ignoring it would let through what it stops."""
+    """For a plug-in that checks changes or logins of clients: without the plug-in, changes and logins that it refuses
+    would pass.
+    """
     options = " or ".join(name or "nothing" for name in known) or "nothing: remove the line"
     why = "Java classes cannot be loaded here, and ignoring this one could let through what it stops"
     return Check(lambda _, v: None if v in known else Refusal(why), options)
 
 
-# Patterns are kept as text: `re` compiles each when it is first asked, which at most starts is never.
+# Patterns are kept as text: `re` compiles a pattern at its first use, and most starts use none.
 _REPLICA: Final = r"([0-9]+:[0-9]+)?"
 
 

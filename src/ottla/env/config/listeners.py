@@ -122,7 +122,7 @@ def _check_ports(name: str, endpoints: Iterable[Endpoint], shown: str) -> None:
 
 def _ip_version(host: str | None) -> int:
     """4 or 6, or 0 for a name or for every interface."""
-    import ipaddress  # rarely needed, and dear to load
+    import ipaddress  # rarely needed, and slow to load
 
     try:
         return ipaddress.ip_address(host or "").version

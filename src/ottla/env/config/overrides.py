@@ -1,8 +1,8 @@
 """Overrides of topics, groups and client-metrics subscriptions: checked as Kafka checks them, resolved to typed values.
 
-An override is text under Kafka's name. `validate_*` is for what a client sends and raises KafkaError with Kafka's code
-and text; `resolve_*` is for what stands in the metadata log: it was valid once, so a name or value that is no longer
-known is passed over rather than refused.
+An override is text under Kafka's name. `validate_*` checks what a client sends and raises KafkaError with Kafka's code
+and text. `resolve_*` reads the overrides in the metadata log. They were valid once, so an unknown name or value is
+ignored, not refused.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ def setting(
     undeclared: bool = False,
     convert: Callable[[Any], Any] | None = None,
 ) -> Any:
-    """A row that does not know its name yet; the class that declares it gives it one."""
+    """A row without a name; the class that declares the row sets the name."""
     return Setting("", kind, default, check, doc, importance, mode, effect, synonyms, internal, undeclared, convert)
 
 

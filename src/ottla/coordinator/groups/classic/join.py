@@ -53,7 +53,7 @@ class Join:
         return draft.decide()
 
     def _has_another_kind(self, group_id: str) -> bool:
-        """A group whose members do not know the classic protocol; an empty streams group may be replaced."""
+        """A group whose members do not use the classic protocol; an empty streams group may be replaced."""
         group = self._context.groups.get(group_id)
         kind = None if group is None else group.kind
         return kind is GroupKind.SHARE or (group is not None and kind is GroupKind.STREAMS and not group.is_empty)

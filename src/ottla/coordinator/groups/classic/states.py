@@ -25,4 +25,4 @@ PREVIOUS_STATES: dict[GroupState, frozenset[GroupState]] = {
 
 
 class IllegalTransition(RuntimeError):
-    """A bug: the machine asked for a transition that the table does not have."""
+    """A bug: the machine requested a transition that the table does not have."""

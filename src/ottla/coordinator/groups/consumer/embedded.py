@@ -47,7 +47,7 @@ def version_or_first(metadata: bytes) -> int:
 
 
 def write_assignment(partitions: TargetPartitions, version: int, image: MetadataImage) -> bytes:
-    """In the version that the member itself speaks; topics that are gone are left out."""
+    """In the version that the member itself uses; deleted topics are left out."""
     version = min(version, ConsumerProtocolAssignment.MAX_VERSION)
     topics = [
         TopicPartition(topic.name, sorted(indexes))

@@ -1,7 +1,7 @@
 """A member of a consumer group: a value. A change makes a new one, and only replay puts it into the group.
 
-Partitions are kept with the epoch at which the member got them: an offset commit of an older epoch is accepted for
-those that it has had since then (KIP-1251).
+Each partition is stored with the epoch at which the member got the partition. An offset commit of an older epoch is
+accepted for the partitions that the member has had since that epoch (KIP-1251).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TargetPartitions: TypeAlias = Mapping[Uuid, frozenset[int]]
 
 
 class ConsumerMemberState(IntEnum):
-    """The numbers stand in records."""
+    """Records store these numbers."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1

@@ -1,8 +1,9 @@
 """From a classic group to a consumer group and back, while it runs (group.consumer.migration.policy).
 
-Up: the first member that speaks the consumer protocol turns the group of classic members into a consumer group; each of
-them stays, with its assignment, as a classic member. Down: when the last member of the consumer protocol goes, what is
-left becomes a classic group again and rebalances. Both are records: tombstones of the one, then the other.
+Up: the first member with the consumer protocol turns the group of classic members into a consumer group. Each classic
+member stays, with its assignment, as a classic member. Down: when the last member with the consumer protocol leaves,
+the remaining group becomes a classic group again and rebalances. Both changes are records: tombstones of the old group,
+then the records of the new group.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How often members report, how long they may be silent, and how often a group is assigned: each group may set its own.
 
-A group's setting (ConfigResource GROUP) is held within the broker's limits; without one the broker's own counts, and
-for what is dynamic the cluster's.
+A group's setting (ConfigResource GROUP) is held within the broker's limits. Without such a setting the broker's own
+setting counts, and for dynamic settings the cluster's.
 """
 
 from __future__ import annotations

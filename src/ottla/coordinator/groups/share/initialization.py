@@ -23,7 +23,7 @@ Indexes = Mapping[Uuid, frozenset[int]]
 
 
 class StateRequest(NamedTuple):
-    """Share-partitions that the share coordinator shall know, and from where on."""
+    """Share-partitions for which the share coordinator must create a state, with their start offsets."""
 
     group_id: str
     state_epoch: int
@@ -96,7 +96,7 @@ def deleted_record(group: ShareGroup, topics: Collection[Uuid], context: ShardCo
 
 
 def forgotten_record(group: ShareGroup, topics: Collection[Uuid], context: ShardContext) -> GroupKindRecord | None:
-    """The topics are gone; None when the group did not know any of them."""
+    """The topics are gone; None when the group had none of them."""
     deleted_ids = frozenset(topics)
     if not deleted_ids & (group.initializing.keys() | group.initialized.keys() | group.deleting):
         return None

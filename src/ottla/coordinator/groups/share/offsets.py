@@ -1,6 +1,7 @@
-"""Start offsets of a share group, changed by an administrator: only while nobody is in the group.
+"""Start offsets of a share group, changed by an administrator: only while the group has no members.
 
-Each change is two events of the group, one before the share coordinator is asked and one after it has answered.
+Each change is two events of the group: the first before the request to the share coordinator, the second after its
+answer.
 """
 
 from __future__ import annotations

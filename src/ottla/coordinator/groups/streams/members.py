@@ -12,7 +12,7 @@ from ottla.coordinator.groups.streams.tasks import NOTHING_ASSIGNED, AssignedTas
 
 
 class StreamsMemberState(IntEnum):
-    """The numbers stand in records."""
+    """Records store these numbers."""
 
     STABLE = 1
     UNREVOKED_TASKS = 2
