@@ -69,6 +69,7 @@ def secured(server: ApacheKafka) -> ApacheKafka:
         "auto.create.topics.enable": "false",
         "connection.failed.authentication.delay.ms": "5",
         "delegation.token.secret.key": "of-both",
+        "log.retention.ms": "-1",  # the records are of 2023, and Kafka looks for old segments after 30 s
     }
     return server
 
