@@ -32,7 +32,6 @@ NOT_YET: set[str] = {
     "client",
     "connect",
     "console",
-    "controller",
     "coordinator",
     "deploy/README.md",
     "docs/benchmarks.md",
@@ -67,12 +66,7 @@ NOT_YET: set[str] = {
     "pipelines",
     "protocol",
     "registry",
-    "runtime",
-    "security",
-    "server",
-    "simulation",
     "system",
-    "tables",
     "testing",
 }
 

@@ -84,9 +84,12 @@ def register_broker(
 def _check_incarnation(
     state: ControllerState, request: BrokerRegistrationRequest, existing: BrokerRegistration | None
 ) -> None:
-    """Another incarnation may still be alive. One of this very node that has not spoken to it since it is the active
-    controller cannot, nor can one whose log directories the new one has: a server holds the lock on them while it lives.
-    So a broker that was killed is back at once."""
+    """Refuses a broker while a different incarnation of the same id may still be alive. In two cases the old
+    incarnation is certainly dead, so that a killed broker can register at once:
+
+    - It is the broker of this very node, and has sent nothing since this node became the active controller.
+    - It has the same log directories as the new incarnation: a server locks its directories while it lives.
+    """
     if existing is None:
         return
     if request.broker_id == state.settings.node_id and request.broker_id not in state.sessions:
@@ -142,7 +145,9 @@ def _cleanup_of_old_incarnation(
     existing: BrokerRegistration | None,
     context: RequestContext,
 ) -> list[Any]:
-    """Without proof of a clean shutdown (the old epoch, KIP-966) the broker may have lost what it was eligible for."""
+    """Without proof of a clean shutdown (the old epoch, KIP-966) the broker may have lost records, and leaves the
+    ELRs.
+    """
     clean = context.version < 3 or (existing is not None and existing.epoch == request.previous_broker_epoch)
     if clean or state.image.metadata_version < ELR_SINCE:
         return leader_and_isr_updates(state, partitions_with_isr(state, request.broker_id), remove=request.broker_id)

@@ -1,8 +1,8 @@
 """The one place where a partition's leader, ISR, ELR and replicas are decided: a target becomes a change record.
 
-A leader comes from the ISR, or from the ELR when the ISR is empty (KIP-966), or is the last known leader when both
-are, or anyone alive when unclean elections are allowed. The ELR takes in who leaves an ISR that falls below
-min.insync.replicas, and empties when the ISR is large enough again.
+A leader comes from the ISR, or from the ELR if the ISR is empty (KIP-966). If both are empty, the last known leader is
+elected. With unclean elections, any replica that is alive can be elected. A replica that leaves an ISR below
+min.insync.replicas joins the ELR. The ELR is emptied when the ISR is large enough again.
 """
 
 from __future__ import annotations

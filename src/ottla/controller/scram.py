@@ -57,7 +57,7 @@ def _check(state: ControllerState, change: ScramCredentialDeletion | ScramCreden
             return ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
         if change.iterations > MAX_ITERATIONS:
             return ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
-        if not change.salted_password:  # whoever knows the salt could log in
+        if not change.salted_password:  # everybody who has the salt could log in
             return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, None)
     elif (change.mechanism, change.name) not in state.image.scram:
         return ApiError(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")

@@ -1,8 +1,7 @@
 """Receive buffers: memory follows the bytes that have arrived, never the size that a peer announces.
 
-Sockets read into one shared scratch buffer; a connection gets a buffer of its own only while a frame is incomplete,
-from a small pool, and grows it fourfold as bytes come in. Twenty peers that announce 100 MiB and send 1 KiB hold
-16 KiB each.
+Sockets read into one shared scratch buffer. Only while a frame is incomplete, a connection has its own buffer from a
+small pool, which grows fourfold as bytes come in. Twenty peers that announce 100 MiB and send 1 KiB hold 16 KiB each.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class FrameBuffer:
         self._view = self._scratch = pool.scratch
         self.start = 0
         self.end = 0
-        """What has arrived and is not yet given out as a frame lies between these two."""
+        """The bytes between `start` and `end` have arrived and are not yet returned as a frame."""
 
     def limit(self, max_frame: int, *, per_read: int = SCRATCH_BYTES) -> None:
         """Other limits from the next read on: a peer that has not logged in may hold only a little (CVE-2022-34917)."""

@@ -192,7 +192,7 @@ class Channel:
     def resume(self) -> None:
         """The connection is idle or the peer has read its answer: handle what is buffered, then read on."""
         if self._handling or self._turn_over:
-            return  # an answer that was ready at once: whoever handles frames goes on by itself
+            return  # the answer was ready at once: the loop that handles frames continues by itself
         if not self._waiting and self._frames.end > self._frames.start:
             self._handle_frames()
         elif self._memory is not None and not self._waiting:

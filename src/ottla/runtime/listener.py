@@ -240,7 +240,7 @@ class Listener:
 
 
 def bind(host: str, port: int, backlog: int = 1024) -> socket.socket:
-    """A listening, non-blocking socket; OSError says when the address is taken."""
+    """A listening, non-blocking socket. Raises OSError if the address is in use."""
     if not host and socket.has_dualstack_ipv6():
         sock = socket.create_server(("", port), family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True)
     else:

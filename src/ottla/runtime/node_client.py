@@ -101,7 +101,7 @@ class NodeClient:
         self._drop("the client is closed")
 
     async def _connect(self) -> _Wire:
-        """One attempt for everybody who waits; a caller that gives up does not end it for the others."""
+        """All waiting callers share one attempt; a caller that gives up does not end it for the others."""
         if self._closed:
             raise NodeUnavailable("the client is closed")
         if self._connecting is None:
@@ -117,7 +117,7 @@ class NodeClient:
     def _on_attempted(self, task: asyncio.Task[_Wire]) -> None:
         self._connecting = None
         if not task.cancelled():
-            task.exception()  # seen: whoever waits gets it, and nobody may be waiting any more
+            task.exception()  # mark as retrieved: waiting callers get it, but there may be none
 
     async def _open(self) -> _Wire:
         loop = asyncio.get_running_loop()

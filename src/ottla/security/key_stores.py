@@ -1,6 +1,8 @@
-"""Java's key and trust stores as PEM: PEM itself, PKCS12 (through cryptography) and JKS, told apart by their first bytes.
+"""Java's key and trust stores as PEM: PEM itself, PKCS12 (through cryptography) and JKS, recognized by their first
+bytes.
 
-ValueError says in one line what is wrong with a store: damaged, a wrong password, no key. Nothing is written anywhere.
+Raises ValueError with one line for a store that is damaged, has a wrong password or has no key. Nothing is written
+anywhere.
 """
 
 from __future__ import annotations

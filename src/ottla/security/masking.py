@@ -1,14 +1,15 @@
 """Fields of messages that a reader may not see, by rule. Pure: trees in, trees out; decoding is the caller's work.
 
-- A rule names topics, one field and a mode: `hide`, `hash` (HMAC-SHA256 with the operator's key: equal values stay equal)
-  or `keep-last-4`.
+- A rule names topics, one field and a mode: `hide`, `hash` (HMAC-SHA256 with the operator's key: equal values stay
+  equal) or `keep-last-4`.
 - A field is `key`, `value` or `header.NAME`, and for key and value a path below: `value.card.number`. A path passes
   through arrays by itself, `*` stands for any field, and names are compared without regard to
   case and underscores.
 - A rule covers everything below its field; names of fields below stay in `hash` and `keep-last-4`.
-- A record of another shape is covered rather than shown: a text, number or bytes where a rule's path goes on (a card that
-  is no object, JSON inside a text, a list of bare values). Behind `*` this holds for text and bytes that look like JSON.
-- What cannot be decoded cannot be masked: the caller hides all of it (`ottla.console.messages.masked`).
+- A record of an unexpected shape is masked rather than shown: text, a number or bytes where a rule's path continues.
+  Examples: a card that is no object, JSON inside a text, a list of bare values. Behind `*` only text and bytes that
+  look like JSON are masked.
+- A record that cannot be decoded cannot be masked: the caller hides all of it (`ottla.console.messages.masked`).
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ def _plain(name: str) -> str:
 
 
 def _below(tree: Any, path: list[str], mode: str, secret: bytes, *, named: bool) -> Any:
-    """`named`: the rule names the field that the tree is, and does not say `*`."""
+    """`named`: the rule's path names the field of this tree and does not use `*`."""
     if isinstance(tree, list | tuple):
         return [_below(each, path, mode, secret, named=named) for each in tree]
     if not path:
@@ -139,7 +140,7 @@ def _covered(tree: Any, mode: str, secret: bytes) -> Any:
 
 
 def parse_field(field: str) -> tuple[str, tuple[str, ...]]:
-    """`value.card.number` -> ("value", ("card", "number")). ValueError says what is wrong."""
+    """`value.card.number` -> ("value", ("card", "number")). Raises ValueError if the text is no field."""
     part, *path = field.replace("[]", "").replace("[*]", "").split(".")
     if part == "header":
         path = [".".join(path)] if path else []

@@ -1,8 +1,8 @@
 """SASL/OAUTHBEARER (RFC 7628): a signed token shows who the client is.
 
 Signature, issuer, audience, expiry and not-before are checked, with `sasl.oauthbearer.clock.skew.seconds` of grace. A
-token that nobody signed is taken only with `ottla.sasl.oauthbearer.unsecured.enable`, for development. A refused client
-first gets RFC 7628's JSON challenge and hears the reason after its dummy answer, as from Kafka.
+token without a signature is accepted only with `ottla.sasl.oauthbearer.unsecured.enable`, for development. A refused
+client first gets RFC 7628's JSON challenge. The reason follows after the client's dummy answer, as from Kafka.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ALGORITHMS = ["RS256", "RS384", "RS512", "ES256", "ES384", "ES512", "PS256", "P
 
 
 class TokenRefused(Exception):
-    """Why a token is not taken; never holds the token."""
+    """A token is refused. The message is the reason and never holds the token."""
 
 
 class KeySet(Protocol):
@@ -68,7 +68,7 @@ def validate_token(text: str, rules: TokenRules, now_ms: int) -> Token:
 
 
 def token_claims(text: str, rules: TokenRules, now_ms: int) -> dict[str, Any]:
-    """The claims of a token that holds; TokenRefused says why one does not."""
+    """The claims of a valid token. Raises TokenRefused with the reason for an invalid token."""
     claims = _claims(text, rules)
     expires = _seconds(claims, "exp")
     if expires is None:
@@ -145,7 +145,7 @@ def _claims(text: str, rules: TokenRules) -> dict[str, Any]:
             payload = jws.deserialize_compact(text, keys, algorithms=_ALGORITHMS).payload
         claims = json.loads(payload)
     except (JoseError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        if rules.keys is not None and isinstance(header, dict):  # what is no token says nothing about our keys
+        if rules.keys is not None and isinstance(header, dict):  # text that is no token gives no reason to fetch keys
             kid = header.get("kid")
             rules.keys.ask_again(kid if isinstance(kid, str) else None)
         raise TokenRefused(f"the token cannot be verified ({type(error).__name__})") from None

@@ -108,8 +108,9 @@ class WebAccess:
     def uvicorn_options(self) -> dict[str, Any]:
         """Settings of uvicorn.run or uvicorn.Config: bounded connections, and TLS where there is a key.
 
-        uvicorn believes `X-Forwarded-For` of every peer on loopback unless it is told otherwise: any local user, and
-        anybody behind a tunnel, would choose the address that failed logins and audit events count for.
+        By default uvicorn trusts `X-Forwarded-For` from every peer on loopback. Then any local user, and anybody
+        behind a tunnel, could choose the address for failed logins and audit events. So proxy headers are read
+        only if `PROXIES` is set in the environment.
         """
         from ottla.security.web_connections import bounded_protocol
 

@@ -1,10 +1,11 @@
-"""Connections of the HTTP servers: so many and no more, and none that keeps a place without asking for anything.
+"""Connections of the HTTP servers: their number is limited, and idle connections do not keep a place.
 
-uvicorn has no limit for a peer that connects and sends nothing, or sends a head or a body byte by byte. Here a head has
-`HEAD_S` seconds, a body and a peer that does not read its answer have `BODY_S`, and at `MAX_CONNECTIONS` the connection
-that has waited longest for its peer makes room for the new one. A connection whose request is being answered stays.
+uvicorn has no limit for a peer that connects and sends nothing, or sends a head or a body byte by byte. Here a peer has
+`HEAD_S` seconds to send a head, and `BODY_S` seconds to send a body or to read its answer. At `MAX_CONNECTIONS` the
+connection that has waited longest for its peer is closed for the new connection. A connection whose request is being
+answered stays open.
 
-TLS starts here too, after the connection was counted: uvicorn hears of a connection only when its handshake is done, and
+TLS starts here too, after the connection was counted: uvicorn sees a connection only when its handshake is done, and
 waits a minute for that.
 """
 

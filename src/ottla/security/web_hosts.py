@@ -89,8 +89,8 @@ def _is_address(name: str) -> bool:
 
 
 def _is_foreign(headers: Mapping[str, str], *, null_is_ours: bool) -> bool:
-    """A form of our own page has the origin `null` where the page sends no referrer (Fetch, "append a request Origin
-    header"); then `Sec-Fetch-Site` and the form's token tell."""
+    """A form of our own page has the origin `null` if the page sends no referrer (Fetch, "append a request Origin
+    header"). Then `Sec-Fetch-Site` and the form's token decide."""
     origin = headers.get("origin")
     if origin is not None and not (null_is_ours and origin == "null"):
         return origin.partition("://")[2].lower() != (headers.get("host") or "").lower()

@@ -60,7 +60,7 @@ class Housekeeping:
         self._eraser = eraser
         self._tasks: list[asyncio.Task[None]] = []
         self._syncs = ThreadPoolExecutor(SYNC_THREADS, thread_name_prefix="disk-sync")
-        """Nothing else runs there: what waits for a network keeps no disk waiting."""
+        """Only syncs run in these threads, so that a wait for the network never delays a sync."""
         self._may_move = 0.0
         self._move_checked_ms = clock.monotonic_ms()
 
@@ -77,7 +77,7 @@ class Housekeeping:
         self._every(
             config.log_flush_offset_checkpoint_interval_ms, partial(logs.checkpoint_recovery_points, sync=False)
         )
-        # Synced, because nothing else knows what DeleteRecords hides; written only when it has changed.
+        # Synced, because only this checkpoint holds the effect of DeleteRecords; written only after a change.
         self._every(config.log_flush_start_offset_checkpoint_interval_ms, logs.checkpoint_log_start_offsets)
         self._every(
             config.replica_high_watermark_checkpoint_interval_ms, partial(logs.checkpoint_high_watermarks, sync=False)
@@ -106,7 +106,9 @@ class Housekeeping:
         first_ms: int | None = None,
         idle_ms: int | None = None,
     ) -> None:
-        """Run `duty` at an interval; with `idle_ms`, at that one as long as the duty says that it had nothing to do."""
+        """Run `duty` at an interval. With `idle_ms`, that interval applies after a run that returned a false value,
+        which means that there was nothing to do.
+        """
         if interval_ms < _FOREVER_MS:
             self._tasks.append(asyncio.ensure_future(self._repeat(interval_ms, duty, first_ms, idle_ms)))
 
@@ -136,13 +138,13 @@ class Housekeeping:
         self._logs.remove_expired_producers(self._clock.time_ms())
 
     async def _remove_files(self) -> None:
-        """In a thread, one after the other: the file system takes its time for a large segment."""
+        """In a thread, one file after the other: removing a large segment can take long."""
         loop = asyncio.get_running_loop()
         for removal in self._logs.removals(self._clock.time_ms()):
             await loop.run_in_executor(None, removal)
 
     async def _move(self) -> bool:
-        """A piece of the moves, as large as replica.alter.log.dirs.io.max.bytes.per.second lets it be."""
+        """Copy a piece of the moves, as large as replica.alter.log.dirs.io.max.bytes.per.second allows."""
         now_ms = self._clock.monotonic_ms()
         rate = self._config.replica_alter_log_dirs_io_max_bytes_per_second / 1000
         self._may_move = min(self._may_move + rate * (now_ms - self._move_checked_ms), MOVE_CHUNK_BYTES)

@@ -328,12 +328,12 @@ class Node:
             self.fail(f"all log directories have failed, the last was {directory.path}")
 
     def fail(self, reason: str) -> None:
-        """The node cannot go on: `failed` says so."""
+        """The node cannot continue: `failed` returns the reason."""
         if self._failed is not None and not self._failed.done():
             self._failed.set_result(reason)
 
     async def failed(self) -> str:
-        """Wait until the node cannot go on; why."""
+        """Wait until the node cannot continue; returns the reason."""
         if self._failed is None:
             raise RuntimeError("the node was not started")
         return await asyncio.shield(self._failed)

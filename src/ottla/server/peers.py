@@ -43,7 +43,7 @@ class BrokerPeers:
                 response = await client.send(request, timeout_ms=self._config().request_timeout_ms)
         except NodeUnavailable as error:
             log.info("peer.unavailable", broker=broker_id, reason=str(error))
-        except Exception as error:  # whoever asked would wait for ever: a transaction would never be complete
+        except Exception as error:  # without an answer the caller waits for ever: a transaction would not end
             log.error("peer.unavailable", broker=broker_id, exc_info=error)
         done(response)
 

@@ -158,8 +158,8 @@ class QuorumMember:
         self._ticks = asyncio.ensure_future(self._tick())
 
     async def caught_up(self) -> None:
-        """Wait until the image holds all that the leader said is committed. A snapshot of our own is not enough: what was
-        created after it would look like strays on our disks.
+        """Wait until the image holds all records that the leader has reported as committed. Our own snapshot is not
+        enough: partitions that were created after it would look like strays on our disks.
         """
         while not self._is_caught_up():
             if self.raft.replica.id_taken:
@@ -265,7 +265,7 @@ def raft_config(
         log=MetadataLogConfig(
             segment_bytes=config.internal_metadata_log_segment_bytes or config.metadata_log_segment_bytes,
             segment_ms=config.metadata_log_segment_ms,
-            is_plain=getattr(storage, "is_plain", None),  # encrypted storage knows, any other has nothing to tell
+            is_plain=getattr(storage, "is_plain", None),  # only encrypted storage has this method
         ),
         retention=SnapshotRetention(
             max_record_bytes=config.metadata_log_max_record_bytes_between_snapshots,

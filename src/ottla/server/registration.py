@@ -185,8 +185,8 @@ class Registration:
     # ------------------------------------------------------------------------------------------------------------ stop
 
     async def shut_down(self, timeout_ms: float = CONTROLLED_SHUTDOWN_MS) -> None:
-        """Controlled shutdown: the controller moves our leaders, and says when the others know. Without a controller
-        that answers there is nobody to hand over to."""
+        """Controlled shutdown: the controller moves leadership to other brokers, and then allows the shutdown. If no
+        controller answers, leadership is not handed over."""
         self.stop()
         if self.broker_epoch < 0 or self.alone:
             return

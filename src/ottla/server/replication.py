@@ -89,7 +89,7 @@ class Replication:
                 log.error("isr.not_shrunk", exc_info=error)
 
     def _send(self, request: Any, done: Callable[[Any], None]) -> None:
-        """To the active controller; None when it did not answer."""
+        """Send to the active controller; `done` gets None if it did not answer."""
 
         async def send() -> None:
             response = None
@@ -97,7 +97,7 @@ class Replication:
                 response = await self._controller.submit(request, None)
             except KafkaError as error:
                 log.info("controller.unavailable", request=type(request).__name__, reason=error.message)
-            except Exception as error:  # whoever proposed would wait for ever, and no ISR would change any more
+            except Exception as error:  # without an answer the proposal waits for ever, and no ISR changes
                 log.error("controller.unavailable", request=type(request).__name__, exc_info=error)
             done(response)
 

@@ -47,7 +47,7 @@ class NodeSecurity:
         self.quotas: Quotas | None = None
         self._audit: AuditLog | None = None
         self.servers: list[Broker | ControllerServer] = []
-        """Who answers clients here, and is told of quotas."""
+        """The servers of this node that answer clients; each gets the quotas."""
         self._config = config
         self.rates = ConnectionRates(self._address_quota, lambda: self._config.max_connection_creation_rate)
         self.listeners: dict[str, ListenerSecurity] = {}
@@ -128,7 +128,7 @@ class NodeSecurity:
         from ottla.security.tls import TlsError, TlsSource
         from ottla.security.tls_level import LEVEL_SETTING, lowers_level
 
-        # With SASL a client certificate is asked for only where the listener itself says so, as in Kafka.
+        # With SASL a client certificate is requested only if the listener's own setting asks for it, as in Kafka.
         prefixed = f"listener.name.{name.lower()}.ssl.client.auth" in config.properties
         level = config.for_listener(name).ottla_ssl_security_level
         if lowers_level(level):

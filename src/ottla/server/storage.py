@@ -52,7 +52,7 @@ def random_uuid() -> str:
 
 
 def is_formatted(config: BrokerConfig) -> bool:
-    """Whether the metadata directory says whose it is."""
+    """Whether the metadata directory has a meta.properties file."""
     try:
         return read_meta_properties(DiskStorage(), config.metadata_dir) is not None
     except (MetaPropertiesError, OSError) as error:

@@ -16,7 +16,7 @@ from ottla.server.node import Node
 from ottla.server.run import exit_code, read_properties, run
 from ottla.server.storage import format_standalone, is_formatted
 
-WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - compared with; bound only where --host says so
+WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - compared with; bound only with --host
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 9092
 PROPERTIES = """\
@@ -108,7 +108,7 @@ def console_command(bootstrap_servers: str, host: str, port: int, registry_port:
 
 
 def near(host: str) -> str:
-    """How this machine itself reaches what listens there."""
+    """The address by which this machine reaches a server that listens on `host`."""
     return "127.0.0.1" if host in WILDCARDS else host
 
 
@@ -120,7 +120,7 @@ def _up(
     started: Callable[[Node], None],
     stopping: Callable[[], None],
 ) -> int:
-    """`own` holds unless the file says otherwise."""
+    """The file's properties override those of `own`."""
     found = file.exists()
     text = new_properties(file.parent, host, free_ports(host, 3) if port == 0 else range(port, port + 3))
     config = load({**own, **(read_properties(file) if found else parse_properties(text))})

@@ -204,13 +204,13 @@ def answers(address: tuple[str, int]) -> bool:
 
 
 def _readiness(config: BrokerConfig) -> str:
-    """Where to ask; nowhere over HTTPS, which may want a client certificate that is not ours."""
+    """The address of the readiness check; "" with HTTPS, which may require a client certificate that we do not have."""
     secured = config.ottla_http_tls_certificate or config.ottla_http_tls_key
     return "" if secured else config.ottla_http_listener
 
 
 def is_ready(http_listener: str) -> bool:
-    """Whether the node says that its broker is no longer fenced, and can be given partitions; one that tells nothing is."""
+    """Whether the node reports that its broker is not fenced and can get partitions. True for a node without HTTP."""
     if not http_listener:
         return True
     host, _, port = http_listener.rpartition(":")
@@ -225,7 +225,7 @@ def is_ready(http_listener: str) -> bool:
 
 
 def _stop(processes: dict[int, subprocess.Popen[bytes]]) -> None:
-    """One after the other, so that each hands over while there is a quorum; the last ones need not."""
+    """Stop one node after the other, so that each hands over while there is a quorum. The last two stop at once."""
     running = [process for process in processes.values() if process.poll() is None]
     for number, process in enumerate(running):
         process.send_signal(signal.SIGTERM)
@@ -287,7 +287,7 @@ def _controllers_of(config: BrokerConfig) -> str:
 
 
 def _check_free(nodes: list[PlannedNode], host: str) -> None:
-    """A port in use is said before anything is written."""
+    """Raises StartupError for a port in use, before anything is written."""
     for node in nodes:
         for port in (node.port, node.controller_port, node.http_port):
             with socket.socket() as probe:

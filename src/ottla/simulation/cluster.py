@@ -49,7 +49,7 @@ class Shape:
     snapshot_bytes: int = 1 << 20
     segment_bytes: int = 4096
     fetch_max_bytes: int = 1 << 20
-    """Of the metadata log in one answer: small ones leave a follower behind for a while."""
+    """Bytes of the metadata log in one answer: small answers leave a follower behind for a while."""
 
 
 @dataclass(slots=True)
@@ -62,9 +62,9 @@ class Outcome:
     committed: int = 0
     answered: int = 0
     acked: int = 0
-    """Batches that producers were told to be committed."""
+    """Batches that were acknowledged to producers."""
     unclean: int = 0
-    """Partitions whose promises ended with an unclean election."""
+    """Partitions whose acknowledgements became void by an unclean election."""
     violation: str | None = None
     trace: list[str] = field(default_factory=list)
 

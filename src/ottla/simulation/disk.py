@@ -1,9 +1,9 @@
-"""A fake disk behind `ottla.env.seams.Storage`: what was not synced may be lost or torn when the power goes.
+"""A fake disk behind `ottla.env.seams.Storage`: a power cut may lose or tear unsynced bytes.
 
-An unsynced write may survive wholly, in part, or as garbage; a new file whose directory was not synced may be gone, and
-then so is every name that was made after it, as a file system with a journal keeps the order of names.
-`write_atomic` is all or nothing, as its contract says. A disk can be full (no write succeeds) or failing (no sync
-does); both are OSErrors.
+An unsynced write may survive wholly, in part, or as garbage. A new file whose directory was not synced may be gone.
+Then every later name is gone too, because a file system with a journal keeps the order of names. `write_atomic` is all
+or nothing, as its contract requires. A disk can be full (no write succeeds) or failing (no sync succeeds); both raise
+OSError.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class FakeFile:
         self.synced = b""
         self.synced_name = False
         self.replaces: bytes | None = None
-        """What stood on disk under this name before it was renamed over it without a sync."""
+        """The bytes on disk of the file that an unsynced rename replaced."""
 
     def pread(self, length: int, position: int) -> bytes:
         return bytes(self.data[position : position + length])

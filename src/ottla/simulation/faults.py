@@ -1,9 +1,9 @@
-"""What goes wrong, drawn from the seed: nodes die, hang, lose their disks; links break, clog and lose; disks fill up;
-voters come and go meanwhile.
+"""Faults, drawn from the seed: nodes die, hang, lose their disks; links break, clog and lose messages; disks fill up;
+voters join and leave meanwhile.
 
-Only observers are wiped: a voter that comes back under its old name with an empty disk has forgotten its vote, and no
-algorithm survives that (with kraft.version 1 a new disk is another voter, which is the way to do it). Everything else may
-happen to everybody at once.
+Only observers are wiped. A voter that comes back with its old id and an empty disk has lost its vote, and no algorithm
+survives that. With kraft.version 1 a new disk is a new voter: that is the way to replace a disk. All other faults may
+hit all nodes at once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Faults:
         end_ms: float,
         on_lost: Callable[[NodeId, bool], None],
     ) -> None:
-        """`on_lost` hears of a node that lost what was not synced, and whether its whole disk is gone."""
+        """`on_lost` gets a node that lost its unsynced writes, and whether its whole disk is gone."""
         self._world = world
         self._nodes = nodes
         self._network = network

@@ -164,7 +164,7 @@ class Invariants:
         seen.checked_end = end
 
     def _disk(self, node: SimulatedNode, raft: RaftNode) -> None:
-        """What a node says to be on disk is on disk."""
+        """Records that a node counts as durable are synced on its disk."""
         log = raft.log
         if raft.replica.durable_end_offset >= log.end_offset and raft.replica.durable_end_offset > log.start_offset:
             segment = log._segments[-1]
@@ -185,7 +185,7 @@ class Invariants:
             self._majority(node, raft, role, high_watermark)
         self._consistent(node, raft, seen, high_watermark)
         seen.high_watermark = high_watermark
-        # A leader may commit what its followers have on disk before it has it itself.
+        # A leader may commit records that its followers have on disk before they are on its own disk.
         kept = min(high_watermark, raft.replica.durable_end_offset)
         seen.highest_committed = max(seen.highest_committed, kept)
 
@@ -233,7 +233,7 @@ class Invariants:
             if header.last_offset >= self.committed_end:
                 self.committed_end, self.committed_epoch = header.last_offset + 1, header.leader_epoch
         if self.committed_end:
-            # A leader commits what is older only together with a record of its own epoch: the last one tells who it was.
+            # A leader commits older records only with a record of its own epoch: the last epoch names the leader.
             self.commits[self.committed_epoch] = self.committed_end
         seen.committed = max(seen.committed, high_watermark)
 

@@ -1,10 +1,11 @@
-"""One simulated node: the real raft node and the real controller, or a broker's observer with or without its partitions,
-on fake disk, time, network.
+"""One simulated node: the real raft node and the real controller, or a broker's observer with or without its
+partitions, on fake disk, time, network.
 
-It can be killed (its unsynced writes are at the disk's mercy), paused (it does nothing, its timers come late, its peers'
-messages wait), wiped, and started again. A broker with partitions that is killed keeps what it wrote, as a process that
-dies does: replication does not sync, so only power cuts that spare another replica may take it. Others lose their power
-more often than not.
+A node can be killed, paused (it does nothing, its timers come late, its peers' messages wait), wiped, and started
+again.
+
+A killed broker with partitions keeps its unsynced writes, as a process that dies does. Replication does not sync, so
+only a power cut that spares another replica may lose them. For other nodes most kills are power cuts.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _OF_BROKERS = (
     AlterPartitionRequest,
     AssignReplicasToDirsRequest,
 )
-"""Decided by the active controller; everything else that a node receives at its quorum's door is the quorum's."""
+"""The active controller decides these requests; the quorum handles all other requests that reach a node here."""
 
 
 class Answered:
@@ -171,7 +172,7 @@ class SimulatedNode:
         self.world.call_later(500, _Guard(self, self.life, self._tick))
 
     def kill(self, *, power: bool | None = None) -> None:
-        """The process dies; with `power`, what was not synced may be gone too."""
+        """The process dies; with `power`, unsynced writes may be lost too."""
         cut = power if power is not None else not self.spec.partitions and self.world.random.random() < 0.7
         self.world.note(lambda: f"{self.node_id} {'loses its power' if cut else 'killed'}")
         self.raft = self.runtime = self.observer = self.broker = None

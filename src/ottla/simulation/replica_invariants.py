@@ -1,9 +1,14 @@
-"""What must hold for the partitions after every event: the promises of replication.
+"""Invariants of the partitions after every event: the promises of replication.
 
-The truth is kept here: for each partition, the batches that a leader has ever called committed. Every replica must agree
-with it below its own high watermark, every leader must have all of it, every promise to a producer must be in it, and a
-consumer must never get anything else. Only an unclean election that the metadata records, of a replica that lost its
-power since it was last in sync, ends a partition's promises.
+The truth of a partition is the list of batches that a leader has ever reported as committed. The invariants:
+
+- Every replica agrees with the truth below its own high watermark.
+- Every leader has the whole truth.
+- The truth holds every batch that was acknowledged to a producer.
+- A consumer gets only batches of the truth.
+
+Only one event makes a partition's truth void: an unclean election, recorded in the metadata, of a replica that lost
+power since it was last in sync.
 """
 
 from __future__ import annotations
@@ -202,7 +207,7 @@ class ReplicaInvariants:
         shown.checked = high_watermark
 
     def _replicated(self, node: SimulatedNode, partition: Partition, high_watermark: int) -> None:
-        """Everybody in the ISR has what is called committed, and they are enough."""
+        """All replicas of the ISR have the records that the leader calls committed, and the ISR is large enough."""
         if len(partition.isr) < min(partition.log.config.min_insync_replicas, len(partition.replicas)):
             raise Violation(f"{partition.topic_partition}: committed with an ISR of {partition.isr} only")
         key = (partition.topic_id, partition.topic_partition.partition)
@@ -215,7 +220,7 @@ class ReplicaInvariants:
                 )
 
     def kept(self, promise: Promise) -> None:
-        """What a producer was told is part of the truth."""
+        """A batch that was acknowledged to a producer is part of the truth."""
         truth = self.truths.get(promise.key, Truth())
         known = truth.batches.get(promise.offset)
         if not truth.unclean and (known is None or known[2] != promise.crc):

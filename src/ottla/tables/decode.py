@@ -136,7 +136,7 @@ def decode_chunk(
 
 
 def _timestamps(headers: list[BatchHeader], counts: list[int], delta: Ints) -> tuple[Ints, npt.NDArray[np.int32]]:
-    """When each record was, in milliseconds, and whether the broker said so (1) or the client (0)."""
+    """The timestamp of each record in milliseconds, and whether the broker (1) or the client (0) set it."""
     base = np.repeat([header.base_timestamp for header in headers], counts) + delta
     kinds = [header.timestamp_type == LOG_APPEND_TIME for header in headers]
     if not any(kinds):

@@ -53,8 +53,9 @@ def record_bounds(parts: Iterable[tuple[int, int, int]], payload: memoryview | b
 
 
 def _run(payload: memoryview | bytes, raw: Bytes, pos: int, limit: int, left: int) -> tuple[Ints, Ints] | None:
-    """The next records while they have one size, found without a loop: each begins where the one before ends, and says
-    the same length."""
+    """The next records of equal size, found without a loop: each begins where the previous record ends, and has the
+    same length prefix.
+    """
     if left < _RUN:
         return None
     try:

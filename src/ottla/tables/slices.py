@@ -1,7 +1,8 @@
-"""Slices of one buffer as an Arrow binary array, copied once: whole runs where they lie at equal distances, else by Arrow.
+"""Slices of one buffer as an Arrow binary array, copied once: whole runs where they lie at equal distances, else by
+Arrow.
 
-To copy a run takes long and leaves Python's lock free, so that a thread can do it while another one works out where the
-next slices are: whoever wants that gives a `Later`, and looks into the array when it has run.
+Copying a run takes long and releases Python's lock, so a thread can copy while another thread computes the next slices.
+A caller that wants this passes a `Later`, and reads the array only after `Later` has run.
 """
 
 from __future__ import annotations

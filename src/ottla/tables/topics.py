@@ -1,7 +1,7 @@
-"""What a reader asks the cluster before it reads: partitions, leaders, and offsets by place or time.
+"""Requests of a reader before it reads: partitions, leaders, and offsets by place or time.
 
-Errors that pass (a moving leader, a broker restarting) are asked again until the deadline; the others are one
-`TableError` that says what to do.
+Temporary errors (a moving leader, a broker restarting) are retried until the deadline. Every other error is one
+`TableError` with what to do.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ def settings_from(options: Mapping[str, str], client_id: str = "ottla-tables") -
 
 
 def check_reachable(options: Mapping[str, str]) -> None:
-    """TableError with the reason when no broker answers or lets us in: our own client says why, librdkafka only waits."""
+    """Raises TableError with the reason if no broker answers or the login fails. Our own client reports the reason;
+    librdkafka only waits."""
     with Cluster(settings_from(options)) as cluster:
         cluster.partitions([])
 
